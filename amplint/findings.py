@@ -1,0 +1,91 @@
+"""What a rule reports: findings, the steps that led to them, and the edits that repair them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+
+class Severity(enum.IntEnum):
+    """How bad a finding is; the order allows `finding.severity >= minimum`."""
+
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+    @property
+    def label(self) -> str:
+        """The lower-case word used in configuration, on the command line and in reports."""
+        return self.name.lower()
+
+
+class Applicability(enum.Enum):
+    """Whether a fix keeps every intended behaviour (safe) or may change results (unsafe)."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in the decoded text: 1-based row, 1-based column in code points."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A half-open range of the decoded text: `end` is the position just past the last character."""
+
+    start: Position
+    end: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace the text of `span` by `content`; an empty span inserts, an empty content deletes."""
+
+    span: Span
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A repair: all its edits are applied together or not at all.
+
+    `imports` are the import statements that the new text needs (`"import torch"`, `"from torch.amp import GradScaler"`,
+    `"import torch.nn.functional as F"`); the fixer adds those that the file does not have at its top level yet.
+    """
+
+    message: str
+    edits: tuple[Edit, ...]
+    applicability: Applicability = Applicability.SAFE
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One step on the way to the finding."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem at one place of one file.
+
+    `message` says what happens, `reason` why that hurts, `advice` what to write instead.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    filename: str
+    span: Span
+    reason: str = ""
+    advice: str = ""
+    notes: tuple[Note, ...] = field(default=())
+    fix: Fix | None = None

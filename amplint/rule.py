@@ -1,0 +1,157 @@
+"""What a rule is: metadata, event handlers, a repair, and the registry that plug-ins fill.
+
+A rule is a subclass of `Rule`. Its docstring is its documentation page. Each method named `on_<event>` receives the
+events of that name (`on_unscale` receives `semantics.events.Unscale`) and yields reports; `fix` turns one of them into
+edits. Rules are found through the entry-point group `amplint.rules`: an entry names a package, whose modules are
+imported and whose `Rule` subclasses are registered.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from amplint.findings import Applicability, Fix, Severity
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import libcst as cst
+
+    from amplint.semantics.events import Event
+    from amplint.source.rewrite import Rewriter
+
+ENTRY_POINT_GROUP = "amplint.rules"
+DOCS_URL = "https://amplint.github.io/rules"
+
+Screen = tuple[bytes | tuple[bytes, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A rule's word about one event, before positions and edits are worked out.
+
+    `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of execution.
+    """
+
+    rule: Rule
+    event: Event
+    message: str
+    reason: str
+    advice: str
+    at: cst.CSTNode
+    notes: tuple[tuple[cst.CSTNode, str], ...]
+
+
+class Rule:
+    """Base of all rules.
+
+    `screen` names bytes without which the rule cannot fire: every item must occur in the file, an item that is itself a
+    tuple is satisfied by any of its members. `every_path` asks that a report is kept only when the handler reported the
+    node on every execution path that reaches it. `fixable` is what `fix` promises at best, for tables and help.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    severity: ClassVar[Severity]
+    screen: ClassVar[Screen]
+    reason: ClassVar[str] = ""
+    every_path: ClassVar[bool] = False
+    default: ClassVar[bool] = True
+    fixable: ClassVar[Applicability | None] = None
+
+    def report(
+        self,
+        event: Event,
+        message: str,
+        *,
+        advice: str = "",
+        reason: str = "",
+        at: cst.CSTNode | None = None,
+        notes: Iterable[tuple[cst.CSTNode, str]] = (),
+    ) -> Report:
+        """Say that `event` is a problem."""
+        return Report(self, event, message, reason or self.reason, advice, at or event.node, tuple(notes))
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        """The edits that repair `event`, or None where no repair is sure to be right."""
+        return None
+
+    @classmethod
+    def handlers(cls) -> dict[str, str]:
+        """Event kind -> method name, for every `on_<kind>` method."""
+        return {name[3:]: name for name in dir(cls) if name.startswith("on_")}
+
+    @classmethod
+    def page(cls) -> str:
+        """The documentation page: the docstring without its indentation."""
+        return inspect.getdoc(cls) or ""
+
+    @classmethod
+    def summary(cls) -> str:
+        """The first line of the page."""
+        return cls.page().partition("\n")[0]
+
+    @classmethod
+    def url(cls) -> str:
+        """Where the page is published."""
+        return f"{DOCS_URL}/{cls.code}"
+
+
+Handler = Callable[[Any], Iterator[Report]]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """An entry point that could not be loaded, and why."""
+
+    name: str
+    why: str
+
+
+class Registry:
+    """All known rules by code, and the plug-ins that failed to load."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, type[Rule]] = {}
+        self.broken: list[BrokenPlugin] = []
+
+    def add(self, rule: type[Rule]) -> None:
+        """Register `rule`. Raises ValueError when its code or name is taken by another class."""
+        for known in self.rules.values():
+            if known is not rule and (known.code == rule.code or known.name == rule.name):
+                raise ValueError(f"{rule.__module__}: {rule.code} {rule.name} clashes with {known.__module__}")
+        self.rules[rule.code] = rule
+
+    def find(self, code_or_name: str) -> type[Rule] | None:
+        """The rule with this code or name, if any."""
+        wanted = code_or_name.strip()
+        by_name = (rule for rule in self.rules.values() if rule.name == wanted.lower())
+        return self.rules.get(wanted.upper()) or next(by_name, None)
+
+    def load(self) -> Registry:
+        """Load every entry point of the group; one that raises is noted in `broken` and skipped."""
+        for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+            try:
+                for rule in _rules_of(entry.load()):
+                    self.add(rule)
+            except Exception as failure:
+                self.broken.append(BrokenPlugin(entry.name, f"{type(failure).__name__}: {failure}"))
+        self.rules = dict(sorted(self.rules.items()))
+        return self
+
+
+def _rules_of(package: ModuleType) -> Iterator[type[Rule]]:
+    modules = [package]
+    for found in pkgutil.walk_packages(getattr(package, "__path__", []), package.__name__ + "."):
+        modules.append(importlib.import_module(found.name))
+    for module in modules:
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__:
+                if hasattr(value, "code"):
+                    yield value

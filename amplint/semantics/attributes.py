@@ -1,0 +1,215 @@
+"""Attribute access: members of modules, objects of the file, and what PyTorch's own objects carry."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import libcst as cst
+
+from amplint.semantics import numerics
+from amplint.semantics.definitions import node_of
+from amplint.semantics.events import ApiUse
+from amplint.semantics.functions import call_function
+from amplint.semantics.machine import Machine
+from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
+from amplint.semantics.state import State
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import (
+    Class,
+    Const,
+    Device,
+    Function,
+    Instance,
+    Method,
+    OneOf,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.source.tree import walk
+
+_INFINITY_NAMES = frozenset({"math.inf", "numpy.inf", "torch.inf", "numpy.Inf"})
+
+
+def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
+    """`owner.name`."""
+    if isinstance(owner, Ref):
+        qualified = f"{owner.name}.{name}"
+        if qualified in _INFINITY_NAMES:
+            return Const(math.inf)
+        machine.emit(state, ApiUse, node, name=qualified)
+        return Ref(qualified)
+    if isinstance(owner, (Instance, Class)):
+        return _member(machine, state, owner, name)
+    if isinstance(owner, Device) and name == "type":
+        return _device_type(machine, owner)
+    if isinstance(owner, Tensor) and name in ("data", "T", "mT"):
+        return numerics.derived(machine, owner, name)
+    if isinstance(owner, (Scaler, Optimizer, Tensor)):
+        stored = state.heap.get(owner.symbol, {}).get(name)
+        return stored or Method(owner, name)
+    if isinstance(owner, Unknown):
+        stored = state.heap.get(owner.symbol, {}).get(name)
+        return stored or machine.unknown("attribute", name, parts=(owner.symbol,))
+    return Method(owner, name)
+
+
+def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
+    """`value`, or the scaler or optimizer that the use of this access path shows an unknown value to be."""
+    if not isinstance(value, Unknown):
+        return value
+    known = machine.kinds()
+    path = dotted(node) if known else None
+    kind = known.get(path) if path is not None else None
+    if kind == SCALER:
+        return Scaler(value.symbol, machine.unknown("enabled", parts=(value.symbol,)))
+    if kind == OPTIMIZER:
+        return Optimizer(value.symbol)
+    return value
+
+
+def _device_type(machine: Machine, device: Device) -> Value:
+    if device.types is None:
+        return machine.unknown("device type")
+    return Const(next(iter(device.types))) if len(device.types) == 1 else OneOf(device.types)
+
+
+def _member(machine: Machine, state: State, owner: Instance | Class, name: str) -> Value:
+    if isinstance(owner, Instance):
+        stored = state.heap.get(owner.symbol, {}).get(name)
+        if stored is not None:
+            return stored
+    cls = owner.cls if isinstance(owner, Instance) else owner
+    function = find_method(machine, state, cls, name)
+    if function is not None:
+        if isinstance(owner, Instance) and _is_property(function):
+            return call_function(machine, state, function, [owner], {}, None)
+        return Method(owner, name, function)
+    value = _class_attribute(machine, state, cls, name)
+    if value is None and isinstance(owner, Instance):
+        value = _set_elsewhere(machine, state, owner, name)
+    return value or machine.unknown("attribute", name, parts=(symbol_of(machine, owner),))
+
+
+def find_method(machine: Machine, state: State, cls: Class, name: str) -> Function | None:
+    """The method `name` of a class of the file, its bases in the file included."""
+    for candidate in lineage(machine, state, cls):
+        found = members(candidate).get(name)
+        if isinstance(found, cst.FunctionDef):
+            return Function(candidate.chunk, found, candidate.frame, candidate)
+    return None
+
+
+def lineage(machine: Machine, state: State, cls: Class, depth: int = 0) -> list[Class]:
+    """A class and its bases in the file, in method resolution order for simple inheritance."""
+    found = [cls]
+    if depth < 8:
+        for base in bases(machine, state, cls):
+            if isinstance(base, Class) and base != cls:
+                found += lineage(machine, state, base, depth + 1)
+    return found
+
+
+def bases(machine: Machine, state: State, cls: Class) -> list[Value]:
+    """What a class derives from."""
+    node = node_of(cls)
+    assert isinstance(node, cst.ClassDef)
+    twin = state.copy()
+    twin.frame = cls.frame
+    return [machine.evaluate(twin, argument.value) for argument in node.bases]
+
+
+@functools.lru_cache(maxsize=256)
+def members(cls: Class) -> dict[str, cst.CSTNode]:
+    """Name -> method definition or assigned expression, for the body of a class."""
+    node = node_of(cls)
+    assert isinstance(node, cst.ClassDef)
+    found: dict[str, cst.CSTNode] = {}
+    for statement in node.body.body:
+        if isinstance(statement, cst.FunctionDef):
+            found[statement.name.value] = statement
+        elif isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if isinstance(small, cst.Assign) and isinstance(small.targets[0].target, cst.Name):
+                    found[small.targets[0].target.value] = small.value
+                elif isinstance(small, cst.AnnAssign) and small.value and isinstance(small.target, cst.Name):
+                    found[small.target.value] = small.value
+    return found
+
+
+def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:
+    for candidate in lineage(machine, state, cls):
+        found = members(candidate).get(name)
+        if isinstance(found, cst.BaseExpression):
+            return _quietly(machine, state, candidate.frame, found, {})
+    return None
+
+
+def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
+    """What other methods assign to `self.name`, when all of them agree on what kind of thing it is."""
+    found: list[Value] = []
+    for cls in lineage(machine, state, owner.cls):
+        for me, value in _self_assignments(cls).get(name, ()):
+            found.append(_quietly(machine, state, cls.frame, value, {me: owner}))
+    known = [value for value in found if value != Const(None)]
+    if len(known) != 1 or isinstance(known[0], (Unknown, Const)):
+        return None
+    value = known[0]
+    if isinstance(value, Optimizer):
+        value = Optimizer(symbol_of(machine, value), value.cls, value.owner)
+    state.set_attribute(owner.symbol, name, value)
+    return value
+
+
+def is_assigned(machine: Machine, state: State, cls: Class, name: str) -> bool:
+    """Whether a method of the class assigns `self.name`."""
+    return any(name in _self_assignments(candidate) for candidate in lineage(machine, state, cls))
+
+
+@functools.lru_cache(maxsize=256)
+def _self_assignments(cls: Class) -> dict[str, list[tuple[str, cst.BaseExpression]]]:
+    found: dict[str, list[tuple[str, cst.BaseExpression]]] = {}
+    for method in members(cls).values():
+        if not isinstance(method, cst.FunctionDef) or not method.params.params:
+            continue
+        me = method.params.params[0].name.value
+        for node in walk(method):
+            if not isinstance(node, cst.Assign):
+                continue
+            for target in node.targets:
+                attribute = target.target
+                if isinstance(attribute, cst.Attribute) and dotted(attribute.value) == me:
+                    found.setdefault(attribute.attr.value, []).append((me, node.value))
+    return found
+
+
+def _quietly(machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]) -> Value:
+    """Evaluate out of order: nothing is reported, and the path is not changed."""
+    if len(machine.calls) > 40:
+        return Unknown(machine.fresh())
+    muted, calls, choices = machine.muted, machine.calls, machine.choices
+    machine.muted, machine.calls = True, (*machine.calls, node)
+    try:
+        twin = state.copy()
+        number = len(machine.parents)
+        machine.parents[number] = frame
+        twin.frames[number] = dict(names)
+        twin.frame = number
+        results = machine.outcomes(twin, lambda s: machine.evaluate(s, node)) if node not in calls else []
+    finally:
+        machine.muted, machine.calls, machine.choices = muted, calls, choices
+    values = {value for value, _ in results} - {Const(None)}
+    return values.pop() if len(values) == 1 else Unknown(machine.fresh())
+
+
+def _is_property(function: Function) -> bool:
+    node = function.node
+    return isinstance(node, cst.FunctionDef) and any(
+        isinstance(d.decorator, cst.Name) and d.decorator.value in ("property", "cached_property")
+        for d in node.decorators
+    )
+

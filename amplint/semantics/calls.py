@@ -1,0 +1,404 @@
+"""Calls: who is called, and what that does."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from amplint.semantics import attributes, contexts, numerics, protocol
+from amplint.semantics.arguments import Argument, Arguments
+from amplint.semantics.events import ScalerCreated
+from amplint.semantics.functions import call_function
+from amplint.semantics.machine import Machine, PathEnds
+from amplint.semantics.state import State
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import (
+    TRUE,
+    Class,
+    Const,
+    Function,
+    GradMode,
+    Instance,
+    Method,
+    Module,
+    Neutral,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.torchlib.names import (
+    AUTOCASTS,
+    CLIPPERS,
+    EXIT_STACKS,
+    GRAD_MODES,
+    GRAD_SCALERS,
+    NEUTRAL_CONTEXTS,
+    is_optimizer,
+)
+
+ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
+SAME_OBJECT = frozenset("cuda cpu train eval requires_grad_ share_memory to xpu".split())
+WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
+IDLE_METHODS = frozenset(
+    "item append extend update step add set_description set_postfix info debug warning log write format join items keys "
+    "values get add_scalar print train eval set_epoch next close flush state_dict tolist numpy reset".split()
+)
+INHERITED_HARMLESS = frozenset(
+    "log log_dict print train eval parameters named_parameters modules children state_dict load_state_dict to cuda cpu "
+    "register_buffer register_parameter add_module save_hyperparameters apply requires_grad_ half float".split()
+)
+
+
+def call(machine: Machine, state: State, node: cst.Call) -> Value:
+    """The value of a call."""
+    owner: Value | None = None
+    name = ""
+    if isinstance(node.func, cst.Attribute):
+        name = node.func.attr.value
+        if _is_super(node.func.value):
+            return _super_call(machine, state, node, name)
+        owner = machine.evaluate(state, node.func.value)
+        callee = attributes.get(machine, state, node.func, owner, name)
+    else:
+        callee = machine.evaluate(state, node.func)
+    arguments = _arguments(machine, state, node)
+    if isinstance(callee, Ref):
+        return _library(machine, state, node, callee.name, arguments)
+    if isinstance(callee, Function):
+        return _enter(machine, state, node, callee, [], arguments)
+    if isinstance(callee, Method) and callee.function is not None:
+        return _enter(machine, state, node, callee.function, _receiver(callee), arguments)
+    if isinstance(callee, Class):
+        return _instantiate(machine, state, node, callee, arguments)
+    if isinstance(callee, Instance):
+        return _call_instance(machine, state, node, callee, arguments)
+    if isinstance(callee, Module):
+        return numerics.module(machine, state, node, callee, arguments)
+    if owner is not None:
+        found = _method(machine, state, node, owner, name, arguments)
+        if found is not None:
+            return found
+    return _unseen(machine, state, node, callee, owner, name, arguments)
+
+
+def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
+    given = []
+    for argument in node.args:
+        value = machine.evaluate(state, argument.value)
+        keyword = argument.keyword.value if argument.keyword is not None else None
+        given.append(Argument(argument, value, keyword, argument.star))
+    return Arguments(tuple(given))
+
+
+def _receiver(method: Method) -> list[Value]:
+    function = method.function.node if method.function else None
+    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    names = {d.decorator.value for d in decorators if isinstance(d.decorator, cst.Name)}
+    if "staticmethod" in names or (isinstance(method.owner, Class) and "classmethod" not in names):
+        return []
+    return [method.owner]
+
+
+def _enter(
+    machine: Machine, state: State, node: cst.Call, function: Function, first: list[Value], arguments: Arguments
+) -> Value:
+    positional = list(first)
+    keywords: dict[str, Value] = {}
+    for argument in arguments.given:
+        if argument.star == "*":
+            break
+        if argument.star:
+            continue
+        if argument.keyword is None:
+            positional.append(argument.value)
+        else:
+            keywords[argument.keyword] = argument.value
+    return call_function(machine, state, function, positional, keywords, node)
+
+
+def _is_super(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
+
+
+def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Value:
+    arguments = _arguments(machine, state, node)
+    me = state.frames[state.frame].get("self")
+    if isinstance(me, Instance):
+        above = attributes.lineage(machine, state, me.cls)[1:]
+        for cls in above:
+            function = attributes.find_method(machine, state, cls, name)
+            if function is not None and function.node not in machine.calls:
+                return _enter(machine, state, node, function, [me], arguments)
+        if name not in INHERITED_HARMLESS and name != "__init__":
+            protocol.forget(machine, state, [me])
+    protocol.forget(machine, state, arguments.values)
+    return Unknown(machine.fresh())
+
+
+def _instantiate(machine: Machine, state: State, node: cst.Call, cls: Class, arguments: Arguments) -> Value:
+    for candidate in attributes.lineage(machine, state, cls):
+        for base in attributes.bases(machine, state, candidate):
+            if isinstance(base, Ref) and (base.name in GRAD_SCALERS or base.name == "torch.optim.Optimizer"):
+                return _subclassed(machine, state, node, base.name)
+    made = Instance(machine.identity(state, node), cls)
+    initialise(machine, state, made, arguments, node)
+    return made
+
+
+def _subclassed(machine: Machine, state: State, node: cst.Call, base: str) -> Value:
+    if base in GRAD_SCALERS:
+        return Scaler(machine.identity(state, node), machine.unknown("enabled", id(node)), node, machine.loops, base)
+    return Optimizer(machine.identity(state, node), loops=machine.loops)
+
+
+def initialise(
+    machine: Machine, state: State, made: Instance, arguments: Arguments, node: cst.Call | None
+) -> None:
+    """Run the constructor of an object of the file."""
+    function = attributes.find_method(machine, state, made.cls, "__init__")
+    if function is None:
+        for name, value in zip(_dataclass_fields(made.cls), arguments.values, strict=False):
+            state.set_attribute(made.symbol, name, value)
+        for argument in arguments.given:
+            if argument.keyword is not None:
+                state.set_attribute(made.symbol, argument.keyword, argument.value)
+        return
+    keywords = {argument.keyword: argument.value for argument in arguments.given if argument.keyword}
+    positional = [argument.value for argument in arguments.given if not argument.keyword and not argument.star]
+    call_function(machine, state, function, [made, *positional], keywords, node)
+
+
+def _dataclass_fields(cls: Class) -> list[str]:
+    return [name for name, member in attributes.members(cls).items() if not isinstance(member, cst.FunctionDef)]
+
+
+def _call_instance(machine: Machine, state: State, node: cst.Call, owner: Instance, arguments: Arguments) -> Value:
+    for name in ("__call__", "forward"):
+        function = attributes.find_method(machine, state, owner.cls, name)
+        if function is not None:
+            return _enter(machine, state, node, function, [owner], arguments)
+    protocol.forget(machine, state, [owner, *arguments.values])
+    return Unknown(machine.fresh())
+
+
+def _library(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    if name in AUTOCASTS:
+        return contexts.make_autocast(machine, state, node, name, arguments)
+    if name in GRAD_SCALERS:
+        scaler = Scaler(machine.identity(state, node), arguments.value("enabled") or TRUE, node, machine.loops, name)
+        machine.emit(state, ScalerCreated, node, scaler=scaler)
+        return scaler
+    if is_optimizer(name):
+        owner = _parameters_of(machine, arguments.value("params", 0))
+        optimizer = Optimizer(machine.identity(state, node), name, owner, machine.loops)
+        machine.owners[optimizer.symbol] = owner
+        if owner is not None:
+            machine.owners.setdefault(owner, owner)
+        return optimizer
+    if name in GRAD_MODES:
+        return contexts.grad_mode(name, arguments)
+    if name == "torch.set_grad_enabled":
+        return GradMode(arguments.values[0] if arguments.given else TRUE)
+    if name in NEUTRAL_CONTEXTS or name in EXIT_STACKS:
+        return Neutral(stack=name in EXIT_STACKS)
+    if name in CLIPPERS:
+        return _clip(machine, state, node, CLIPPERS[name], arguments)
+    if name == "torch.autograd.backward" and arguments.given:
+        return _backward_of(machine, state, node, arguments.values[0])
+    if name in ("torch.device", "torch.cuda.device"):
+        return contexts.device_of(arguments)
+    if name in ENDS:
+        raise PathEnds
+    if name.startswith("builtins."):
+        return _builtin(machine, state, node, name, arguments)
+    return _torch(machine, state, node, name, arguments)
+
+
+def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    last = name.rpartition(".")[2]
+    if last in WRAPPERS and name.startswith("torch.") and arguments.given:
+        return arguments.values[0]
+    if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
+        return Module(machine.fresh(), name, node)
+    if name.startswith("torch."):
+        found = numerics.function(machine, state, node, name, arguments)
+        if found is not None:
+            return found
+        return _same_again(machine, state, name, arguments)
+    if "backward" in last:
+        protocol.forget_gradients(state)
+    protocol.forget(machine, state, arguments.values)
+    if not name.startswith("."):
+        machine.idle.add(node)
+    return _same_again(machine, state, name, arguments)
+
+
+def _same_again(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
+    """What an unseen call returns: the same for the same arguments within one iteration."""
+    now = state.iteration[-1] if state.iteration else 0
+    parts = tuple(symbol_of(machine, value) for value in arguments.values)
+    return Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
+
+
+def _parameters_of(machine: Machine, value: Value | None) -> int | None:
+    if isinstance(value, Unknown):
+        key = machine.symbols.key(value.symbol)
+        if key[0] == "parameters":
+            return int(key[1])  # type: ignore[call-overload]
+    return None
+
+
+def _clip(machine: Machine, state: State, node: cst.Call, mutates: bool, arguments: Arguments) -> Value:
+    machine.idle.add(node)
+    limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
+    if arguments.given and limit != Const(None):
+        what = "clipped" if mutates else "measured"
+        protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
+    return Unknown(machine.fresh())
+
+
+def _backward_of(machine: Machine, state: State, node: cst.Call, tensors: Value) -> Value:
+    values = getattr(tensors, "values", (tensors,))
+    scaled = [value for value in values if isinstance(value, Tensor) and value.scaled]
+    protocol.backward(machine, state, node, scaled[0] if scaled else values[0] if values else tensors)
+    return Const(None)
+
+
+def _builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    machine.idle.add(node)
+    values = arguments.values
+    if name == "builtins.float" and len(values) == 1 and isinstance(values[0], Const):
+        try:
+            return Const(float(values[0].value))  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            return Const(math.nan)
+    if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
+        return values[0]
+    if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
+        return attributes.get(machine, state, node, values[0], str(values[1].value))
+    if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.enumerate") and len(values) == 1:
+        return values[0] if name != "builtins.enumerate" else _same_again(machine, state, name, arguments)
+    if name in ("builtins.sum", "builtins.max", "builtins.min"):
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        return numerics.derived(machine, tensors[0], name) if tensors else _same_again(machine, state, name, arguments)
+    if name in ("builtins.setattr", "builtins.exec", "builtins.eval"):
+        protocol.forget(machine, state, values)
+    return _same_again(machine, state, name, arguments)
+
+
+def _method(
+    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
+) -> Value | None:
+    if name == "backward":
+        return _backward_method(machine, state, node, owner, arguments)
+    if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
+        scaler = protocol.as_scaler(machine, owner)
+        assert scaler is not None
+        return _scaler_method(machine, state, node, scaler, name, arguments)
+    if name == "zero_grad" and not isinstance(owner, (Ref, Const)):
+        protocol.zero_grad(machine, state, node, owner)
+        return Const(None)
+    if isinstance(owner, Optimizer):
+        if name == "step":
+            protocol.optimizer_step(machine, state, node, owner)
+        machine.idle.add(node)
+        return machine.unknown("call", name, parts=(owner.symbol,))
+    if name == "enter_context" and arguments.given:
+        contexts.enter(machine, state, arguments.values[0], node)
+        return arguments.values[0]
+    if name == "__enter__":
+        contexts.enter(machine, state, owner, node)
+        return owner
+    if name in ("parameters", "named_parameters", "trainable_parameters"):
+        machine.idle.add(node)
+        return machine.unknown("parameters", parts=(symbol_of(machine, owner),))
+    if name == "register_buffer" and isinstance(owner, Instance) and len(arguments.values) > 1:
+        buffer = arguments.values[0]
+        if isinstance(buffer, Const) and isinstance(buffer.value, str):
+            state.set_attribute(owner.symbol, buffer.value, arguments.values[1])
+        return Const(None)
+    if name in SAME_OBJECT and not isinstance(owner, Tensor):
+        return owner
+    if _is_gradient(machine, owner):
+        return _gradient_method(machine, state, node, owner, name)
+    return numerics.method(machine, state, node, owner, name, arguments)
+
+
+def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
+    handed_over = [a for a in arguments.given if a.keyword is None and not isinstance(a.value, Const)]
+    if isinstance(owner, (Tensor, Unknown)) and (isinstance(owner, Tensor) or not handed_over):
+        protocol.backward(machine, state, node, owner)
+    else:
+        protocol.forget_gradients(state)
+    return Const(None)
+
+
+def _scaler_method(
+    machine: Machine, state: State, node: cst.Call, scaler: Scaler, name: str, arguments: Arguments
+) -> Value:
+    machine.idle.add(node)
+    if name == "scale":
+        return protocol.scale(machine, state, node, scaler, arguments)
+    if name == "unscale_":
+        protocol.unscale(machine, state, node, scaler, arguments)
+    elif name == "step":
+        protocol.step(machine, state, node, scaler, arguments)
+    elif name == "update":
+        protocol.update(machine, state, node, scaler, arguments)
+    elif name == "is_enabled":
+        return scaler.enabled
+    elif name == "get_scale":
+        return machine.unknown("scale of", parts=(scaler.symbol,))
+    elif name not in ("state_dict", "load_state_dict"):
+        protocol.forget(machine, state, [scaler])
+    return Unknown(machine.fresh())
+
+
+def _is_gradient(machine: Machine, owner: Value) -> bool:
+    """Whether `owner` is `parameter.grad`, or something taken from it by `.data` or `.detach()`."""
+    for _ in range(4):
+        if not isinstance(owner, Unknown):
+            return False
+        key = machine.symbols.key(owner.symbol)
+        if key[:2] == ("attribute", "grad"):
+            return True
+        if key[0] != "attribute" or key[1] != "data":
+            return False
+        owner = Unknown(int(key[2]))  # type: ignore[call-overload]
+    return False
+
+
+_MEASURES = frozenset({"norm", "abs", "mean", "std", "max"})
+_CHANGES = frozenset({"clamp_", "mul_", "div_", "add_", "sub_", "clip_"})
+
+
+def _gradient_method(machine: Machine, state: State, node: cst.Call, owner: Value, name: str) -> Value | None:
+    if name in _MEASURES or name in _CHANGES:
+        what = "changed" if name in _CHANGES else "measured"
+        protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
+    elif name in ("detach", "clone", "float"):
+        return owner
+    return Unknown(machine.fresh())
+
+
+def _unseen(
+    machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None, name: str, arguments: Arguments
+) -> Value:
+    """A call of something that cannot be looked into."""
+    if "backward" in name:
+        protocol.forget_gradients(state)
+    if isinstance(owner, Instance) and name not in INHERITED_HARMLESS and _is_inherited(machine, state, owner, name):
+        protocol.forget(machine, state, [owner])
+    protocol.forget(machine, state, arguments.values)
+    if name in IDLE_METHODS:
+        machine.idle.add(node)
+    return _same_again(machine, state, f"of {symbol_of(machine, callee)}", arguments)
+
+
+def _is_inherited(machine: Machine, state: State, owner: Instance, name: str) -> bool:
+    known = state.heap.get(owner.symbol, {})
+    return name not in known and not attributes.is_assigned(machine, state, owner.cls, name)

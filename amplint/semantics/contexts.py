@@ -1,0 +1,106 @@
+"""Contexts: autocast and gradient modes, how they are made and entered."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import Region, State
+from amplint.semantics.values import (
+    FALSE,
+    TRUE,
+    Autocast,
+    Const,
+    Device,
+    Entered,
+    GradMode,
+    OneOf,
+    Ref,
+    Value,
+)
+from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DEFAULT_AUTOCAST_DTYPE, DTYPES, GRAD_MODES
+
+
+def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, arguments: Arguments) -> Autocast:
+    """The context that a call of an autocast class builds."""
+    device = AUTOCASTS[api]
+    order = AUTOCAST_PARAMETERS[device]
+    bound = {}
+    for position, name in enumerate(order):
+        argument = arguments.get(name, position)
+        if argument is not None:
+            bound[name] = (argument.node, argument.value)
+    devices = frozenset({device}) if device else _devices(bound["device_type"][1] if "device_type" in bound else None)
+    enabled = bound["enabled"][1] if "enabled" in bound else TRUE
+    if any(argument.star for argument in arguments.given) and "enabled" not in bound:
+        enabled = machine.unknown("enabled", id(node))
+    context = Autocast(devices, _dtypes(bound["dtype"][1] if "dtype" in bound else None, devices), enabled, node)
+    positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
+    machine.emit(
+        state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
+        certain=not any(argument.star for argument in arguments.given),
+    )  # fmt: skip
+    return context
+
+
+def _devices(value: Value | None) -> frozenset[str] | None:
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return frozenset({value.value.partition(":")[0]})
+    if isinstance(value, OneOf):
+        return frozenset(option.partition(":")[0] for option in value.options)
+    if isinstance(value, Device):
+        return value.types
+    return None
+
+
+def _dtypes(value: Value | None, devices: frozenset[str] | None) -> frozenset[str] | None:
+    if isinstance(value, Ref) and value.name in DTYPES:
+        return frozenset({DTYPES[value.name]})
+    if isinstance(value, OneOf) and all(option in DTYPES for option in value.options):
+        return frozenset(DTYPES[option] for option in value.options)
+    if (value is None or value == Const(None)) and devices is not None:
+        return frozenset(DEFAULT_AUTOCAST_DTYPE.get(device, "float16") for device in devices)
+    return None
+
+
+def device_of(arguments: Arguments) -> Device:
+    """What `torch.device(...)` builds."""
+    return Device(_devices(arguments.value("type", 0) or arguments.value("device", 0)))
+
+
+def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
+    """Enter `value` as a context of the path; `by` is the `with` statement, decorator or call that does it."""
+    if isinstance(value, (Autocast, GradMode)):
+        if isinstance(value, Autocast):
+            machine.emit(state, AutocastEntered, value.node, context=value)
+        state.regions = (*state.regions, Region(value, by))
+    elif isinstance(value, Entered):
+        state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))
+    elif isinstance(value, Ref):
+        if value.name in AUTOCASTS:
+            machine.emit(state, AutocastUnused, by, called=False)
+        elif value.name in GRAD_MODES:
+            state.regions = (*state.regions, Region(GradMode(Const(GRAD_MODES[value.name])), by))
+
+
+def enter_items(machine: Machine, state: State, node: cst.With) -> None:
+    """Enter every item of a `with` statement."""
+    from amplint.semantics.expressions import assign
+
+    machine.statement = node
+    for item in node.items:
+        value = machine.evaluate(state, item.item)
+        unused = isinstance(value, Ref) and value.name in AUTOCASTS
+        enter(machine, state, value, item.item if unused else node)
+        if item.asname is not None:
+            assign(machine, state, item.asname.name, value)
+
+
+def grad_mode(name: str, arguments: Arguments) -> GradMode:
+    """What `torch.no_grad()` and its kin build."""
+    if name.endswith("inference_mode") and arguments.given:
+        given = arguments.values[0]
+        return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given)
+    return GradMode(Const(GRAD_MODES[name]))

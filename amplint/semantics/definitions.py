@@ -1,0 +1,77 @@
+"""What imports, `def` and `class` bind."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import ApiUse
+from amplint.semantics.machine import Machine
+from amplint.semantics.scopes import dotted
+from amplint.semantics.state import State
+from amplint.semantics.values import Class, Function, Ref, Unknown
+
+SHORTHANDS = {
+    "torch.nn.functional.torch": "torch",
+    "torch.amp.autocast_mode": "torch.amp",
+}
+
+
+def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
+    """Bind what an import statement brings in to references by qualified name."""
+    if isinstance(node, cst.Import):
+        for alias in node.names:
+            name = dotted(alias.name) or ""
+            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                state.bind(state.frame, alias.asname.name.value, Ref(name))
+            else:
+                root = name.partition(".")[0]
+                state.bind(state.frame, root, Ref(root))
+        return
+    module = ("." * len(node.relative)) + (dotted(node.module) or "" if node.module else "")
+    if isinstance(node.names, cst.ImportStar):
+        return
+    for alias in node.names:
+        if not isinstance(alias.name, cst.Name):
+            continue
+        name = alias.name.value
+        bound = alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
+        qualified = f"{module}.{name}"
+        state.bind(state.frame, bound, Ref(qualified))
+        machine.emit(state, ApiUse, alias, name=qualified)
+
+
+def bind_function(machine: Machine, state: State, node: cst.FunctionDef) -> None:
+    """Bind the name of a nested function."""
+    assert machine.chunk is not None
+    machine.captured.add(state.frame)
+    state.bind(state.frame, node.name.value, Function(machine.chunk, node, state.frame))
+
+
+def bind_class(machine: Machine, state: State, node: cst.ClassDef) -> None:
+    """Bind the name of a nested class."""
+    assert machine.chunk is not None
+    machine.captured.add(state.frame)
+    state.bind(state.frame, node.name.value, Class(machine.chunk, node, state.frame))
+
+
+def bind_chunks(machine: Machine, state: State) -> None:
+    """Bind every top-level function and class, so that code may use what is defined further down."""
+    for chunk in machine.source.chunks:
+        if chunk.name is not None:
+            state.bind(state.frame, chunk.name, Unknown(machine.fresh()))
+            value = Class(chunk, None, state.frame) if _is_class(chunk.text) else Function(chunk, None, state.frame)
+            state.bind(state.frame, chunk.name, value)
+
+
+def _is_class(text: str) -> bool:
+    return any(line.startswith("class ") for line in text.splitlines() if line[:1] not in ("@", "#", " ", "\t", ")"))
+
+
+def node_of(value: Function | Class) -> cst.FunctionDef | cst.Lambda | cst.ClassDef:
+    """The definition behind a value, its chunk's tree grown if need be. Raises SourceError."""
+    if value.node is not None:
+        return value.node
+    for statement in value.chunk.module.body:
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            return statement
+    raise LookupError(value.chunk.name)

@@ -1,0 +1,219 @@
+"""What happens in a script, told to the rules: one class per kind of event, with the state just before it."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import libcst as cst
+
+from amplint.semantics.values import Autocast, Optimizer, Scaler, Tensor, Value
+
+
+class OptState(enum.Enum):
+    """Where an optimizer stands with a scaler since the last `update`; PyTorch's own names, and one for neither."""
+
+    READY = "ready"
+    UNSCALED = "unscaled"
+    STEPPED = "stepped"
+    UNKNOWN = "unknown"
+
+
+class GradState(enum.Enum):
+    """What an optimizer's gradients are."""
+
+    NONE = "none"
+    RAW = "raw"
+    SCALED = "scaled"
+    UNSCALED = "unscaled"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """The gradients of one optimizer.
+
+    `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
+    `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain backward
+    of MIXED ones, `discarded` a `scale` whose result that plain backward ignored.
+    """
+
+    state: GradState
+    scaler: Scaler | None = None
+    backward: cst.CSTNode | None = None
+    consumed: cst.CSTNode | None = None
+    outdated: cst.CSTNode | None = None
+    cleared: cst.CSTNode | None = None
+    raw: cst.CSTNode | None = None
+    discarded: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far a (scaler, optimizer) pair is, the call that brought it there and the loop iteration it happened in."""
+
+    state: OptState
+    node: cst.CSTNode | None = None
+    iteration: tuple[int, ...] = ()
+
+
+Step = tuple[cst.CSTNode, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events.
+
+    `node` is the call or statement, `statement` the statement it stands in, `region` the innermost autocast context that
+    is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order of
+    execution. `idle` holds the calls known to do no tensor work; it is complete once the file is interpreted.
+    """
+
+    kind: ClassVar[str]
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    region: Autocast | None = None
+    region_with: cst.CSTNode | None = None
+    steps: tuple[Step, ...] = ()
+    idle: Set[cst.CSTNode] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backward(Event):
+    """A backward pass; `loss` is what it runs on."""
+
+    loss: Value
+    scaler: Scaler | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleDiscarded(Event):
+    """The result of `scaler.scale(loss)` is not what backward runs on; `backward` is the plain backward when seen."""
+
+    scaler: Scaler
+    backward: cst.Call | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerCreated(Event):
+    """A gradient scaler is constructed."""
+
+    scaler: Scaler
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairEvent(Event):
+    """A call on a scaler that concerns one optimizer."""
+
+    scaler: Scaler
+    optimizer: Optimizer
+    optimizer_node: cst.BaseExpression
+    stage: Stage
+    gradients: Gradients
+    same_iteration: bool
+    updated: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscale(PairEvent):
+    """`scaler.unscale_(optimizer)`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerStep(PairEvent):
+    """`scaler.step(optimizer)`; `closure` is the closure passed on, if any."""
+
+    closure: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerUpdate(Event):
+    """`scaler.update()`.
+
+    `checked` tells whether an `unscale_` or `step` ran since the `previous` update; `pending` is a scaled backward whose
+    gradients no step has used yet.
+    """
+
+    scaler: Scaler
+    checked: bool
+    previous: cst.CSTNode | None
+    pending: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerStep(Event):
+    """`optimizer.step()` called directly."""
+
+    optimizer: Optimizer
+    gradients: Gradients
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientUse(Event):
+    """Gradients are clipped, measured or changed. `mutates` tells clipping from reading."""
+
+    gradients: Gradients
+    stage: Stage
+    mutates: bool
+    what: str
+    optimizers: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutocastCreated(Event):
+    """An autocast context is constructed from these arguments (parameter name -> node and value)."""
+
+    api: str
+    arguments: dict[str, tuple[cst.Arg, Value]] = field(hash=False)
+    positional: tuple[str, ...] = ()
+    context: Autocast
+    certain: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutocastUnused(Event):
+    """An autocast object that is never entered: a bare statement, or the class itself as a context."""
+
+    called: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutocastEntered(Event):
+    """A region begins."""
+
+    context: Autocast
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorOp(Event):
+    """A tensor operation by PyTorch's name (`masked_fill`, `softmax`) or its operator's (`Add`, `Multiply`).
+
+    `tensor` is the operand that decides. A Python number that meets it is `constant`, standing at `constant_node`; such
+    events come only where the tensor can be float16: `why` says so and `half` is where that began. `masked` is the
+    infinity an operand was filled with. `module` is where the `torch.nn` object was made that runs the operation.
+    """
+
+    op: str
+    tensor: Tensor
+    constant: float | None = None
+    constant_node: cst.CSTNode | None = None
+    why: str = ""
+    half: cst.CSTNode | None = None
+    arguments: tuple[tuple[cst.Arg, Value], ...] = ()
+    masked: cst.CSTNode | None = None
+    module: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiUse(Event):
+    """A library name is imported or used; `name` is its qualified name."""
+
+    name: str
+    call: cst.Call | None = None

@@ -1,0 +1,438 @@
+"""Expressions: what each evaluates to, and the choices it opens."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable
+
+import libcst as cst
+
+from amplint.semantics import attributes, calls, functions, numerics
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.truth import assume, equal, is_none, negate, refined, symbol_of, truth
+from amplint.semantics.values import (
+    FALSE,
+    TRUE,
+    Const,
+    Function,
+    Items,
+    OneOf,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.source.tree import children
+from amplint.torchlib.names import DTYPES
+
+
+def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
+    """The value of an expression; `state` is advanced past its effects. Raises PathEnds where it cannot complete."""
+    handler = _HANDLERS.get(type(node))
+    if handler is not None:
+        return handler(machine, state, node)
+    for child in children(node):
+        evaluate(machine, state, child)
+    return Unknown(machine.fresh())
+
+
+def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple[bool, State]]:
+    """The ways a condition can turn out, each with the path on which it does."""
+    return machine.outcomes(state, lambda s: decide(machine, s, node))
+
+
+def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
+    """Whether a condition holds; where it can be either, both are tried and what was chosen is remembered."""
+    if isinstance(node, cst.BooleanOperation):
+        left = decide(machine, state, node.left)
+        if isinstance(node.operator, cst.And):
+            return left and decide(machine, state, node.right)
+        return left or decide(machine, state, node.right)
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        return not decide(machine, state, node.expression)
+    value = evaluate(machine, state, node)
+    return decide_value(machine, state, value)
+
+
+def decide_value(machine: Machine, state: State, value: Value) -> bool:
+    """Whether `value` is true, choosing where it can be either."""
+    known = truth(machine, state, value)
+    if known is None:
+        known = machine.choices.pick(2) == 0
+        assume(machine, state, value, known)
+    return known
+
+
+def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Value) -> None:
+    """Bind `value` to an assignment target."""
+    if isinstance(target, cst.Name):
+        state.bind(_home(machine, state, target.value), target.value, value)
+    elif isinstance(target, cst.Attribute):
+        owner = evaluate(machine, state, target.value)
+        if target.attr.value != "grad":
+            state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
+    elif isinstance(target, cst.Subscript):
+        owner = evaluate(machine, state, target.value)
+        key = _index(machine, state, target)
+        if isinstance(key, Const):
+            state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        known = isinstance(value, Items) and value.keys is None and len(value.values) == len(target.elements)
+        starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
+        for index, element in enumerate(target.elements):
+            part: Value = machine.unknown("part", index, parts=(symbol_of(machine, value),))
+            if known and not starred:
+                part = value.values[index]  # type: ignore[union-attr]
+            assign(machine, state, element.value, part)
+
+
+def _home(machine: Machine, state: State, name: str) -> int:
+    """The frame an assignment to `name` goes to: the current one, or where `global` / `nonlocal` found it."""
+    owner: Value | None = state.frames[state.frame].get("<outer names>")
+    if isinstance(owner, OneOf) and name in owner.options:
+        frame = machine.parents[state.frame]
+        while frame and name not in state.frames.get(frame, {}):
+            frame = machine.parents[frame]
+        return frame
+    return state.frame
+
+
+def _name(machine: Machine, state: State, node: cst.Name) -> Value:
+    if node.value in _LITERALS:
+        return _LITERALS[node.value]
+    found = machine.lookup(state, node.value)
+    if found is None:
+        if node.value in _BUILTINS:
+            return Ref(f"builtins.{node.value}")
+        found = machine.unknown("name", node.value)
+    return refined(state, attributes.with_kind(machine, found, node))
+
+
+def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
+    owner = evaluate(machine, state, node.value)
+    found = attributes.get(machine, state, node, owner, node.attr.value)
+    return refined(state, attributes.with_kind(machine, found, node))
+
+
+def _number(machine: Machine, state: State, node: cst.Integer | cst.Float) -> Value:
+    return Const(_literal(node.value))  # type: ignore[arg-type]
+
+
+def _string(machine: Machine, state: State, node: cst.SimpleString) -> Value:
+    value = _literal(node.value)
+    return Const(value) if isinstance(value, str) else Unknown(machine.fresh())
+
+
+@functools.lru_cache(maxsize=4096)
+def _literal(text: str) -> object:
+    return ast.literal_eval(text)
+
+
+def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Value:
+    for part in node.parts:
+        if isinstance(part, cst.FormattedStringExpression):
+            evaluate(machine, state, part.expression)
+    return machine.unknown("text", id(node))
+
+
+_ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
+    cst.Add: operator.add,
+    cst.Subtract: operator.sub,
+    cst.Multiply: operator.mul,
+    cst.Divide: operator.truediv,
+    cst.FloorDivide: operator.floordiv,
+    cst.Modulo: operator.mod,
+    cst.Power: operator.pow,
+}
+
+
+def _binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
+    left = evaluate(machine, state, node.left)
+    right = evaluate(machine, state, node.right)
+    return operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
+
+
+def operate(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    kind: type[cst.CSTNode],
+    left: tuple[cst.BaseExpression, Value],
+    right: tuple[cst.BaseExpression, Value],
+) -> Value:
+    """The value of `left kind right`, reported at `node`."""
+    a, b = left[1], right[1]
+    if isinstance(a, Const) and isinstance(b, Const):
+        folded = _fold(kind, a.value, b.value)
+        if folded is not None:
+            return Const(folded)
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return numerics.arithmetic(machine, state, node, kind.__name__, left, right)
+    return machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+
+
+def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
+    if isinstance(a, str) and isinstance(b, str) and kind is cst.Add:
+        return a + b
+    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or kind not in _ARITHMETIC:
+        return None
+    if kind is cst.Power and (abs(a) > 1e6 or abs(b) > 64):
+        return None
+    try:
+        result = _ARITHMETIC[kind](a, b)
+    except (ArithmeticError, ValueError):
+        return None
+    return result if isinstance(result, (int, float)) else None
+
+
+def _unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
+    if isinstance(node.operator, cst.Not):
+        return negate(machine, evaluate(machine, state, node.expression))
+    value = evaluate(machine, state, node.expression)
+    if isinstance(node.operator, cst.Minus):
+        if isinstance(value, Const) and isinstance(value.value, (int, float)):
+            return Const(-value.value)
+        if isinstance(value, Tensor):
+            return numerics.derived(machine, value, "neg")
+    return machine.unknown(type(node.operator).__name__, parts=(symbol_of(machine, value),))
+
+
+def _boolean(machine: Machine, state: State, node: cst.BooleanOperation) -> Value:
+    left = evaluate(machine, state, node.left)
+    known = truth(machine, state, left)
+    both = isinstance(node.operator, cst.And)
+    if known is not None:
+        return evaluate(machine, state, node.right) if known is both else left
+    right = evaluate(machine, state, node.right)
+    name = "and" if both else "or"
+    if isinstance(right, Const) and both and not right.value:
+        return right
+    return machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
+
+
+def _comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
+    left = evaluate(machine, state, node.left)
+    if len(node.comparisons) != 1:
+        parts = [symbol_of(machine, left)]
+        for other in node.comparisons:
+            parts.append(symbol_of(machine, evaluate(machine, state, other.comparator)))
+        return machine.unknown("compare", parts=tuple(parts))
+    kind = node.comparisons[0].operator
+    right = evaluate(machine, state, node.comparisons[0].comparator)
+    if isinstance(kind, (cst.Is, cst.IsNot)) and right == Const(None):
+        known = is_none(machine, state, left)
+        value: Value = Const(known) if known is not None else machine.unknown("is none", parts=(left.symbol,))  # type: ignore[union-attr]
+        return value if isinstance(kind, cst.Is) else negate(machine, value)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return numerics.comparison(machine, left, right)
+    if isinstance(kind, (cst.Equal, cst.Is)):
+        return equal(machine, state, left, right)
+    if isinstance(kind, (cst.NotEqual, cst.IsNot)):
+        return negate(machine, equal(machine, state, left, right))
+    if isinstance(kind, (cst.In, cst.NotIn)) and isinstance(right, Items):
+        found: Value = machine.unknown("in", parts=(symbol_of(machine, left), symbol_of(machine, right)))
+        if isinstance(left, Const) and all(isinstance(item, Const) for item in right.keys or right.values):
+            found = Const(left in (right.keys or right.values))
+        return found if isinstance(kind, cst.In) else negate(machine, found)
+    if isinstance(left, Const) and isinstance(right, Const):
+        folded = _compare(kind, left.value, right.value)
+        if folded is not None:
+            return Const(folded)
+    name, flipped = _OPPOSITES.get(type(kind), (type(kind).__name__, False))
+    value = machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
+    return negate(machine, value) if flipped else value
+
+
+_OPPOSITES: dict[type[cst.CSTNode], tuple[str, bool]] = {
+    cst.NotIn: ("In", True),
+    cst.LessThanEqual: ("GreaterThan", True),
+    cst.GreaterThanEqual: ("LessThan", True),
+}
+
+
+def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:
+    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
+        return None
+    if isinstance(kind, cst.LessThan):
+        return a < b
+    if isinstance(kind, cst.LessThanEqual):
+        return a <= b
+    if isinstance(kind, cst.GreaterThan):
+        return a > b
+    return a >= b if isinstance(kind, cst.GreaterThanEqual) else None
+
+
+def _conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
+    condition = evaluate(machine, state, node.test)
+    known = truth(machine, state, condition)
+    if known is not None:
+        return evaluate(machine, state, node.body if known else node.orelse)
+    body, orelse = evaluate(machine, state.copy(), node.body), evaluate(machine, state.copy(), node.orelse)
+    joined = alternatives((body, orelse))
+    if joined is not None:
+        return joined
+    if isinstance(body, (Unknown, Const)) and isinstance(orelse, (Unknown, Const)) and not _flags(body, orelse):
+        parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
+        return machine.unknown("if", parts=parts)
+    return evaluate(machine, state, node.body if decide_value(machine, state, condition) else node.orelse)
+
+
+def _flags(*values: Value) -> bool:
+    return any(isinstance(value, Const) and isinstance(value.value, (bool, type(None))) for value in values)
+
+
+def alternatives(values: tuple[Value, ...]) -> Value | None:
+    """One value for several strings or dtypes that are all possible, None for anything else."""
+    options: set[str] = set()
+    for value in values:
+        if isinstance(value, Const) and isinstance(value.value, str):
+            options.add(value.value)
+        elif isinstance(value, Ref) and value.name in DTYPES:
+            options.add(value.name)
+        elif isinstance(value, OneOf):
+            options |= value.options
+        else:
+            return None
+    return OneOf(frozenset(options))
+
+
+def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Set) -> Value:
+    values = tuple(evaluate(machine, state, element.value) for element in node.elements)
+    if any(isinstance(element, cst.StarredElement) for element in node.elements):
+        return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
+    return Items(values)
+
+
+def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
+    keys: list[Value] = []
+    values: list[Value] = []
+    known = True
+    for element in node.elements:
+        if isinstance(element, cst.DictElement):
+            keys.append(evaluate(machine, state, element.key))
+            values.append(evaluate(machine, state, element.value))
+        else:
+            evaluate(machine, state, element.value)
+            known = False
+    return Items(tuple(values), tuple(keys)) if known else Unknown(machine.fresh())
+
+
+def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:
+    values: list[Value] = []
+    for element in node.slice:
+        if isinstance(element.slice, cst.Index):
+            values.append(evaluate(machine, state, element.slice.value))
+        else:
+            for child in children(element.slice):
+                evaluate(machine, state, child)
+    return values[0] if len(values) == 1 and len(node.slice) == 1 else None
+
+
+def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
+    owner = evaluate(machine, state, node.value)
+    key = _index(machine, state, node)
+    if isinstance(owner, Tensor):
+        return numerics.derived(machine, owner, "index")
+    if isinstance(key, Const):
+        stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
+        if stored is not None:
+            return stored
+    if isinstance(owner, Items):
+        return _item(machine, owner, key)
+    parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
+    return refined(state, machine.unknown("index", parts=parts))
+
+
+def _item(machine: Machine, owner: Items, key: Value | None) -> Value:
+    if isinstance(key, Const):
+        if owner.keys is not None and key in owner.keys:
+            return owner.values[owner.keys.index(key)]
+        if owner.keys is None and isinstance(key.value, int) and -len(owner.values) <= key.value < len(owner.values):
+            return owner.values[key.value]
+    elif owner.keys is not None and (joined := alternatives(owner.values)) is not None:
+        return joined
+    return Unknown(machine.fresh())
+
+
+def _lambda(machine: Machine, state: State, node: cst.Lambda) -> Value:
+    assert machine.chunk is not None
+    machine.captured.add(state.frame)
+    return Function(machine.chunk, node, state.frame)
+
+
+def _walrus(machine: Machine, state: State, node: cst.NamedExpr) -> Value:
+    value = evaluate(machine, state, node.value)
+    assign(machine, state, node.target, value)
+    return value
+
+
+def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp) -> Value:
+    loop: cst.CompFor | None = node.for_in
+    parts: list[int] = []
+    before = state.frames[state.frame]
+    while loop is not None:
+        source = evaluate(machine, state, loop.iter)
+        parts.append(symbol_of(machine, source))
+        assign(machine, state, loop.target, machine.unknown("each", id(loop), parts=(parts[-1],)))
+        for condition in loop.ifs:
+            evaluate(machine, state, condition.test)
+        loop = loop.inner_for_in
+    if isinstance(node, cst.DictComp):
+        evaluate(machine, state, node.key)
+        element = evaluate(machine, state, node.value)
+    else:
+        element = evaluate(machine, state, node.elt)
+    state.frames[state.frame] = before
+    return machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
+
+
+def _inner(machine: Machine, state: State, node: cst.Await | cst.StarredElement | cst.Arg) -> Value:
+    return evaluate(machine, state, node.expression if isinstance(node, cst.Await) else node.value)
+
+
+def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
+    if node.value is not None:
+        evaluate(machine, state, node.value.item if isinstance(node.value, cst.From) else node.value)
+    functions.remember_yield(machine, state)
+    return Unknown(machine.fresh())
+
+
+_LITERALS: dict[str, Value] = {"True": TRUE, "False": FALSE, "None": Const(None)}
+_BUILTINS = frozenset(
+    "print len float int str bool range enumerate zip map filter sorted reversed sum min max abs round any all isinstance "
+    "hasattr getattr setattr list dict tuple set type id iter next open super repr format vars dir callable divmod pow "
+    "property staticmethod classmethod object Exception ValueError RuntimeError input exit quit hash slice".split()
+)
+_HANDLERS: dict[type[cst.CSTNode], Callable[..., Value]] = {
+    cst.Name: _name,
+    cst.Attribute: _attribute,
+    cst.Call: calls.call,
+    cst.Integer: _number,
+    cst.Float: _number,
+    cst.SimpleString: _string,
+    cst.ConcatenatedString: lambda machine, state, node: machine.unknown("text", id(node)),
+    cst.FormattedString: _formatted,
+    cst.BinaryOperation: _binary,
+    cst.UnaryOperation: _unary,
+    cst.BooleanOperation: _boolean,
+    cst.Comparison: _comparison,
+    cst.IfExp: _conditional,
+    cst.Tuple: _display,
+    cst.List: _display,
+    cst.Set: _display,
+    cst.Dict: _dict,
+    cst.Subscript: _subscript,
+    cst.Lambda: _lambda,
+    cst.NamedExpr: _walrus,
+    cst.ListComp: _comprehension,
+    cst.SetComp: _comprehension,
+    cst.GeneratorExp: _comprehension,
+    cst.DictComp: _comprehension,
+    cst.Await: _inner,
+    cst.StarredElement: _inner,
+    cst.Arg: _inner,
+    cst.Yield: _yield,
+}

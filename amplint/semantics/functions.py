@@ -1,0 +1,191 @@
+"""Calling functions of the file: parameters bound, decorators entered, every way of returning followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import libcst as cst
+
+from amplint.semantics import contexts
+from amplint.semantics.definitions import node_of
+from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
+from amplint.semantics.state import State, merge
+from amplint.semantics.values import (
+    Autocast,
+    Class,
+    Const,
+    Entered,
+    Function,
+    GradMode,
+    Items,
+    OneOf,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.source.tree import walk
+
+RESULT = "<result>"
+ENTERED = "<entered>"
+DEPTH = "<regions>"
+
+
+def call_function(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: cst.CSTNode | None,
+) -> Value:
+    """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
+    if function.chunk not in machine.relevant:
+        return Unknown(machine.fresh())
+    body = node_of(function)
+    if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
+        return Unknown(machine.fresh())
+    signature = (body, state.regions, *map(_kind, positional), *((k, _kind(v)) for k, v in keywords.items()))
+    if signature in machine.closed:
+        return Unknown(machine.fresh())
+    key = machine.choices.taken
+    memory = machine.choices.memory
+    outcomes = memory.get((key, node))
+    if outcomes is None:
+        outcomes = memory[key, node] = _outcomes(machine, state, function, positional, keywords, node)
+        before = state.progress()
+        if all(end.progress() == before and _says_nothing(end.frames[end.frame][RESULT]) for end in outcomes):
+            machine.closed.add(signature)
+    if not outcomes:
+        raise PathEnds
+    chosen = outcomes[machine.choices.pick(len(outcomes)) if len(outcomes) > 1 else 0].copy()
+    result = chosen.frames[chosen.frame][RESULT]
+    chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
+    state.become(chosen)
+    return result
+
+
+def _kind(value: Value) -> object:
+    """What a call can tell of an argument without knowing its identity."""
+    if isinstance(value, Unknown):
+        return Unknown
+    return (Tensor, value.dtype, value.scaled) if isinstance(value, Tensor) else value
+
+
+def _says_nothing(result: Value) -> bool:
+    if isinstance(result, Items):
+        return all(_says_nothing(value) for value in result.values)
+    return isinstance(result, (Unknown, Const)) or (isinstance(result, Tensor) and result.dtype is None)
+
+
+def _outcomes(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    site: cst.CSTNode | None,
+) -> list[State]:
+    node = node_of(function)
+    machine.entered.add(node)
+    caller = (machine.chunk, machine.statement, machine.calls, machine.choices, machine.sites)
+    frame, regions, home = machine.new_frame(function), state.regions, state.frame
+    inner = state.copy()
+    inner.frames[frame] = _bind(machine, inner, function, positional, keywords)
+    inner.frames[frame][DEPTH] = Const(len(regions))
+    inner.frame = frame
+    machine.chunk = function.chunk
+    machine.calls = (*machine.calls, node)
+    machine.sites = (*machine.sites, id(site))
+    try:
+        if isinstance(node, cst.Lambda):
+            returned = machine.outcomes(inner, lambda s: machine.evaluate(s, node.body))
+        else:
+            assert isinstance(node, cst.FunctionDef)
+            returned = []
+            for _, ready in machine.outcomes(inner, lambda s: _enter_decorators(machine, s, function, node)):
+                returned += machine.run_body(ready, _statements(node))
+    finally:
+        machine.chunk, machine.statement, machine.calls, machine.choices, machine.sites = caller
+    ends: list[State] = []
+    for value, end in returned:
+        result = end.frames[frame].get(ENTERED, value)
+        end.frame, end.regions = home, regions
+        left = {number: table for number, table in end.frames.items() if number != frame}
+        if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
+            end.frames = left
+        end.drop_dead(machine.made_here, result)
+        end.bind(home, RESULT, result)
+        ends.append(end)
+    return merge(ends, PATH_LIMIT, machine.slice.deciding, machine.either)
+
+
+def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
+    """Whether a function defined in `frame` is still within reach."""
+    values = (value for table in tables for value in table.values())
+    return any(isinstance(value, (Function, Class)) and value.frame == frame for value in values)
+
+
+def _statements(node: cst.FunctionDef) -> Sequence[cst.BaseStatement]:
+    if isinstance(node.body, cst.IndentedBlock):
+        return node.body.body
+    return [cst.SimpleStatementLine(body=node.body.body)]  # type: ignore[attr-defined]
+
+
+def _bind(
+    machine: Machine, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> dict[str, Value]:
+    node = node_of(function)
+    assert isinstance(node, (cst.FunctionDef, cst.Lambda))
+    params = node.params
+    names = [*params.posonly_params, *params.params]
+    table: dict[str, Value] = {}
+    for index, param in enumerate([*names, *params.kwonly_params]):
+        name = param.name.value
+        if index < len(positional) and index < len(names):
+            table[name] = positional[index]
+        elif name in keywords:
+            table[name] = keywords[name]
+        elif param.default is not None:
+            table[name] = machine.evaluate(_at(state, function.frame), param.default)
+        else:
+            table[name] = machine.unknown("parameter", id(node), name)
+    if isinstance(params.star_arg, cst.Param):
+        table[params.star_arg.name.value] = Unknown(machine.fresh())
+    if params.star_kwarg is not None:
+        table[params.star_kwarg.name.value] = Unknown(machine.fresh())
+    if ("global" in function.chunk.text or "nonlocal" in function.chunk.text) and (outer := _outer_names(node)):
+        table["<outer names>"] = OneOf(outer)
+    return table
+
+
+def _at(state: State, frame: int) -> State:
+    twin = state.copy()
+    twin.frame = frame
+    return twin
+
+
+def _outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
+    if isinstance(node, cst.Lambda):
+        return frozenset()
+    return frozenset(
+        item.name.value for found in walk(node) if isinstance(found, (cst.Global, cst.Nonlocal)) for item in found.names
+    )
+
+
+def _enter_decorators(machine: Machine, state: State, function: Function, node: cst.FunctionDef) -> None:
+    machine.statement = node
+    inside, state.frame = state.frame, function.frame
+    for decorator in node.decorators:
+        value = machine.evaluate(state, decorator.decorator)
+        if isinstance(value, (Autocast, GradMode)):
+            contexts.enter(machine, state, value, decorator)
+    state.frame = inside
+
+
+def remember_yield(machine: Machine, state: State) -> None:
+    """Keep what is entered where a generator yields, in case it is used as a context manager."""
+    depth = state.frames[state.frame].get(DEPTH)
+    first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
+    entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
+    state.bind(state.frame, ENTERED, Entered(entered))
+

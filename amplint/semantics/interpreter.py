@@ -1,0 +1,106 @@
+"""Interpreting a file: first its top level as a script, then every function and class that nothing in it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from amplint.semantics import attributes, calls
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.definitions import bind_chunks, node_of
+from amplint.semantics.events import Event
+from amplint.semantics.expressions import evaluate
+from amplint.semantics.functions import call_function
+from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
+from amplint.semantics.protocol import CLEARED
+from amplint.semantics.scopes import WORD, relevant
+from amplint.semantics.slicing import Slice
+from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
+from amplint.semantics.statements import Flow, run_block, run_body
+from amplint.semantics.values import Class, Const, Function, Instance
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import walk
+
+START_LIMIT = 4
+SHORT_RUN = 300
+
+
+def interpret(source: Source, tell: Callable[[Event], None]) -> None:
+    """Run `source` abstractly and call `tell` for every event. Raises SourceError for a part that cannot be parsed."""
+    machine = Machine(source, tell, evaluate, run_body)
+    machine.relevant = relevant(source.chunks)
+    machine.slice = Slice(chunk.module for chunk in source.chunks if chunk in machine.relevant)
+    _start_everything(machine, _run_module(machine))
+
+
+def _run_module(machine: Machine) -> list[State]:
+    state = State()
+    state.gradients[ANY_OPTIMIZER] = CLEARED
+    bind_chunks(machine, state)
+    state.bind(MODULE_FRAME, "__name__", Const("__main__"))
+    states = [state]
+    for chunk in machine.source.chunks:
+        if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") < SHORT_RUN):
+            machine.chunk = chunk
+            try:
+                states = run_block(machine, states, chunk.module.body, Flow()) or states  # type: ignore[arg-type]
+            except BudgetSpent:
+                _restart(machine)
+    return merge(states, START_LIMIT, machine.slice.deciding, machine.either)
+
+
+def _restart(machine: Machine) -> None:
+    machine.steps_left = STEP_BUDGET // 4
+    machine.loops = machine.calls = ()
+
+
+def _start_everything(machine: Machine, starts: list[State]) -> None:
+    """Start from every definition nothing has entered yet: functions first, and callers before what they mention."""
+    chunks = [chunk for chunk in machine.source.chunks if chunk.name and chunk in machine.relevant]
+    words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
+    mentioned = {name for chunk, used in words.items() for name in used if name != chunk.name}
+    values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
+    roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
+    for value in sorted(roots, key=lambda value: (isinstance(value, Class), value.chunk.name in mentioned)):
+        seen = frozenset(machine.entered)
+        for state in starts:
+            try:
+                if isinstance(value, Class):
+                    _run_class(machine, value, state.copy(), seen)
+                elif node_of(value) not in seen:
+                    _enter(machine, state.copy(), value, None)
+            except BudgetSpent:
+                _restart(machine)
+
+
+def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.CSTNode]) -> None:
+    methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
+    waiting = [method for method in methods if method not in seen and method.name.value != "__init__"]
+    if not waiting:
+        return
+    machine.chunk = cls.chunk
+    me = Instance(machine.symbols.intern("self", id(node_of(cls))), cls)
+    ready = machine.outcomes(state, lambda s: calls.initialise(machine, s, me, Arguments(()), None))
+    objects = merge([twin for _, twin in ready], START_LIMIT, machine.slice.deciding, machine.either)
+    called = {name for method in methods for name in _calls_on_self(method)}
+    before = set(machine.entered)
+    for method in sorted(waiting, key=lambda method: method.name.value in called):
+        if method in machine.entered - before:
+            continue
+        for start in objects:
+            _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
+
+
+def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
+    for node in walk(method):
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+            yield node.attr.value
+
+
+def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
+    machine.chunk = function.chunk
+    state.gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
+    positional = [me] if me is not None else []
+    machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
+

@@ -1,0 +1,231 @@
+"""What the parts of the interpreter share: symbols, frames, choices, loops, and the way to tell the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import libcst as cst
+
+from amplint.semantics.events import Event, Step
+from amplint.semantics.scopes import kinds
+from amplint.semantics.slicing import Slice
+from amplint.semantics.state import MODULE_FRAME, State, Trail
+from amplint.semantics.symbols import Symbols
+from amplint.semantics.values import NONE, Autocast, Const, Function, Optimizer, Scaler, Unknown, Value
+from amplint.source.source import Chunk, Source
+
+Result = TypeVar("Result")
+
+PATH_LIMIT = 12
+CALL_DEPTH = 14
+STEP_BUDGET = 60_000
+STEPS_SHOWN = 8
+
+
+class PathEnds(Exception):
+    """Nothing on this path runs after the current expression."""
+
+
+class BudgetSpent(Exception):
+    """The file's share of work is used up; what has been found so far stands."""
+
+
+class Choices:
+    """The decisions taken while one statement runs, so that it can be run again once for every other decision."""
+
+    def __init__(self, script: tuple[int, ...], todo: list[tuple[int, ...]], memory: dict[tuple[int, ...], Any]) -> None:
+        self.script = script
+        self.todo = todo
+        self.memory = memory
+        self.taken: tuple[int, ...] = ()
+
+    def pick(self, options: int) -> int:
+        """One of `options` possibilities; the others are scheduled."""
+        position = len(self.taken)
+        if position < len(self.script):
+            choice = self.script[position]
+        else:
+            choice = 0
+            self.todo.extend((*self.taken, other) for other in range(1, options))
+        self.taken = (*self.taken, choice)
+        return choice
+
+
+Evaluate = Callable[["Machine", State, cst.CSTNode], Value]
+RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[Value, State]]]
+
+
+class Machine:
+    """One interpretation of one file."""
+
+    def __init__(self, source: Source, tell: Callable[[Event], None], evaluate: Evaluate, run_body: RunBody) -> None:
+        self.source = source
+        self._evaluate = evaluate
+        self._run_body = run_body
+        self.symbols = Symbols()
+        self.muted = False
+        self.steps_left = STEP_BUDGET
+        self.relevant: set[Chunk] = set()
+        self.slice = Slice(())
+        self.chunk: Chunk | None = None
+        self.statement: cst.CSTNode | None = None
+        self.choices = Choices((), [], {})
+        self.loops: tuple[cst.CSTNode, ...] = ()
+        self.calls: tuple[cst.CSTNode, ...] = ()
+        self.sites: tuple[int, ...] = ()
+        self.closed: set[tuple[object, ...]] = set()
+        self.entered: set[cst.CSTNode] = set()
+        self.idle: set[cst.CSTNode] = set()
+        self.owners: dict[int, int | None] = {}
+        self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
+        self.captured: set[int] = {MODULE_FRAME}
+        self._tell = tell
+        self._kinds: dict[Chunk, dict[str, str]] = {}
+
+    def evaluate(self, state: State, node: cst.CSTNode) -> Value:
+        """The value of an expression (`expressions.evaluate`)."""
+        return self._evaluate(self, state, node)
+
+    def run_body(self, state: State, body: Sequence[cst.BaseStatement]) -> list[tuple[Value, State]]:
+        """Every way a function body can return, with the returned value (`statements.run_body`)."""
+        return self._run_body(self, state, body)
+
+    def kinds(self) -> dict[str, str]:
+        """What the use of names in the current chunk gives away (`scopes.kinds`)."""
+        if self.chunk is None:
+            return {}
+        found = self._kinds.get(self.chunk)
+        if found is None:
+            found = self._kinds[self.chunk] = kinds(self.chunk.module)
+        return found
+
+    def forget_since(self, state: State, time: int) -> None:
+        """Drop what `state` assumes about values made at `time` or later."""
+        state.facts = {
+            key: fact
+            for key, fact in state.facts.items()
+            if self.symbols.time(key if isinstance(key, int) else key[1]) < time
+        }
+
+    def spend(self) -> None:
+        """Account for one statement. Raises BudgetSpent."""
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise BudgetSpent
+
+    def unknown(self, *key: Hashable, parts: tuple[int, ...] = ()) -> Unknown:
+        """The unknown value of an operation on `parts`."""
+        return Unknown(self.symbols.intern(*key, parts=parts))
+
+    def identity(self, state: State, node: cst.CSTNode) -> int:
+        """The symbol of an object made at `node`: the same on every path that makes it in this call and iteration."""
+        now = self.symbols.tick()
+        return self.symbols.intern("made", id(node), self.sites, state.iteration, time=now)
+
+    def made_here(self, symbol: int) -> bool:
+        """Whether `symbol` came into being on the path, and was not reached through something that was there before."""
+        return self.symbols.key(symbol)[0] not in ("parameter", "attribute", "name", "index", "item")
+
+    def either(self, left: Value, right: Value) -> Value:
+        """What a variable holds that is `left` on one path and `right` on another.
+
+        Of None and an object it is the object, since only that can be used; two optimizers or scalers remain one.
+        """
+        if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
+            return right if left == NONE else left
+        a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
+        symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joint(a, b)
+        if isinstance(left, Optimizer) and isinstance(right, Optimizer):
+            owner = left.owner if left.owner == right.owner else None
+            joint = Optimizer(symbol, left.cls if left.cls == right.cls else "", owner, left.loops)
+            self.owners.setdefault(symbol, owner)
+            return joint
+        if isinstance(left, Scaler) and isinstance(right, Scaler):
+            enabled = left.enabled if left.enabled == right.enabled else self.unknown("enabled", parts=(symbol,))
+            return Scaler(symbol, enabled, left.created, left.loops, left.cls if left.cls == right.cls else "")
+        return Unknown(symbol)
+
+    def _joint(self, left: int, right: int) -> int:
+        return self.symbols.intern("either", parts=(left, right))
+
+    def fresh(self) -> int:
+        """A new symbol."""
+        return self.symbols.fresh()
+
+    def outcomes(self, state: State, run: Callable[[State], Result]) -> list[tuple[Result, State]]:
+        """Every result of `run` on copies of `state`, one for each combination of choices; paths that end are left out."""
+        outer = self.choices
+        todo: list[tuple[int, ...]] = [()]
+        memory: dict[tuple[int, ...], Any] = {}
+        results: list[tuple[Result, State]] = []
+        try:
+            while todo:
+                self.choices = Choices(todo.pop(), todo, memory)
+                twin = state.copy()
+                try:
+                    results.append((run(twin), twin))
+                except PathEnds:
+                    continue
+        finally:
+            self.choices = outer
+        return results
+
+    def new_frame(self, function: Function) -> int:
+        """The number of a frame for a call of `function`."""
+        number = len(self.parents)
+        self.parents[number] = function.frame
+        return number
+
+    def lookup(self, state: State, name: str) -> Value | None:
+        """The value of a variable seen from the current frame, None when it is not bound."""
+        frame = state.frame
+        while True:
+            found = state.frames.get(frame, {}).get(name)
+            if found is not None or frame == MODULE_FRAME:
+                return found
+            frame = self.parents[frame]
+
+    def emit(self, state: State, kind: type[Event], node: cst.CSTNode, **details: Any) -> None:
+        """Tell the rules that something happens at `node`."""
+        if self.muted:
+            return
+        region, entered_by = self.region(state)
+        statement = self.statement if self.statement is not None else node
+        steps = _recent(state.trail)
+        self._tell(
+            kind(node=node, statement=statement, region=region, region_with=entered_by, steps=steps, idle=self.idle, **details)
+        )
+
+    def region(self, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:
+        """The innermost autocast region that is or can be on, and what entered it."""
+        off: set[str] = set()
+        for region in reversed(state.regions):
+            context = region.context
+            if not isinstance(context, Autocast):
+                continue
+            devices = context.devices or frozenset({"?"})
+            if is_off(self, state, context.enabled):
+                off |= devices
+            elif "?" in off or devices <= off:
+                continue
+            else:
+                return context, region.entered_by
+        return None, None
+
+
+def is_off(machine: Machine, state: State, enabled: Value) -> bool:
+    """Whether a flag is known to be false on this path."""
+    if isinstance(enabled, Const):
+        return not enabled.value
+    if isinstance(enabled, Unknown):
+        return state.facts.get(enabled.symbol) == Const(False)
+    return False
+
+
+def _recent(trail: Trail | None) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    while trail is not None and len(steps) < STEPS_SHOWN:
+        steps.append(trail.step)
+        trail = trail.before
+    return tuple(reversed(steps))

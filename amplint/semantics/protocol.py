@@ -1,0 +1,365 @@
+"""The GradScaler protocol: what each call on a scaler, an optimizer or a loss does to the gradients of a path.
+
+The stages are PyTorch's own (`torch.amp.grad_scaler.OptState`). A backward pass is taken to reach every optimizer, since
+which parameters a loss depends on is not known; what it brings to light is only held against the optimizer that is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.events import (
+    Backward,
+    Gradients,
+    GradientUse,
+    GradState,
+    OptimizerStep,
+    OptState,
+    ScaleDiscarded,
+    ScalerStep,
+    ScalerUpdate,
+    Stage,
+    Unscale,
+)
+from amplint.semantics.machine import Machine, is_off
+from amplint.semantics.scopes import OPTIMIZER
+from amplint.semantics.state import ANY_OPTIMIZER, NO_GRADIENTS, ScalerState, State
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import (
+    Function,
+    Instance,
+    Items,
+    Optimizer,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+CLEARED = Gradients(GradState.NONE)
+
+
+def gradients_of(state: State, optimizer: int) -> Gradients:
+    """What is known of an optimizer's gradients."""
+    return state.gradients.get(optimizer, state.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+
+
+def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
+    """Where a pair stands. What was never seen is READY for a scaler made here, unknown otherwise only if forgotten."""
+    return state.pairs.get((scaler.symbol, optimizer), state.pairs.get((scaler.symbol, ANY_OPTIMIZER), READY))
+
+
+READY = Stage(OptState.READY)
+
+
+def as_scaler(machine: Machine, value: Value) -> Scaler | None:
+    """`value` as a scaler, when it is one or its use shows that it must be."""
+    if isinstance(value, Scaler):
+        return value
+    if isinstance(value, Unknown):
+        return Scaler(value.symbol, machine.unknown("enabled", parts=(value.symbol,)))
+    return None
+
+
+def as_optimizer(value: Value | None) -> Optimizer | None:
+    """`value` as an optimizer, when it can be one."""
+    if isinstance(value, Optimizer):
+        return value
+    return Optimizer(value.symbol) if isinstance(value, (Unknown, Instance)) else None
+
+
+def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> Value:
+    """`scaler.scale(outputs)`."""
+    machine.idle.add(node)
+    value = arguments.values[0] if arguments.given else Unknown(machine.fresh())
+    if is_off(machine, state, scaler.enabled):
+        return value
+    if isinstance(value, Items):
+        return Items(tuple(_scaled(machine, node, scaler, item) for item in value.values))
+    if isinstance(machine.statement, cst.SimpleStatementLine) and _is_bare(machine.statement, node):
+        machine.emit(state, ScaleDiscarded, node, scaler=scaler)
+    return _scaled(machine, node, scaler, value)
+
+
+def _is_bare(statement: cst.SimpleStatementLine, node: cst.Call) -> bool:
+    return any(isinstance(small, cst.Expr) and small.value is node for small in statement.body)
+
+
+def _scaled(machine: Machine, node: cst.Call, scaler: Scaler, value: Value) -> Tensor:
+    plain = symbol_of(machine, value)
+    return Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
+
+
+def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
+    """A backward pass on `loss`."""
+    machine.idle.add(node)
+    scaler = loss.scaled if isinstance(loss, Tensor) else None
+    machine.emit(state, Backward, node, loss=loss, scaler=scaler)
+    if scaler is not None:
+        state.note(node, "backward leaves gradients that carry the loss scale")
+        fresh = Gradients(GradState.SCALED, scaler, node)
+        for optimizer in {ANY_OPTIMIZER, *state.gradients}:
+            before = gradients_of(state, optimizer)
+            unfinished = before.state is GradState.UNSCALED and before.consumed is None
+            state.gradients[optimizer] = NO_GRADIENTS if unfinished else fresh
+        return
+    discarded = _discarded_scale(machine, state, loss)
+    if discarded is not None:
+        machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], backward=node)
+    known = [key for key in state.gradients if key != ANY_OPTIMIZER]
+    for optimizer in {ANY_OPTIMIZER, *known}:
+        before = gradients_of(state, optimizer)
+        pending = before.state is GradState.SCALED and before.consumed is None
+        raw = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
+        if pending:
+            mixed = Gradients(GradState.MIXED, before.scaler, before.backward, raw=node)
+            raw = mixed if len(known) == 1 else NO_GRADIENTS
+        state.gradients[optimizer] = raw
+    state.note(node, "backward runs on the loss without its scale")
+
+
+def _scaler(state: State, scaler: Scaler) -> ScalerState:
+    return state.scalers.get(scaler.symbol, ScalerState())
+
+
+def _discarded_scale(machine: Machine, state: State, loss: Value) -> tuple[Scaler, cst.CSTNode] | None:
+    symbol = symbol_of(machine, loss)
+    for value in [value for table in state.frames.values() for value in table.values()]:
+        if isinstance(value, Tensor) and value.scaled and value.plain == symbol and value.made is not None:
+            return value.scaled, value.made
+    return None
+
+
+def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
+    """`scaler.unscale_(optimizer)`."""
+    machine.idle.add(node)
+    optimizer = as_optimizer(arguments.value("optimizer", 0))
+    if is_off(machine, state, scaler.enabled):
+        return
+    if optimizer is None:
+        forget(machine, state, [scaler])
+        return
+    _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
+    before = gradients_of(state, optimizer.symbol)
+    changed = before
+    if before.state is GradState.SCALED:
+        same = before.scaler is not None and before.scaler.symbol == scaler.symbol
+        known = same or before.scaler is None
+        changed = replace(before, state=GradState.UNSCALED) if known else NO_GRADIENTS
+    elif before.state is not GradState.NONE:
+        changed = NO_GRADIENTS
+    state.gradients[optimizer.symbol] = changed
+    state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration)
+    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True)
+    state.note(node, "unscale_ divides the gradients by the scale")
+
+
+def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
+    """`scaler.step(optimizer)`."""
+    machine.idle.add(node)
+    optimizer = as_optimizer(arguments.value("optimizer", 0))
+    if optimizer is None:
+        forget(machine, state, [scaler])
+        return
+    if is_off(machine, state, scaler.enabled):
+        _consume(state, optimizer, node)
+        return
+    closure = arguments.get("closure", 1)
+    _pair_event(
+        machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
+    )
+    _consume(state, optimizer, node)
+    state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
+    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True)
+    state.note(node, "the scaler steps the optimizer")
+
+
+def _pair_event(
+    machine: Machine,
+    state: State,
+    kind: type[Unscale] | type[ScalerStep],
+    node: cst.Call,
+    scaler: Scaler,
+    optimizer: Optimizer,
+    arguments: Arguments,
+    **more: object,
+) -> None:
+    stage = stage_of(state, scaler, optimizer.symbol)
+    argument = arguments.get("optimizer", 0)
+    assert argument is not None
+    machine.emit(
+        state,
+        kind,
+        node,
+        scaler=scaler,
+        optimizer=optimizer,
+        optimizer_node=argument.node.value,
+        stage=stage,
+        same_iteration=_same_iteration(stage.iteration, state.iteration),
+        gradients=gradients_of(state, optimizer.symbol),
+        updated=_scaler(state, scaler).updated,
+        **more,
+    )
+
+
+def _same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
+    shared = min(len(then), len(now))
+    return then[:shared] == now[:shared]
+
+
+def _consume(state: State, optimizer: Optimizer, node: cst.Call) -> None:
+    before = gradients_of(state, optimizer.symbol)
+    state.gradients[optimizer.symbol] = replace(before, consumed=node)
+
+
+def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
+    """`scaler.update()`."""
+    machine.idle.add(node)
+    if is_off(machine, state, scaler.enabled):
+        return
+    known = _scaler(state, scaler)
+    forced = bool(arguments.given)
+    machine.emit(
+        state, ScalerUpdate, node, scaler=scaler, checked=known.checked or forced, previous=known.updated,
+        pending=_pending(state, scaler),
+    )  # fmt: skip
+    for optimizer, gradients in list(state.gradients.items()):
+        if gradients.scaler is not None and gradients.scaler.symbol == scaler.symbol and gradients.consumed is None:
+            state.gradients[optimizer] = replace(gradients, outdated=node)
+    state.pairs = {pair: stage for pair, stage in state.pairs.items() if pair[0] != scaler.symbol}
+    state.scalers[scaler.symbol] = ScalerState(updated=node)
+    state.note(node, "update sets the scale for the next iteration")
+
+
+def _pending(state: State, scaler: Scaler) -> cst.CSTNode | None:
+    for gradients in state.gradients.values():
+        fresh = gradients.state is GradState.SCALED and gradients.consumed is None and gradients.outdated is None
+        if fresh and gradients.scaler is not None and gradients.scaler.symbol == scaler.symbol:
+            return gradients.backward
+    return None
+
+
+def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
+    """`optimizer.step()`."""
+    machine.idle.add(node)
+    gradients = gradients_of(state, optimizer.symbol)
+    machine.emit(state, OptimizerStep, node, optimizer=optimizer, gradients=gradients)
+    _consume(state, optimizer, node)
+    state.note(node, "the optimizer steps")
+
+
+def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
+    """`optimizer.zero_grad()` or `model.zero_grad()`."""
+    machine.idle.add(node)
+    cleared = replace(CLEARED, cleared=node)
+    known = {key for key in state.gradients if key != ANY_OPTIMIZER}
+    if isinstance(owner, Optimizer):
+        state.gradients[owner.symbol] = cleared
+        if known <= {owner.symbol} and not _has_another(machine, state, owner):
+            state.gradients[ANY_OPTIMIZER] = cleared
+    elif len(known) <= 1:
+        state.gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
+    else:
+        state.gradients = dict.fromkeys([ANY_OPTIMIZER, *known], NO_GRADIENTS)
+    state.note(node, "zero_grad clears the gradients")
+
+
+def _has_another(machine: Machine, state: State, optimizer: Optimizer) -> bool:
+    if list(machine.kinds().values()).count(OPTIMIZER) > 1:
+        return True
+    tables = [*state.frames.values(), *state.heap.values()]
+    others = (value for table in tables for value in table.values() if isinstance(value, Optimizer))
+    return any(value.symbol != optimizer.symbol for value in others)
+
+
+def gradients_read(
+    machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool
+) -> None:
+    """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed."""
+    known = [key for key in state.gradients if key != ANY_OPTIMIZER]
+    owner = _owner(machine, target)
+    matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
+    candidates = matched or known or [ANY_OPTIMIZER]
+    all_of_them = [(key, gradients_of(state, key)) for key in candidates]
+    live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
+    if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
+        key, gradients = live[0]
+        scaler = gradients.scaler
+        assert scaler is not None
+        machine.emit(
+            state, GradientUse, node, gradients=gradients, stage=stage_of(state, scaler, key), what=what,
+            mutates=mutates, optimizers=tuple(key for key, _ in live),
+        )  # fmt: skip
+    elif not live and len(all_of_them) == 1 and all_of_them[0][1].consumed is not None:
+        key, gradients = all_of_them[0]
+        stage = stage_of(state, gradients.scaler, key) if gradients.scaler else READY
+        machine.emit(
+            state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,)
+        )
+
+
+def _owner(machine: Machine, target: Value) -> int | None:
+    """Symbol of the model or optimizer whose parameters `target` is."""
+    symbol = symbol_of(machine, target)
+    for _ in range(8):
+        if symbol in machine.owners:
+            return symbol
+        key = machine.symbols.key(symbol)
+        if key[0] == "parameters":
+            return int(key[1])  # type: ignore[call-overload]
+        position = _INNER.get(str(key[0]))
+        if position is None:
+            return None
+        symbol = int(key[position])  # type: ignore[call-overload]
+    return None
+
+
+_INNER = {"attribute": 2, "part": 2, "index": 1, "item": 3, "comprehension": 1, "each": 2}
+"""Kind of symbol -> position in its key of the symbol it was taken from."""
+
+
+def _owners(machine: Machine, optimizer: int) -> int | None:
+    return machine.owners.get(optimizer)
+
+
+def forget(machine: Machine, state: State, values: Iterable[Value]) -> None:
+    """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown."""
+    for value in values:
+        if isinstance(value, Scaler):
+            forget_everything(state)
+            return
+        if isinstance(value, Optimizer):
+            state.gradients[value.symbol] = NO_GRADIENTS
+        elif isinstance(value, Items):
+            forget(machine, state, value.values)
+        elif isinstance(value, (Instance, Unknown)):
+            held = state.heap.get(value.symbol, {}).values()
+            if any(isinstance(item, (Scaler, Function)) for item in held) or _holds_scaler(machine, state, value.symbol):
+                forget_everything(state)
+                return
+
+
+def _holds_scaler(machine: Machine, state: State, symbol: int) -> bool:
+    for scaler in state.scalers:
+        key = machine.symbols.key(scaler)
+        if key[0] == "attribute" and key[2] == symbol:
+            return True
+    return False
+
+
+def forget_everything(state: State) -> None:
+    """Nothing is known about gradients, stages and updates any more."""
+    state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], NO_GRADIENTS)
+    for scaler in {*(pair[0] for pair in state.pairs), *state.scalers}:
+        state.pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
+    state.pairs = {pair: Stage(OptState.UNKNOWN) for pair in state.pairs}
+    state.scalers = {scaler: ScalerState(checked=True) for scaler in state.scalers}
+
+
+def forget_gradients(state: State) -> None:
+    """Something out of sight ran backward or changed the gradients."""
+    state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], NO_GRADIENTS)

@@ -1,0 +1,84 @@
+"""What a stretch of source gives away before it is interpreted: which names matter, and what kind of thing each is.
+
+Only a scaler has `unscale_`, only an optimizer is both stepped and zeroed: what is done to a thing tells its kind where
+its origin is out of sight. A name alone never does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import libcst as cst
+
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
+
+WORD = re.compile(r"[A-Za-z_]\w*")
+TRIGGERS = frozenset(
+    "backward step update unscale_ zero_grad scale get_scale autocast GradScaler ShardedGradScaler clip_grad_norm_ "
+    "clip_grad_value_ clip_grad_norm grad no_grad inference_mode binary_cross_entropy BCELoss custom_fwd custom_bwd "
+    "half float16 bfloat16 HalfTensor masked_fill masked_fill_ full full_like inf enter_context nullcontext "
+    "get_autocast_gpu_dtype contextmanager".split()
+)
+EXTREME_NUMBER = re.compile(r"\b\d[\d_.]*[eE][-+]?\d+|\b0?\.0{7,}\d|\b\d{6,}\b")
+SCALER, OPTIMIZER = "scaler", "optimizer"
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """`a.b.c` for a chain of names, None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    if not isinstance(node, cst.Name):
+        return None
+    parts.append(node.value)
+    return ".".join(reversed(parts))
+
+
+def relevant(chunks: Iterable[Chunk]) -> set[Chunk]:
+    """The chunks in which something can happen: they hold a trigger word, or name a chunk that does."""
+    words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
+    found = {chunk for chunk, used in words.items() if used & TRIGGERS or EXTREME_NUMBER.search(chunk.text)}
+    names = {chunk.name for chunk in found if chunk.name}
+    while True:
+        more = {chunk for chunk, used in words.items() if chunk not in found and used & names}
+        if not more:
+            return found
+        found |= more
+        names = {chunk.name for chunk in more if chunk.name}
+
+
+def kinds(tree: cst.CSTNode) -> dict[str, str]:
+    """Access path -> `scaler` or `optimizer`, for the paths in `tree` whose use leaves no doubt."""
+    found: dict[str, str] = {}
+    steps: dict[str, set[str]] = {}
+    methods: dict[str, set[str]] = {}
+    scaled_backward: set[str] = set()
+    for node in walk(tree):
+        if isinstance(node, cst.Attribute) and node.attr.value == "param_groups":
+            path = dotted(node.value)
+            if path and path.rpartition(".")[2] != "optimizer":
+                methods.setdefault(path, set()).add("param_groups")
+        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+            continue
+        path, method = dotted(node.func.value), node.func.attr.value
+        if method == "backward" and isinstance(node.func.value, cst.Call):
+            inner = node.func.value.func
+            if isinstance(inner, cst.Attribute) and inner.attr.value == "scale":
+                scaled_backward.add(dotted(inner.value) or "")
+        if path is None:
+            continue
+        methods.setdefault(path, set()).add(method)
+        argument = dotted(node.args[0].value) if node.args else None
+        if argument and method in ("step", "unscale_"):
+            steps.setdefault(path, set()).add(argument)
+    for path, used in methods.items():
+        certain = "unscale_" in used or path in scaled_backward
+        if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:
+            found[path] = SCALER
+            found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
+        elif {"step", "zero_grad"} <= used and "backward" not in used:
+            found.setdefault(path, OPTIMIZER)
+    return found

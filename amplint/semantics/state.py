@@ -1,0 +1,263 @@
+"""What is true at one point of one execution path, and how two paths become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step
+from amplint.semantics.values import Autocast, Const, GradMode, Items, Neutral, Optimizer, Scaler, Unknown, Value
+
+Either = Callable[[Value, Value], Value]
+MODULE_FRAME = 0
+ANY_OPTIMIZER = -1
+NO_GRADIENTS = Gradients(GradState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """An entered context and the `with` statement, decorator or call that entered it."""
+
+    context: Autocast | GradMode
+    entered_by: cst.CSTNode
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The steps so far, newest first; a chain, so that paths share what they have in common.
+
+    `branch` marks a decision at a condition, which is forgotten when both its outcomes turn out alike.
+    """
+
+    step: Step
+    before: Trail | None
+    length: int
+    branch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerState:
+    """What has happened with a scaler since its last `update`, and which update that was."""
+
+    checked: bool = False
+    updated: cst.CSTNode | None = None
+
+
+class State:
+    """Variables, attributes, assumptions, regions and the protocol's progress on one path. Copies are shallow."""
+
+    __slots__ = ("facts", "frame", "frames", "gradients", "heap", "iteration", "pairs", "regions", "scalers", "trail")
+
+    def __init__(self) -> None:
+        """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and ("value of", symbol) to more."""
+        self.frames: dict[int, dict[str, Value]] = {MODULE_FRAME: {}}
+        self.frame = MODULE_FRAME
+        self.heap: dict[int, dict[str, Value]] = {}
+        self.facts: dict[int | tuple[str, int], Const] = {}
+        self.regions: tuple[Region, ...] = ()
+        self.pairs: dict[tuple[int, int], Stage] = {}
+        self.scalers: dict[int, ScalerState] = {}
+        self.gradients: dict[int, Gradients] = {}
+        self.trail: Trail | None = None
+        self.iteration: tuple[int, ...] = ()
+
+    def copy(self) -> State:
+        """An independent continuation of this path."""
+        twin = State.__new__(State)
+        twin.frames = dict(self.frames)
+        twin.frame = self.frame
+        twin.heap = dict(self.heap)
+        twin.facts = dict(self.facts)
+        twin.regions = self.regions
+        twin.pairs = dict(self.pairs)
+        twin.scalers = dict(self.scalers)
+        twin.gradients = dict(self.gradients)
+        twin.trail = self.trail
+        twin.iteration = self.iteration
+        return twin
+
+    def become(self, other: State) -> None:
+        """Continue as `other`."""
+        for name in State.__slots__:
+            setattr(self, name, getattr(other, name))
+
+    def bind(self, frame: int, name: str, value: Value) -> None:
+        """Set a variable of `frame`."""
+        self.frames[frame] = {**self.frames.get(frame, {}), name: value}
+
+    def set_attribute(self, symbol: int, name: str, value: Value) -> None:
+        """Set an attribute of the object `symbol`."""
+        self.heap[symbol] = {**self.heap.get(symbol, {}), name: value}
+
+    def note(self, node: cst.CSTNode, message: str, branch: bool = False) -> None:
+        """Remember a step for the messages."""
+        length = self.trail.length + 1 if self.trail else 1
+        self.trail = Trail((node, message), self.trail, length, branch)
+
+    def progress(self) -> tuple[object, ...]:
+        """What rules can tell apart: equal progress means that the same reports follow from here."""
+        ambient = _essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+        essences = ((optimizer, _essence(gradients)) for optimizer, gradients in self.gradients.items())
+        return (
+            self.regions,
+            frozenset((pair, stage.state) for pair, stage in self.pairs.items()),
+            frozenset(scaler for scaler, known in self.scalers.items() if known.checked),
+            ambient,
+            frozenset(entry for entry in essences if entry[1] != ambient),
+        )
+
+    def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
+        """Forget the protocol of scalers and optimizers that were made in sight and that nothing holds any more."""
+        symbols = {*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair)}
+        symbols |= {known.scaler.symbol for known in self.gradients.values() if known.scaler is not None}
+        young = {symbol for symbol in symbols if symbol >= 0 and made_here(symbol)}
+        if not young:
+            return
+        for table in [*self.frames.values(), *self.heap.values(), {"": result}]:
+            for value in table.values():
+                young -= _held(value)
+        self.gradients = {
+            key: NO_GRADIENTS if known.scaler is not None and known.scaler.symbol in young else known
+            for key, known in self.gradients.items()
+            if key not in young
+        }
+        self.scalers = {key: known for key, known in self.scalers.items() if key not in young}
+        self.pairs = {pair: stage for pair, stage in self.pairs.items() if not young & set(pair)}
+
+
+def _held(value: Value) -> set[int]:
+    if isinstance(value, Items):
+        return set().union(*(_held(item) for item in value.values))
+    return {value.symbol} if isinstance(value, (Scaler, Optimizer, Unknown)) else set()
+
+
+def _essence(gradients: Gradients) -> tuple[object, ...]:
+    return (
+        gradients.state,
+        gradients.scaler and gradients.scaler.symbol,
+        gradients.consumed is not None,
+        gradients.outdated is not None,
+        gradients.discarded is not None,
+    )
+
+
+def merge(states: list[State], limit: int, names: Set[str], either: Either) -> list[State]:
+    """The same paths with equal ones joined, and at most `limit` of them.
+
+    Paths are joined when the protocol stands alike and no flag or context among the `names` that decide differs; what
+    does differ becomes what `either` makes of both. Where more than `limit` remain, flags and contexts are forgotten
+    too, and at last the protocol itself.
+    """
+    if len(states) < 2:
+        return states
+    kept = _join_alike(states, names, either)
+    if len(kept) > limit:
+        kept = _join_alike(kept, None, either)
+    while len(kept) > limit:
+        last = kept.pop()
+        kept[-1] = _join(_without_protocol(kept[-1], last), last, None, either) or kept[-1]
+    return kept
+
+
+def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either) -> list[State]:
+    groups: dict[tuple[object, ...], list[State]] = {}
+    for state in states:
+        group = groups.setdefault(state.progress(), [])
+        for index, other in enumerate(group):
+            joined = _join(other, state, names, either)
+            if joined is not None:
+                group[index] = joined
+                break
+        else:
+            group.append(state)
+    return [state for group in groups.values() for state in group]
+
+
+def _join(left: State, right: State, names: Set[str] | None, either: Either) -> State | None:
+    frames = _join_tables(left.frames, right.frames, names, either)
+    heap = _join_tables(left.heap, right.heap, names, either) if frames is not None else None
+    if frames is None or heap is None:
+        return None
+    joined = left.copy()
+    joined.frames = frames
+    joined.heap = heap
+    if left.facts != right.facts:
+        joined.facts = {symbol: fact for symbol, fact in left.facts.items() if right.facts.get(symbol) == fact}
+    joined.trail = _common_trail(left.trail, right.trail)
+    return joined
+
+
+def _join_tables(
+    left: dict[int, dict[str, Value]],
+    right: dict[int, dict[str, Value]],
+    names: Set[str] | None,
+    either: Either,
+) -> dict[int, dict[str, Value]] | None:
+    if left == right:
+        return left
+    joined = {}
+    for key in left.keys() | right.keys():
+        ours, theirs = left.get(key), right.get(key)
+        if ours is None or theirs is None or ours is theirs or ours == theirs:
+            joined[key] = ours or theirs or {}
+            continue
+        table = dict(ours)
+        for name in ours.keys() | theirs.keys():
+            mine, other = ours.get(name), theirs.get(name)
+            if mine is None or other is None:
+                table[name] = mine or other  # type: ignore[assignment]
+            elif mine != other:
+                if names is not None and name in names and _decisive(mine) and _decisive(other):
+                    return None
+                table[name] = either(mine, other)
+        joined[key] = table
+    return joined
+
+
+def _decisive(value: Value) -> bool:
+    """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context."""
+    return isinstance(value, (Scaler, Autocast, GradMode, Neutral)) or (
+        isinstance(value, Const) and isinstance(value.value, (bool, type(None)))
+    )
+
+
+def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
+    """`left` without the decisions made since the two parted."""
+    shared, other = left, right
+    while shared is not other:
+        if shared is None or other is None:
+            shared = None
+            break
+        if shared.length >= other.length:
+            shared = shared.before
+        else:
+            other = other.before
+    kept: list[Step] = []
+    while left is not shared and left is not None:
+        if not left.branch:
+            kept.append(left.step)
+        left = left.before
+    for step in reversed(kept):
+        shared = Trail(step, shared, shared.length + 1 if shared else 1)
+    return shared
+
+
+def _without_protocol(left: State, right: State) -> State:
+    """`left` with everything about the protocol unknown wherever the two disagree."""
+    blurred = left.copy()
+    blurred.regions = left.regions
+    for pair in left.pairs.keys() | right.pairs.keys():
+        ours, theirs = left.pairs.get(pair), right.pairs.get(pair)
+        if ours is None or theirs is None or ours.state is not theirs.state:
+            blurred.pairs[pair] = Stage(OptState.UNKNOWN)
+    for optimizer in left.gradients.keys() | right.gradients.keys():
+        ours_g, theirs_g = left.gradients.get(optimizer), right.gradients.get(optimizer)
+        if ours_g is None or theirs_g is None or _essence(ours_g) != _essence(theirs_g):
+            blurred.gradients[optimizer] = NO_GRADIENTS
+    for scaler in left.scalers.keys() | right.scalers.keys():
+        known = left.scalers.get(scaler, ScalerState())
+        if known != right.scalers.get(scaler, ScalerState()):
+            blurred.scalers[scaler] = replace(known, checked=True)
+    return blurred

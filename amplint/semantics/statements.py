@@ -1,0 +1,333 @@
+"""Statements: how sets of paths run through a block of code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from amplint.semantics import contexts, definitions
+from amplint.semantics.events import AutocastUnused
+from amplint.semantics.expressions import assign, evaluate, operate, test
+from amplint.semantics.machine import PATH_LIMIT, Machine
+from amplint.semantics.protocol import forget_everything, gradients_read
+from amplint.semantics.state import State, merge
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import NONE, Autocast, Unknown, Value
+
+LOOP_ROUNDS = 3
+
+
+@dataclass
+class Flow:
+    """The paths that leave a block other than at its end."""
+
+    returns: list[tuple[Value, State]] = field(default_factory=list)
+    breaks: list[State] = field(default_factory=list)
+    continues: list[State] = field(default_factory=list)
+
+
+def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStatement], flow: Flow) -> list[State]:
+    """Run `body` on every path; returns those that reach its end and adds the others to `flow`."""
+    for statement in body:
+        if not states:
+            break
+        if isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                states = _run_simple(machine, states, statement, small, flow)
+        elif not machine.slice.matters(statement):
+            for state in states:
+                for name in machine.slice.bound(statement):
+                    state.bind(state.frame, name, Unknown(machine.fresh()))
+        else:
+            machine.statement = statement
+            states = _COMPOUND[type(statement)](machine, states, statement, flow)
+            states = merge(states, PATH_LIMIT, machine.slice.deciding, machine.either)
+    return states
+
+
+def run_body(machine: Machine, state: State, body: Sequence[cst.BaseStatement]) -> list[tuple[Value, State]]:
+    """Run a function body; every way it can return, with the returned value."""
+    flow = Flow()
+    ends = run_block(machine, [state], body, flow)
+    return [*flow.returns, *((NONE, end) for end in ends)]
+
+
+def _body(suite: cst.BaseSuite) -> Sequence[cst.BaseStatement]:
+    if isinstance(suite, cst.SimpleStatementSuite):
+        return [cst.SimpleStatementLine(body=suite.body)]
+    return suite.body  # type: ignore[return-value]
+
+
+def _run_simple(
+    machine: Machine, states: list[State], line: cst.SimpleStatementLine, node: cst.BaseSmallStatement, flow: Flow
+) -> list[State]:
+    run = _SIMPLE.get(type(node))
+    if run is None:
+        return states
+    after: list[State] = []
+    for state in states:
+        machine.spend()
+        machine.statement = line
+        for leaves, twin in machine.outcomes(state, lambda s: run(machine, s, node)):
+            if leaves is None:
+                after.append(twin)
+            elif leaves == "break":
+                flow.breaks.append(twin)
+            elif leaves == "continue":
+                flow.continues.append(twin)
+            elif isinstance(leaves, tuple):
+                flow.returns.append((leaves[0], twin))
+    return merge(after, PATH_LIMIT, machine.slice.deciding, machine.either) if len(after) > len(states) else after
+
+
+Leaving = None | str | tuple[Value]
+
+
+def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
+    value = evaluate(machine, state, node.value)
+    if isinstance(value, Autocast) and value.node is node.value:
+        machine.emit(state, AutocastUnused, node.value, called=True)
+    return None
+
+
+def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
+    value = evaluate(machine, state, node.value)
+    for target in node.targets:
+        assign(machine, state, target.target, value)
+    return None
+
+
+def _annotated(machine: Machine, state: State, node: cst.AnnAssign) -> Leaving:
+    if node.value is not None:
+        assign(machine, state, node.target, evaluate(machine, state, node.value))
+    return None
+
+
+def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
+    name = type(node.operator).__name__.removesuffix("Assign")
+    operator = getattr(cst, name, cst.Add)
+    before = evaluate(machine, state, node.target)
+    if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
+        gradients_read(machine, state, node, before, "changed", mutates=True)
+    other = evaluate(machine, state, node.value)
+    value = operate(machine, state, node, operator, (node.target, before), (node.value, other))
+    assign(machine, state, node.target, value)
+    return None
+
+
+def _return(machine: Machine, state: State, node: cst.Return) -> Leaving:
+    return (evaluate(machine, state, node.value) if node.value else NONE,)
+
+
+def _raise(machine: Machine, state: State, node: cst.Raise) -> Leaving:
+    return "raise"
+
+
+def _break(machine: Machine, state: State, node: cst.Break) -> Leaving:
+    return "break"
+
+
+def _continue(machine: Machine, state: State, node: cst.Continue) -> Leaving:
+    return "continue"
+
+
+def _delete(machine: Machine, state: State, node: cst.Del) -> Leaving:
+    return None
+
+
+def _import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> Leaving:
+    definitions.bind_import(machine, state, node)
+    return None
+
+
+_SIMPLE: dict[type[cst.CSTNode], Callable[..., Leaving]] = {
+    cst.Expr: _expression,
+    cst.Assign: _assignment,
+    cst.AnnAssign: _annotated,
+    cst.AugAssign: _augmented,
+    cst.Return: _return,
+    cst.Raise: _raise,
+    cst.Break: _break,
+    cst.Continue: _continue,
+    cst.Del: _delete,
+    cst.Import: _import,
+    cst.ImportFrom: _import,
+}
+
+
+def _if(machine: Machine, states: list[State], node: cst.If, flow: Flow) -> list[State]:
+    taken: list[State] = []
+    skipped: list[State] = []
+    for state in states:
+        machine.spend()
+        machine.statement = node
+        outcomes = test(machine, state, node.test)
+        forked = len(outcomes) > 1
+        for holds, twin in outcomes:
+            if forked:
+                twin.note(node.test, "on the path where this is " + ("true" if holds else "false"), branch=True)
+            (taken if holds else skipped).append(twin)
+    taken = run_block(machine, taken, _body(node.body), flow)
+    if isinstance(node.orelse, cst.If):
+        skipped = _if(machine, skipped, node.orelse, flow) if skipped else []
+    elif node.orelse is not None:
+        skipped = run_block(machine, skipped, _body(node.orelse.body), flow)
+    return taken + skipped
+
+
+def _loop(
+    machine: Machine,
+    states: list[State],
+    node: cst.For | cst.While,
+    flow: Flow,
+    begin: Callable[[State], list[State]],
+    endless: bool,
+) -> list[State]:
+    """Run a loop until its head has seen every kind of state; it is taken to run at least once."""
+    outer_iterations = states[0].iteration if states else ()
+    machine.loops = (*machine.loops, node)
+    exits: list[State] = []
+    broken: list[State] = []
+    seen = {state.progress() for state in states}
+    heads = states
+    for _ in range(LOOP_ROUNDS):
+        started = machine.symbols.tick()
+        entered: list[State] = []
+        for head in heads:
+            twin = head.copy()
+            twin.iteration = (*outer_iterations, started)
+            entered.extend(begin(twin))
+        inside = Flow(returns=flow.returns)
+        after = run_block(machine, entered, _body(node.body), inside)
+        after = merge(after + inside.continues, PATH_LIMIT, machine.slice.deciding, machine.either)
+        for state in after + inside.breaks:
+            state.iteration = outer_iterations
+            machine.forget_since(state, started)
+        broken += inside.breaks
+        exits += after
+        heads = [state for state in after if state.progress() not in seen]
+        if not heads:
+            break
+        seen.update(state.progress() for state in heads)
+        heads = [state.copy() for state in heads]
+        for state in heads:
+            state.note(node, "the next iteration begins")
+    machine.loops = machine.loops[:-1]
+    if endless:
+        exits = []
+    if node.orelse is not None:
+        exits = run_block(machine, exits, _body(node.orelse.body), flow)
+    return exits + broken
+
+
+def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> list[State]:
+    after: list[State] = []
+    for state in states:
+        machine.statement = node
+        for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
+            source = symbol_of(machine, iterable)
+
+            def begin(state: State, source: int = source) -> list[State]:
+                machine.statement = node
+                item = machine.unknown("item", id(node), state.iteration[-1], parts=(source,))
+                assign(machine, state, node.target, item)
+                return [state]
+
+            after += _loop(machine, [ready], node, flow, begin, endless=False)
+    return after
+
+
+def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -> list[State]:
+    def begin(state: State) -> list[State]:
+        machine.statement = node
+        return [twin for holds, twin in test(machine, state, node.test) if holds]
+
+    endless = isinstance(node.test, (cst.Name, cst.Integer)) and node.test.value in ("True", "1")
+    return _loop(machine, states, node, flow, begin, endless)
+
+
+def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flow: Flow) -> list[State]:
+    inside = Flow()
+    entry = [state.copy() for state in states]
+    before = {state.progress() for state in entry}
+    done = run_block(machine, states, _body(node.body), inside)
+    caught: list[State] = []
+    for handler in node.handlers:
+        paths = [state.copy() for state in entry]
+        if any(state.progress() not in before for state in done):
+            for state in paths:
+                forget_everything(state)
+        if handler.name is not None:
+            for state in paths:
+                assign(machine, state, handler.name.name, Unknown(machine.fresh()))
+        caught += run_block(machine, paths, _body(handler.body), inside)
+    if node.orelse is not None:
+        done = run_block(machine, done, _body(node.orelse.body), inside)
+    after = done + caught
+    if node.finalbody is None:
+        _add(flow, inside)
+        return after
+    closing = _body(node.finalbody.body)
+    for value, state in inside.returns:
+        flow.returns += [(value, end) for end in run_block(machine, [state], closing, flow)]
+    flow.breaks += run_block(machine, inside.breaks, closing, flow)
+    flow.continues += run_block(machine, inside.continues, closing, flow)
+    return run_block(machine, after, closing, flow)
+
+
+def _add(flow: Flow, inside: Flow) -> None:
+    flow.returns += inside.returns
+    flow.breaks += inside.breaks
+    flow.continues += inside.continues
+
+
+def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> list[State]:
+    outer = {id(state): state.regions for state in states}
+    inside = Flow()
+    done: list[State] = []
+    for state in states:
+        regions = outer[id(state)]
+        one = Flow()
+        entered = [twin for _, twin in machine.outcomes(state, lambda s: contexts.enter_items(machine, s, node))]
+        ends = run_block(machine, entered, _body(node.body), one)
+        for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
+            end.regions = regions
+        done += ends
+        _add(inside, one)
+    _add(flow, inside)
+    return done
+
+
+def _function(machine: Machine, states: list[State], node: cst.FunctionDef, flow: Flow) -> list[State]:
+    for state in states:
+        definitions.bind_function(machine, state, node)
+    return states
+
+
+def _class(machine: Machine, states: list[State], node: cst.ClassDef, flow: Flow) -> list[State]:
+    for state in states:
+        definitions.bind_class(machine, state, node)
+    return states
+
+
+def _match(machine: Machine, states: list[State], node: cst.Match, flow: Flow) -> list[State]:
+    after = [state.copy() for state in states]
+    for case in node.cases:
+        after += run_block(machine, [state.copy() for state in states], _body(case.body), flow)
+    return after
+
+
+_COMPOUND: dict[type[cst.CSTNode], Callable[..., list[State]]] = {
+    cst.If: _if,
+    cst.For: _for,
+    cst.While: _while,
+    cst.Try: _try,
+    cst.TryStar: _try,
+    cst.With: _with,
+    cst.FunctionDef: _function,
+    cst.ClassDef: _class,
+    cst.Match: _match,
+}
+

@@ -1,0 +1,48 @@
+"""Names for values nobody computed: equal expressions over equal inputs get the same symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+Key = tuple[Hashable, ...]
+
+
+class Symbols:
+    """Interned symbols, plain integers, each with the time its youngest part was made.
+
+    The time tells what one loop iteration brought forth, so that what was assumed about it can be forgotten before the
+    next iteration.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[Key, int] = {}
+        self._keys: list[Key] = []
+        self._times: list[int] = []
+        self.now = 0
+
+    def tick(self) -> int:
+        """Advance the clock and return the new time."""
+        self.now += 1
+        return self.now
+
+    def fresh(self, *key: Hashable) -> int:
+        """A symbol that equals no other."""
+        return self.intern("fresh", self.tick(), *key, time=self.now)
+
+    def intern(self, *key: Hashable, parts: tuple[int, ...] = (), time: int = 0) -> int:
+        """The symbol of an operation named by `key` on the symbols `parts`."""
+        whole = (*key, *parts)
+        found = self._ids.get(whole)
+        if found is None:
+            found = self._ids[whole] = len(self._keys)
+            self._keys.append(whole)
+            self._times.append(max([time, *(self._times[part] for part in parts)]))
+        return found
+
+    def key(self, symbol: int) -> Key:
+        """What `symbol` was interned as."""
+        return self._keys[symbol]
+
+    def time(self, symbol: int) -> int:
+        """When the youngest part of `symbol` was made; 0 for what was there from the start."""
+        return self._times[symbol]

@@ -1,0 +1,113 @@
+"""Conditions: what is known to hold on a path, and what taking a branch teaches."""
+
+from __future__ import annotations
+
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Scaler, Unknown, Value
+
+
+def symbol_of(machine: Machine, value: Value) -> int:
+    """A symbol that stands for `value` inside others."""
+    symbol = getattr(value, "symbol", None)
+    return symbol if isinstance(symbol, int) else machine.symbols.intern("value", value)
+
+
+def truth(machine: Machine, state: State, value: Value) -> bool | None:
+    """Whether `value` is true on this path, None when it can be either."""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Items):
+        return bool(value.values)
+    if isinstance(value, Unknown) or _may_be_none(value):
+        return _known(machine, state, value.symbol)  # type: ignore[union-attr]
+    return True
+
+
+def is_none(machine: Machine, state: State, value: Value) -> bool | None:
+    """Whether `value` is None on this path, None when it can be either."""
+    if isinstance(value, Const):
+        return value.value is None
+    if isinstance(value, Unknown) or _may_be_none(value):
+        symbol = value.symbol  # type: ignore[union-attr]
+        if state.facts.get(symbol) == TRUE:
+            return False
+        fact = state.facts.get(("is none", symbol))
+        return bool(fact.value) if fact is not None else None
+    return False
+
+
+def equal(machine: Machine, state: State, left: Value, right: Value) -> Value:
+    """`left == right` as a constant or a remembered condition."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return Const(left.value == right.value)
+    if isinstance(left, Const):
+        left, right = right, left
+    if isinstance(right, Const) and isinstance(left, Unknown):
+        known = state.facts.get(("value of", left.symbol))
+        if known is not None:
+            return Const(known.value == right.value)
+        return Unknown(machine.symbols.intern("==", right, parts=(left.symbol,)))
+    if left == right and not isinstance(left, Unknown):
+        return TRUE
+    return Unknown(machine.symbols.intern("same", parts=(symbol_of(machine, left), symbol_of(machine, right))))
+
+
+def negate(machine: Machine, value: Value) -> Value:
+    """`not value`."""
+    if isinstance(value, Const):
+        return Const(not value.value)
+    if isinstance(value, Unknown):
+        key = machine.symbols.key(value.symbol)
+        if key[0] == "not":
+            return Unknown(int(key[1]))  # type: ignore[call-overload]
+        return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))
+    if _may_be_none(value):
+        return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))  # type: ignore[union-attr]
+    return Const(isinstance(value, Items) and not value.values)
+
+
+def assume(machine: Machine, state: State, value: Value, holds: bool) -> None:
+    """Continue `state` where `value` is true (or false)."""
+    symbol = getattr(value, "symbol", None)
+    if isinstance(symbol, int):
+        _assume(machine, state, symbol, holds)
+
+
+def _assume(machine: Machine, state: State, symbol: int, holds: bool) -> None:
+    state.facts[symbol] = Const(holds)
+    key = machine.symbols.key(symbol)
+    if key[0] == "not":
+        _assume(machine, state, int(key[1]), not holds)  # type: ignore[call-overload]
+    elif key[0] == "==" and holds and isinstance(key[1], Const):
+        state.facts["value of", int(key[2])] = key[1]  # type: ignore[call-overload]
+    elif key[0] == "is none":
+        inner = int(key[1])  # type: ignore[call-overload]
+        state.facts["is none", inner] = Const(holds)
+        if holds:
+            state.facts[inner] = FALSE
+
+
+def refined(state: State, value: Value) -> Value:
+    """`value` with what the path knows of it: None, or the constant it was compared with."""
+    if not state.facts or not (isinstance(value, Unknown) or _may_be_none(value)):
+        return value
+    symbol = value.symbol  # type: ignore[union-attr]
+    if state.facts.get(("is none", symbol)) == TRUE:
+        return NONE
+    return state.facts.get(("value of", symbol), value)
+
+
+def _known(machine: Machine, state: State, symbol: int) -> bool | None:
+    fact = state.facts.get(symbol)
+    if fact is not None:
+        return bool(fact.value)
+    key = machine.symbols.key(symbol)
+    if key[0] == "not":
+        inner = _known(machine, state, int(key[1]))  # type: ignore[call-overload]
+        return None if inner is None else not inner
+    return None
+
+
+def _may_be_none(value: Value) -> bool:
+    return (isinstance(value, Scaler) and value.created is None) or (isinstance(value, Optimizer) and not value.cls)

@@ -1,0 +1,184 @@
+"""Abstract values: what the interpreter knows about the things a script handles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import libcst as cst
+
+from amplint.source.source import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something nothing is known about but its identity."""
+
+    symbol: int
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """None, a bool, a number or a string."""
+
+    value: None | bool | int | float | str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A module, class, function or constant of a library, by its qualified name (`torch.amp.GradScaler`)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function, method or lambda of the file; `frame` is where its free names live."""
+
+    chunk: Chunk
+    node: cst.FunctionDef | cst.Lambda | None
+    frame: int
+    owner: Class | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of the file."""
+
+    chunk: Chunk
+    node: cst.ClassDef | None
+    frame: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An object of a class of the file; its attributes live in the state."""
+
+    symbol: int
+    cls: Class
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method looked up on a value; for a function of the file `function` is set."""
+
+    owner: Value
+    name: str
+    function: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """A gradient scaler. `created` is the constructor call when it was seen, `loops` the loops around it."""
+
+    symbol: int
+    enabled: Value
+    created: cst.CSTNode | None = None
+    loops: tuple[cst.CSTNode, ...] = ()
+    cls: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer. `cls` is its qualified class name when known, `owner` the symbol whose parameters it updates."""
+
+    symbol: int
+    cls: str = ""
+    owner: int | None = None
+    loops: tuple[cst.CSTNode, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Autocast:
+    """An autocast context. `devices` and `dtypes` hold what is possible; None means unknown."""
+
+    devices: frozenset[str] | None
+    dtypes: frozenset[str] | None
+    enabled: Value
+    node: cst.CSTNode
+
+
+@dataclass(frozen=True, slots=True)
+class GradMode:
+    """`torch.no_grad()`, `torch.inference_mode()` or `torch.set_grad_enabled(flag)`."""
+
+    enabled: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """A context that changes nothing here (`nullcontext`, `no_sync`), or an `ExitStack`."""
+
+    stack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What a `@contextmanager` function of the file has entered when it yields, each with the node that entered it."""
+
+    contexts: tuple[tuple[Autocast | GradMode, cst.CSTNode], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A `torch.device` of one of these types, None for any."""
+
+    types: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A string that is one of these."""
+
+    options: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor.
+
+    `dtype` is None when unknown; `why_half` is the node that made it half (a cast, a factory, a parameter).
+    `scaled` is the scaler whose scale it carries and `plain` the symbol it had before. `traits` names what else matters:
+    `causal` (built by tril or triu), `sigmoid`, `masked` (filled with infinity), `boolean`, `probability`.
+    """
+
+    symbol: int
+    dtype: str | None = None
+    why_half: cst.CSTNode | None = None
+    scaled: Scaler | None = None
+    plain: int | None = None
+    traits: frozenset[str] = frozenset()
+    made: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An object of a `torch.nn` class, by the class's qualified name."""
+
+    symbol: int
+    cls: str
+    made: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A tuple, list or dict display whose members are known; `keys` is None for sequences."""
+
+    values: tuple[Value, ...]
+    keys: tuple[Value, ...] | None = None
+
+
+Value: TypeAlias = (
+    Unknown | Const | Ref | Function | Class | Instance | Method | Scaler | Optimizer | Autocast | GradMode | Neutral
+    | Entered | Device | OneOf | Tensor | Module | Items
+)  # fmt: skip
+
+NONE = Const(None)
+TRUE = Const(True)
+FALSE = Const(False)

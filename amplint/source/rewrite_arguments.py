@@ -1,0 +1,100 @@
+"""Edits of the arguments of a call."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.findings import Edit, Position, Span
+from amplint.source.rewrite_base import RewriterBase
+from amplint.source.rewrite_lines import deletions
+
+
+class ArgumentEdits(RewriterBase):
+    """Edits of the arguments of a call; each is None where `*args` or `**kwargs` hide what is passed."""
+
+    def find_argument(self, call: cst.Call, keyword: str | None, position: int | None = None) -> cst.Arg | None:
+        """The argument passed by `keyword`, or else the plain positional one at index `position`."""
+        for argument in call.args:
+            if keyword is not None and argument.keyword is not None and argument.keyword.value == keyword:
+                return argument
+        if position is None or position >= _plain(call):
+            return None
+        return call.args[position]
+
+    def set_argument(self, call: cst.Call, keyword: str | None, value: str, position: int | None = None) -> Edit | None:
+        """Pass `value` as `keyword`, which may also stand at index `position`: replace what is passed, or else add it.
+
+        Without a keyword the argument is added at index `position`, which must be the next free one.
+        """
+        found = self.find_argument(call, keyword, position)
+        if found is not None:
+            return self.replace(found.value, value)
+        stars = {argument.star for argument in call.args}
+        if keyword is None:
+            free = position == _plain(call) and "*" not in stars
+            return self.insert_argument(call, position, value) if position is not None and free else None
+        if "**" in stars or ("*" in stars and position is not None):
+            return None
+        return self.insert_argument(call, len(call.args), f"{keyword}={value}")
+
+    def insert_argument(self, call: cst.Call, index: int, text: str) -> Edit | None:
+        """Put `text` (`value`, `name=value`, or several with commas) before the argument at `index`, or at the end."""
+        arguments = call.args
+        if not arguments:
+            return self._fill(call, self._adapted(text))
+        if isinstance(arguments[0].value, cst.GeneratorExp) and not arguments[0].value.lpar:
+            return None
+        if index < len(arguments):
+            start = self.span(arguments[index]).start
+            before = self._lines.before(start)
+            gap = " " if before.strip() else self.source.newline + before
+            return Edit(Span(start, start), f"{self._adapted(text)},{gap}")
+        return self._append(call, self._adapted(text))
+
+    def remove_argument(self, call: cst.Call, keyword: str | None, position: int | None = None) -> Edit | None:
+        """Drop the argument passed by `keyword` or at index `position`; None where there is none."""
+        found = self.find_argument(call, keyword, position)
+        if found is None:
+            return None
+        items = [self.span(argument) for argument in call.args]
+        index = next(index for index, argument in enumerate(call.args) if argument is found)
+        [(start, end)] = deletions(self._lines, items, {index}, bracketed=True)
+        return Edit(Span(self._lines.position(start), self._lines.position(end)), "")
+
+    def rename_keyword(self, call: cst.Call, keyword: str, new_name: str) -> Edit | None:
+        """Pass the argument `keyword` under another name; None where it is not passed by keyword."""
+        found = self.find_argument(call, keyword)
+        return self.replace(found.keyword, new_name) if found is not None and found.keyword is not None else None
+
+    def _fill(self, call: cst.Call, text: str) -> Edit:
+        """Replace the empty parentheses, so that two fixes cannot both fill them."""
+        end = self.source.span(call).end
+        after_function = self._lines.offset(self.span(call.func).end)
+        start = self._lines.position(self.source.text.index("(", after_function))
+        if start.row == end.row:
+            return Edit(Span(start, end), f"({text})")
+        return Edit(Span(start, Position(start.row, start.column + 1)), f"({text}")
+
+    def _append(self, call: cst.Call, text: str) -> Edit:
+        last = call.args[-1]
+        start, end = self.span(last).start, self.span(last).end
+        own_row = not self._lines.before(start).strip()
+        if not isinstance(last.comma, cst.Comma):
+            gap = self.source.newline + self._lines.before(start) if own_row and not self._lines.after(end) else " "
+            return Edit(Span(end, end), f",{gap}{text}")
+        comma = self._punctuation(call, last.comma)
+        rest = self._lines.after(comma.end).strip()
+        if own_row and (not rest or rest.startswith("#")):
+            below = Position(comma.end.row + 1, 1)
+            return Edit(Span(below, below), f"{self._lines.before(start)}{text},{self.source.newline}")
+        return Edit(Span(comma.end, comma.end), f" {text},")
+
+
+def _plain(call: cst.Call) -> int:
+    """How many positional arguments come before the first `*args`, keyword or `**kwargs`."""
+    plain = 0
+    for argument in call.args:
+        if argument.keyword is not None or argument.star:
+            break
+        plain += 1
+    return plain

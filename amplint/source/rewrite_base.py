@@ -1,0 +1,131 @@
+"""What all text edits of a syntax tree need: exact spans, source text, and the statement around a node."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import libcst as cst
+
+from amplint.findings import Edit, Position, Span
+from amplint.source.rewrite_lines import LINE_TAIL, Lines
+from amplint.source.source import NEWLINE, Source
+from amplint.source.tree import walk
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+
+_ATOMS = (
+    cst.Attribute,
+    cst.Call,
+    cst.DictComp,
+    cst.FormattedString,
+    cst.List,
+    cst.ListComp,
+    cst.Name,
+    cst.Set,
+    cst.SetComp,
+    cst.SimpleString,
+    cst.Subscript,
+    cst.Dict,
+)
+_NOT_ALWAYS_RUN = (cst.Lambda, cst.BaseComp, cst.IfExp, cst.BooleanOperation)
+
+
+class RewriterBase:
+    """Reads the source that edits are built for."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    @functools.cached_property
+    def _lines(self) -> Lines:
+        return Lines(self.source.text)
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where `node` stands, its own parentheses included."""
+        span = self.source.span(node)
+        opening, closing = getattr(node, "lpar", None), getattr(node, "rpar", None)
+        if isinstance(opening, Sequence) and isinstance(closing, Sequence) and opening and closing:
+            span = Span(self._punctuation(node, opening[0]).start, self._punctuation(node, closing[-1]).end)
+        return span
+
+    def text(self, node: cst.CSTNode) -> str:
+        """The source text of `node`, its own parentheses included."""
+        return self._slice(self.span(node))
+
+    def operand(self, node: cst.BaseExpression) -> str:
+        """The source text of `node`, put in parentheses where `.attribute` could not follow it otherwise."""
+        text = self.text(node)
+        return text if isinstance(node, _ATOMS) or node.lpar else f"({text})"
+
+    def replace(self, node: cst.CSTNode, new_text: str) -> Edit:
+        """Put `new_text` in the place of `node` and its own parentheses."""
+        return Edit(self.span(node), self._adapted(new_text))
+
+    def statement_of(self, node: cst.CSTNode) -> Statement | None:
+        """The statement that holds `node` (or is it), None for `a` and `b` of `if x: a` and `elif b:`."""
+        for above in (node, *self.source.ancestors(node)):
+            if isinstance(above, cst.SimpleStatementSuite):
+                return None
+            if isinstance(above, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+                holder = self.source.parent(above)
+                return above if isinstance(holder, (cst.IndentedBlock, cst.Module)) else None
+        return None
+
+    def block_of(self, node: cst.CSTNode) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
+        """The statements of the block that the statement holding `node` stands in.
+
+        At the top level these are only the statements of the same chunk of the file.
+        """
+        statement = self.statement_of(node)
+        holder = statement and self.source.parent(statement)
+        return holder.body if isinstance(holder, (cst.IndentedBlock, cst.Module)) else ()
+
+    def _punctuation(self, near: cst.CSTNode, node: cst.CSTNode) -> Span:
+        """The span of a parenthesis or comma of `near`; these have no parent, so `Source` cannot tell their chunk."""
+        chunk = self.source.chunk_of(near)
+        place = chunk.positions[node]
+        above = chunk.first_row - 1
+        return Span(
+            Position(place.start.line + above, place.start.column + 1),
+            Position(place.end.line + above, place.end.column + 1),
+        )
+
+    def _slice(self, span: Span) -> str:
+        start, end = self._lines.range(span)
+        return self.source.text[start:end]
+
+    def _adapted(self, code: str) -> str:
+        """`code` with the line ends of the file."""
+        return NEWLINE.sub(lambda _: self.source.newline, code)
+
+    def _rows(self, statement: cst.CSTNode) -> tuple[int, int] | None:
+        """First row (decorators included) and last row of a statement, None where it shares a row with others."""
+        span = self.source.span(statement)
+        decorators = getattr(statement, "decorators", ())
+        start = self.source.span(decorators[0]).start if decorators else span.start
+        if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
+            return None
+        if self._lines.before(start).strip(" \t") or not LINE_TAIL.fullmatch(self._lines.after(span.end)):
+            return None
+        return start.row, span.end.row
+
+    def _string_rows(self, node: cst.CSTNode) -> set[int]:
+        """The rows below `node` that start inside a string."""
+        rows: set[int] = set()
+        for inner in walk(node):
+            if isinstance(inner, cst.BaseString) and not isinstance(inner, cst.ConcatenatedString):
+                span = self.source.span(inner)
+                rows.update(range(span.start.row + 1, span.end.row + 1))
+        return rows
+
+    def _always_run(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        """Whether `node` is evaluated exactly once, and when `statement` starts or runs."""
+        inner = node
+        for above in self.source.ancestors(node) if node is not statement else ():
+            if isinstance(above, _NOT_ALWAYS_RUN) or (isinstance(above, cst.While) and above.test is inner):
+                return False
+            if above is statement:
+                break
+            inner = above
+        return True

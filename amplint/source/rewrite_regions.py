@@ -1,0 +1,177 @@
+"""Edits that end a `with` region early or take it away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.findings import Edit
+from amplint.source.rewrite_base import RewriterBase
+from amplint.source.tree import walk
+
+_COMMENT_ONLY = re.compile(r"[ \t]*(#.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """A `with` that can be taken apart, by rows; `header` ends with the colon, `comment` is what follows it."""
+
+    node: cst.With
+    body: Sequence[cst.BaseStatement]
+    header: str
+    comment: str
+    first_row: int
+    header_row: int
+    last_row: int
+    outer: str
+    inner: str
+
+
+class RegionEdits(RewriterBase):
+    """Edits that end a `with` region early or take it away.
+
+    The whole changed part is one edit, so that no other fix can put a line into it that would then be indented wrongly.
+    All give None for `async with`, several context managers, a one-line body, `as` where the name would change its
+    meaning, and indentation that cannot be taken back line by line. Lines that start inside a string stay as they are.
+    """
+
+    def end_region(
+        self, with_node: cst.With, first: cst.CSTNode, keep_inside: Callable[[cst.BaseStatement], bool]
+    ) -> Edit | None:
+        """End the region before `first`, a statement directly in its body.
+
+        `first` and what follows is dedented, except statements that satisfy `keep_inside`: these stay in the region,
+        under a copy of its header. The caller vouches that the context manager can be entered again. None where nothing
+        would be left in the region (see `drop_region`) and where the header reads what the body assigns.
+        """
+        region = self._region(with_node)
+        start = next((index for index, statement in enumerate(with_node.body.body) if statement is first), None)
+        if region is None or start is None or (isinstance(first, cst.SimpleStatementLine) and len(first.body) > 1):
+            return None
+        kept = {index for index in range(start + 1, len(region.body)) if keep_inside(region.body[index])}
+        if (start == 0 and not kept) or (kept and not self._can_reopen(region, region.body[: max(kept)])):
+            return None
+        first_rows = [self._commented_row(region, index) for index in range(start, len(region.body))]
+        header = region.header + region.comment if start == 0 else region.header
+        untouched = self._string_rows(with_node)
+        lines: list[str] = []
+        for index, (row, end) in enumerate(zip(first_rows, [*first_rows[1:], region.last_row + 1], strict=True), start):
+            if index in kept and index - 1 not in kept:
+                lines.append(f"{region.outer}{header}{self.source.newline}")
+                header = region.header
+            dedented = () if index in kept else range(row, end)
+            lines.extend(
+                self._line(region, at, dedent=at in dedented and at not in untouched) for at in range(row, end)
+            )
+        return Edit(
+            self._lines.rows(region.first_row if start == 0 else first_rows[0], region.last_row), "".join(lines)
+        )
+
+    def drop_region(self, with_node: cst.With) -> Edit | None:
+        """Take the region away: the header goes, its comment stays on a line of its own, and the body is dedented."""
+        region = self._region(with_node)
+        if region is None or with_node.items[0].asname is not None or "#" in region.header:
+            return None
+        untouched = self._string_rows(with_node)
+        comment = region.comment.strip()
+        lines = [f"{region.outer}{comment}{self.source.newline}"] if comment else []
+        rows = range(region.header_row + 1, region.last_row + 1)
+        lines.extend(self._line(region, row, dedent=row not in untouched) for row in rows)
+        return Edit(self._lines.rows(region.first_row, region.last_row), "".join(lines))
+
+    def _region(self, node: cst.With) -> _Region | None:
+        rows = self._rows(node)
+        if rows is None or node.asynchronous is not None or len(node.items) != 1:
+            return None
+        if not isinstance(node.body, cst.IndentedBlock) or not node.body.body:
+            return None
+        span = self.source.span(node)
+        parenthesised = isinstance(node.rpar, cst.RightParen)
+        items = self._punctuation(node, node.rpar) if parenthesised else self.span(node.items[0])  # type: ignore[arg-type]
+        colon = self.source.text.index(":", self._lines.offset(items.end))
+        header_end = self._lines.position(colon + 1)
+        comment = self._lines.after(header_end)
+        if not _COMMENT_ONLY.fullmatch(comment):
+            return None
+        outer = self._lines.indentation(rows[0])
+        inner = self._lines.indentation(self.source.span(node.body.body[0]).start.row)
+        region = _Region(
+            node=node,
+            body=node.body.body,
+            header=self.source.text[self._lines.offset(span.start) : colon + 1],
+            comment=comment,
+            first_row=rows[0],
+            header_row=header_end.row,
+            last_row=self._footer_row(rows[1], inner),
+            outer=outer,
+            inner=inner,
+        )
+        return region if self._is_even(region) else None
+
+    def _is_even(self, region: _Region) -> bool:
+        """Whether every statement of the body starts with the indentation of the body, letter by letter."""
+        if not region.inner.startswith(region.outer):
+            return False
+        return all(
+            self._lines.line(self.source.span(inner).start.row).startswith(region.inner)
+            for statement in region.body
+            for inner in walk(statement)
+            if isinstance(inner, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+        )
+
+    def _footer_row(self, last_row: int, inner: str) -> int:
+        """The last row of the comments that follow the body at its own indentation."""
+        row = last_row
+        while row < len(self._lines):
+            row += 1
+            if self._lines.comment(row) and self._lines.line(row).startswith(inner):
+                last_row = row
+            elif not self._lines.blank(row):
+                break
+        return last_row
+
+    def _commented_row(self, region: _Region, index: int) -> int:
+        """The first row of a statement of the body together with the comments directly above it."""
+        if index == 0:
+            return region.header_row + 1
+        statement = region.body[index]
+        decorators: Sequence[cst.CSTNode] = getattr(statement, "decorators", ())
+        row = self.source.span(decorators[0] if decorators else statement).start.row
+        above = self.source.span(region.body[index - 1]).end.row
+        while row - 1 > above and self._lines.comment(row - 1):
+            row -= 1
+        return row
+
+    def _line(self, region: _Region, row: int, *, dedent: bool) -> str:
+        line = self.source.text[self._lines.start(row) : self._lines.start(row + 1)]
+        if dedent and line.startswith(region.inner):
+            return region.outer + line[len(region.inner) :]
+        return line
+
+    def _can_reopen(self, region: _Region, before: Iterable[cst.BaseStatement]) -> bool:
+        """Whether the header means the same after the statements `before`."""
+        item = region.node.items[0]
+        if item.asname is not None:
+            return False
+        read = {self.text(node) for node in walk(item) if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))}
+        bound = (node for statement in before for inner in walk(statement) for node in _bound_by(inner))
+        return all(self.text(node) not in read for node in bound)
+
+
+def _bound_by(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The names, attributes and items that `node` itself assigns or deletes."""
+    if isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.Del)):
+        yield from _leaves(node.target)
+    elif isinstance(node, cst.AsName):
+        yield from _leaves(node.name)
+
+
+def _leaves(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _leaves(element.value)
+    else:
+        yield target

@@ -1,0 +1,112 @@
+"""Edits of whole statements: insert, remove, move."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.findings import Edit, Position, Span
+from amplint.source.rewrite_base import RewriterBase, Statement
+
+
+class StatementEdits(RewriterBase):
+    """Edits of whole statements; each is None where the statement shares a row with others."""
+
+    def insert_before(self, node: cst.CSTNode, code: str) -> Edit | None:
+        """Put `code` on lines of its own above the statement that holds `node`, below the comments above it.
+
+        `code` may be several lines; four leading spaces mean one level. None inside a lambda, a comprehension, the
+        condition of a `while` and other places that do not run exactly once with their statement.
+        """
+        found = self._place(node)
+        if found is None:
+            return None
+        row = found[0]
+        return Edit(self._at(row), self._block(node, code, self._lines.indentation(row)) + self.source.newline)
+
+    def insert_after(self, node: cst.CSTNode, code: str) -> Edit | None:
+        """Put `code` on lines of its own below the statement that holds `node`, a compound one with all its body.
+
+        None where `insert_before` gives None.
+        """
+        found = self._place(node)
+        if found is None:
+            return None
+        first, last = found
+        return self._insertion_below(last, self._block(node, code, self._lines.indentation(first)))
+
+    def remove_statement(self, node: cst.CSTNode) -> Edit | None:
+        """Delete the lines of the statement that holds `node`, with its comment; `pass` stands in for the only one."""
+        statement = self.statement_of(node)
+        return self._removal(statement) if statement is not None else None
+
+    def move_statement(
+        self, node: cst.CSTNode, *, before: cst.CSTNode | None = None, after: cst.CSTNode | None = None
+    ) -> list[Edit] | None:
+        """Take the statement that holds `node`, with its comment, to above or below the statement of another node.
+
+        Exactly one of `before` and `after` must be given. None also where the moved statement is or holds the other.
+        """
+        goal = before if before is not None else after
+        if goal is None or (before is not None and after is not None):
+            raise TypeError("move_statement takes either before or after")
+        statement, target = self.statement_of(node), self._place(goal)
+        rows = self._rows(statement) if statement is not None else None
+        if statement is None or rows is None or target is None:
+            return None
+        if rows[0] <= target[0] and target[1] <= rows[1]:
+            return None
+        removal = self._removal(statement)
+        moved = self._reindented(statement, rows, self._lines.indentation(target[0]))
+        if before is not None:
+            return [removal, Edit(self._at(target[0]), moved + self.source.newline)] if removal else None
+        return [removal, self._insertion_below(target[1], moved)] if removal else None
+
+    def hoist_before(self, statement: cst.CSTNode, target: cst.CSTNode) -> list[Edit] | None:
+        """Move a simple statement above another one; None for a compound statement."""
+        simple = isinstance(self.statement_of(statement), cst.SimpleStatementLine)
+        return self.move_statement(statement, before=target) if simple else None
+
+    def _place(self, node: cst.CSTNode) -> tuple[int, int] | None:
+        statement = self.statement_of(node)
+        if statement is None or not self._always_run(node, statement):
+            return None
+        return self._rows(statement)
+
+    def _at(self, row: int) -> Span:
+        return Span(Position(row, 1), Position(row, 1))
+
+    def _insertion_below(self, row: int, code: str) -> Edit:
+        if row < len(self._lines):
+            return Edit(self._at(row + 1), code + self.source.newline)
+        end = Position(row, len(self._lines.line(row)) + 1)
+        return Edit(Span(end, end), self.source.newline + code)
+
+    def _block(self, node: cst.CSTNode, code: str, indentation: str) -> str:
+        level = self.source.chunk_of(node).module.default_indent
+        lines = []
+        for line in code.split("\n"):
+            stripped = line.lstrip(" ")
+            levels, spaces = divmod(len(line) - len(stripped), 4)
+            lines.append(f"{indentation}{level * levels}{' ' * spaces}{stripped}" if stripped else "")
+        return self.source.newline.join(lines)
+
+    def _removal(self, statement: Statement) -> Edit | None:
+        rows = self._rows(statement)
+        if rows is None:
+            return None
+        whole = self._lines.rows(*rows)
+        if isinstance(self.source.parent(statement), cst.Module) or len(self.block_of(statement)) > 1:
+            return Edit(whole, "")
+        start = Position(rows[0], len(self._lines.indentation(rows[0])) + 1)
+        return Edit(Span(start, Position(rows[1], len(self._lines.line(rows[1])) + 1)), "pass")
+
+    def _reindented(self, statement: Statement, rows: tuple[int, int], indentation: str) -> str:
+        old = self._lines.indentation(rows[0])
+        untouched = self._string_rows(statement)
+        text = []
+        for row in range(rows[0], rows[1] + 1):
+            line = self._lines.line(row)
+            if row not in untouched and line.startswith(old):
+                line = indentation + line[len(old) :]
+            text.append(line)
+        return self.source.newline.join(text)

@@ -1,0 +1,205 @@
+"""One file as amplint sees it: decoded text, and a concrete syntax tree that grows only where something looks.
+
+Building a libcst tree costs about twelve times what `ast.parse` does, so the file is first cut into chunks, one for
+each top-level function or class and one for each run of other statements between them. A chunk's tree is built when it
+is asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Position, Span
+from amplint.source.tree import children
+
+if TYPE_CHECKING:
+    from libcst.metadata import CodeRange
+
+NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class SourceError(Exception):
+    """The file cannot be analysed; `position` is where, when that is known."""
+
+    def __init__(self, message: str, position: Position = Position(1, 1)) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+
+
+def decode(raw: bytes) -> tuple[str, str]:
+    """The text of a Python file and the name of its encoding, by PEP 263.
+
+    A byte order mark is dropped and the encoding then is `utf-8-sig`, so that encoding the text again restores it.
+    Raises SourceError for undecodable bytes, an unknown encoding or NUL bytes.
+    """
+    if b"\0" in raw:
+        row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise SourceError("the file contains NUL bytes; Python cannot run it", Position(row, 1))
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        return raw.decode(encoding), encoding
+    except UnicodeDecodeError as failure:
+        row = raw.count(b"\n", 0, failure.start) + 1
+        raise SourceError(f"the bytes are not valid {failure.encoding}", Position(row, 1)) from None
+    except SyntaxError as failure:
+        raise SourceError(f"the text cannot be decoded: {failure.msg}") from None
+
+
+class Chunk:
+    """A top-level function or class, or a run of other top-level statements.
+
+    `name` is the function's or class's name, None for a run. Rows are 1-based and inclusive.
+    """
+
+    def __init__(self, text: str, first_row: int, name: str | None) -> None:
+        self.text = text
+        self.first_row = first_row
+        self.name = name
+
+    @functools.cached_property
+    def module(self) -> cst.Module:
+        """The tree. Raises SourceError when libcst cannot build it."""
+        return _parse(self.text, self.first_row)
+
+    @functools.cached_property
+    def parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
+        """Parent of every node below `module`."""
+        found: dict[cst.CSTNode, cst.CSTNode] = {}
+        todo: list[cst.CSTNode] = [self.module]
+        while todo:
+            node = todo.pop()
+            for child in children(node):
+                found[child] = node
+                todo.append(child)
+        return found
+
+    @functools.cached_property
+    def positions(self) -> dict[cst.CSTNode, CodeRange]:
+        """Where each node is, in rows of the chunk."""
+        from libcst.metadata import MetadataWrapper, PositionProvider
+
+        wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
+        return dict(wrapper.resolve(PositionProvider))  # type: ignore[arg-type]
+
+    @property
+    def grown(self) -> bool:
+        """Whether the tree has been built."""
+        return "module" in self.__dict__
+
+
+class Source:
+    """A decoded file cut into chunks. Raises SourceError when it is not Python."""
+
+    def __init__(self, filename: str, text: str) -> None:
+        self.filename = filename
+        self.text = text
+        self.chunks = list(_cut(text))
+
+    @classmethod
+    def from_bytes(cls, filename: str, raw: bytes) -> Source:
+        """Decode and cut. Raises SourceError."""
+        return cls(filename, decode(raw)[0])
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        """The lines without their ends; line `n` of a report is `lines[n - 1]`."""
+        return NEWLINE.split(self.text)
+
+    @functools.cached_property
+    def newline(self) -> str:
+        """The line end the file uses first, `\\n` for a file of one line."""
+        found = NEWLINE.search(self.text)
+        return found.group() if found else "\n"
+
+    def chunk_of(self, node: cst.CSTNode) -> Chunk:
+        """The chunk whose tree holds `node`. Raises KeyError for a node of another tree."""
+        for chunk in self.chunks:
+            if chunk.grown and (node is chunk.module or node in chunk.parents):
+                return chunk
+        raise KeyError(type(node).__name__)
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where `node` stands in the file."""
+        chunk = self.chunk_of(node)
+        place = chunk.positions[node]
+        shift = chunk.first_row - 1
+        return Span(
+            Position(place.start.line + shift, place.start.column + 1),
+            Position(place.end.line + shift, place.end.column + 1),
+        )
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The node that directly holds `node`, None for a chunk's module."""
+        return self.chunk_of(node).parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around `node`, nearest first."""
+        parents = self.chunk_of(node).parents
+        while (above := parents.get(node)) is not None:
+            yield above
+            node = above
+
+
+def _cut(text: str) -> Iterator[Chunk]:
+    outline = _outline(text)
+    if outline is None:
+        yield Chunk(text, 1, None)
+        return
+    lines = NEWLINE.split(text)
+    ends = [found.end() for found in NEWLINE.finditer(text)] + [len(text)]
+    starts = [0, *ends]
+    runs: list[list[int]] = []
+    names: list[str | None] = []
+    for first, last, name in outline:
+        if runs and first <= runs[-1][1]:
+            runs[-1][1], names[-1] = max(last, runs[-1][1]), None
+        elif runs and name is None and names[-1] is None:
+            runs[-1][1] = last
+        else:
+            runs.append([first, last])
+            names.append(name)
+    for (first, last), name in zip(runs, names, strict=True):
+        yield Chunk(text[starts[first - 1] : ends[min(last, len(lines)) - 1]], first, name)
+
+
+def _outline(text: str) -> list[tuple[int, int, str | None]] | None:
+    """First row, last row and name of each top-level statement, or None when only libcst knows this syntax."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(text).body
+    except SyntaxError as failure:
+        if "too many" not in str(failure.msg):
+            _parse(text, 1)
+            return None
+        raise SourceError(str(failure.msg), Position(failure.lineno or 1, failure.offset or 1)) from None
+    except (RecursionError, MemoryError, ValueError) as failure:
+        raise SourceError(f"too deeply nested to be parsed ({type(failure).__name__})") from None
+    found: list[tuple[int, int, str | None]] = []
+    for node in body:
+        definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        decorators = [d.lineno for d in node.decorator_list] if definition else []  # type: ignore[attr-defined]
+        name = node.name if definition else None  # type: ignore[attr-defined]
+        found.append((min([node.lineno, *decorators]), node.end_lineno or node.lineno, name))
+    return found
+
+
+def _parse(text: str, first_row: int) -> cst.Module:
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as failure:
+        message = failure.message.partition("\n")[0].removeprefix("parser error: ")
+        place = Position(max(1, failure.raw_line) + first_row - 1, failure.raw_column + 1)
+        raise SourceError(f"syntax error: {message}", place) from None
+    except RecursionError:
+        raise SourceError("too deeply nested to be parsed", Position(first_row, 1)) from None

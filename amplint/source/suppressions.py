@@ -1,0 +1,111 @@
+"""Suppression comments: `# noqa`, `# amplint: ignore[...]` and `# amplint: ignore-file[...]`, found by tokenizing."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from amplint.findings import Position, Span
+
+_NOQA = r"noqa\b(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:\s*,?\s*[a-z]+[0-9]+)*))?"
+_OWN = r"amplint\s*:\s*(?P<own>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<selectors>[^\]]*)\])?"
+_DIRECTIVE = re.compile(rf"#\s*(?:{_NOQA}|{_OWN})", re.IGNORECASE)
+_HINT = re.compile(rb"noqa|amplint\s*:", re.IGNORECASE)
+_OWN_HINT = re.compile(rb"amplint\s*:|noqa\s*:[^\r\n]*AMP\d", re.IGNORECASE)
+_LAYOUT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER})
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """One suppression comment.
+
+    It covers `rows`, first and last, 1-based; None is the whole file. `selectors` None means every rule. `own` tells
+    amplint's comments from `noqa`, which other tools share; `misplaced` marks an `ignore-file` after code, which covers
+    nothing. `span` is the comment, `removal` what to delete to be rid of it, None where other words would go with it.
+    """
+
+    rows: tuple[int, int] | None
+    selectors: tuple[str, ...] | None
+    own: bool
+    misplaced: bool
+    span: Span
+    removal: Span | None
+
+    def covers(self, row: int) -> bool:
+        """Whether a finding that starts in `row` is meant."""
+        return not self.misplaced and (self.rows is None or self.rows[0] <= row <= self.rows[1])
+
+
+def may_suppress(raw: bytes) -> bool:
+    """Whether the file may hold a suppression of any kind."""
+    return _HINT.search(raw) is not None
+
+
+def may_be_unused(raw: bytes) -> bool:
+    """Whether the file may hold a suppression that is reported when it suppresses nothing."""
+    return (b"amplint" in raw or b"AMP" in raw or b"amp" in raw) and _OWN_HINT.search(raw) is not None
+
+
+def suppressions(raw: bytes) -> list[Suppression]:
+    """Every suppression in a Python file, in order; none when the file cannot be tokenized."""
+    found: list[Suppression] = []
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        with io.TextIOWrapper(io.BytesIO(raw), encoding) as text:
+            lines = text.readlines()
+        for comment, rows in _comments(tokenize.generate_tokens(iter(lines).__next__)):
+            found += _directives(comment, lines[comment.start[0] - 1], rows)
+    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
+        return []
+    return found
+
+
+def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[tokenize.TokenInfo, tuple[int, int]]]:
+    """Each comment with the rows of the logical line it belongs to: a simple statement or a compound one's header."""
+    first: int | None = None
+    inside: list[tokenize.TokenInfo] = []
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            if first is None:
+                yield token, (token.start[0], token.start[0])
+            else:
+                inside.append(token)
+        elif token.type == tokenize.NEWLINE:
+            last = token.start[0]
+            yield from ((comment, (first or last, last)) for comment in inside)
+            first, inside = None, []
+        elif token.type not in _LAYOUT and first is None:
+            first = token.start[0]
+
+
+def _directives(comment: tokenize.TokenInfo, line: str, rows: tuple[int, int]) -> Iterator[Suppression]:
+    row, shift = comment.start
+    after_code = bool(line[:shift].strip())
+    for found in _DIRECTIVE.finditer(comment.string):
+        own = found["own"]
+        listed = found["selectors" if own else "codes"]
+        whole_file = own is not None and own.lower() == "ignore-file"
+        yield Suppression(
+            rows=None if whole_file else rows,
+            selectors=None if listed is None else tuple(re.findall(r"[^\s,]+", listed)),
+            own=own is not None,
+            misplaced=whole_file and after_code,
+            span=_span(row, shift + found.start(), shift + found.end()),
+            removal=_removal(row, line, shift, shift + found.end()) if found.start() == 0 else None,
+        )
+
+
+def _removal(row: int, line: str, start: int, end: int) -> Span | None:
+    before, after = line[:start].rstrip(), line[end:]
+    if after.strip():
+        return _span(row, start, line.index("#", end)) if after.lstrip().startswith("#") else None
+    if not before and line.endswith("\n"):
+        return Span(Position(row, 1), Position(row + 1, 1))
+    return _span(row, len(before), len(line.rstrip("\n")))
+
+
+def _span(row: int, start: int, end: int) -> Span:
+    return Span(Position(row, start + 1), Position(row, end + 1))

@@ -1,0 +1,83 @@
+"""PyTorch's API names: which qualified names mean the same thing, and what kind of thing that is."""
+
+from __future__ import annotations
+
+GRAD_SCALERS = {
+    "torch.amp.GradScaler": "cuda",
+    "torch.amp.grad_scaler.GradScaler": "cuda",
+    "torch.GradScaler": "cuda",
+    "torch.cuda.amp.GradScaler": "cuda",
+    "torch.cuda.amp.grad_scaler.GradScaler": "cuda",
+    "torch.cpu.amp.GradScaler": "cpu",
+    "torch.cpu.amp.grad_scaler.GradScaler": "cpu",
+    "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler": "cuda",
+}
+"""Qualified name -> default device type."""
+
+AUTOCASTS = {
+    "torch.autocast": None,
+    "torch.amp.autocast": None,
+    "torch.amp.autocast_mode.autocast": None,
+    "torch.autocast_mode.autocast": None,
+    "torch.cuda.amp.autocast": "cuda",
+    "torch.cuda.amp.autocast_mode.autocast": "cuda",
+    "torch.cpu.amp.autocast": "cpu",
+    "torch.cpu.amp.autocast_mode.autocast": "cpu",
+}
+"""Qualified name -> device type it is made for, None where the caller says."""
+
+AUTOCAST_PARAMETERS = {
+    None: ("device_type", "dtype", "enabled", "cache_enabled"),
+    "cuda": ("enabled", "dtype", "cache_enabled"),
+    "cpu": ("enabled", "dtype", "cache_enabled"),
+}
+"""Positional order of the constructor, per device type of the class."""
+
+DEFAULT_AUTOCAST_DTYPE = {
+    "cuda": "float16", "cpu": "bfloat16", "xpu": "float16", "mps": "float16", "hpu": "bfloat16", "mtia": "float16",
+    "xla": "bfloat16",
+}  # fmt: skip
+"""`torch.get_autocast_dtype(device)` of torch 2.13, before anyone sets it."""
+
+GRAD_MODES = {
+    "torch.no_grad": False,
+    "torch.autograd.no_grad": False,
+    "torch.autograd.grad_mode.no_grad": False,
+    "torch.inference_mode": False,
+    "torch.autograd.grad_mode.inference_mode": False,
+    "torch.enable_grad": True,
+}
+"""Qualified name -> whether gradients are recorded inside."""
+
+NEUTRAL_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.suppress", "torch.profiler.record_function"})
+EXIT_STACKS = frozenset({"contextlib.ExitStack", "contextlib.AsyncExitStack"})
+
+CLIPPERS = {
+    f"torch.nn.utils.{module}{name}": mutates
+    for module in ("", "clip_grad.")
+    for name, mutates in {
+        "clip_grad_norm_": True,
+        "clip_grad_norm": True,
+        "clip_grad_value_": True,
+        "clip_grads_with_norm_": True,
+        "get_total_norm": False,
+    }.items()
+}
+"""Qualified name -> whether it changes the gradients."""
+
+DTYPES = {
+    "torch.float16": "float16", "torch.half": "float16", "torch.bfloat16": "bfloat16", "torch.float32": "float32",
+    "torch.float": "float32", "torch.float64": "float64", "torch.double": "float64", "torch.int64": "int64",
+    "torch.long": "int64", "torch.int32": "int32", "torch.int": "int32", "torch.bool": "bool", "torch.uint8": "uint8",
+    "torch.int8": "int8", "torch.int16": "int16", "torch.short": "int16",
+}  # fmt: skip
+HALF_DTYPES = frozenset({"float16", "bfloat16"})
+FLOAT16_MAX = 65504.0
+FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
+FLOAT16_SMALLEST_NORMAL = 2.0**-14
+
+
+def is_optimizer(name: str) -> bool:
+    """Whether a qualified name is a class of `torch.optim` that updates parameters."""
+    module, _, cls = name.rpartition(".")
+    return cls[:1].isupper() and module.startswith("torch.optim") and "lr_scheduler" not in module and cls != "Optimizer"
