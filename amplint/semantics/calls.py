@@ -300,7 +300,8 @@ def _method(
         assert scaler is not None
         return _scaler_method(machine, state, node, scaler, name, arguments)
     if name == "zero_grad" and not isinstance(owner, (Ref, Const)):
-        protocol.zero_grad(machine, state, node, owner)
+        to_none = arguments.value("set_to_none", 0) in (None, TRUE)
+        protocol.zero_grad(machine, state, node, owner, to_none)
         return Const(None)
     if isinstance(owner, Optimizer):
         if name == "step":

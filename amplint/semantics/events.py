@@ -64,13 +64,30 @@ class Stage:
 Step = tuple[cst.CSTNode, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where a file uses its scalers, optimizers and losses, by their symbols; complete once the file is interpreted.
+
+    `scalers` and `optimizers` hold the expressions that name them in protocol calls, `steps`, `updates` and `backwards`
+    the calls, and `partners` the optimizers that a scaler steps.
+    """
+
+    scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
+    optimizers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
+    partners: dict[int, list[int]] = field(default_factory=dict)
+    steps: dict[int, list[cst.Call]] = field(default_factory=dict)
+    updates: dict[int, list[cst.Call]] = field(default_factory=dict)
+    backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """Base of all events.
 
     `node` is the call or statement, `statement` the statement it stands in, `region` the innermost autocast context that
     is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order of
-    execution. `idle` holds the calls known to do no tensor work; it is complete once the file is interpreted.
+    execution. `idle` holds the calls known to do no tensor work; like `index`, it is complete once the file is
+    interpreted.
     """
 
     kind: ClassVar[str]
@@ -80,9 +97,17 @@ class Event:
     region_with: cst.CSTNode | None = None
     steps: tuple[Step, ...] = ()
     idle: Set[cst.CSTNode] = frozenset()
+    index: Index = field(default_factory=Index)
 
     def __init_subclass__(cls) -> None:
         cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+    def steps_from(self, node: cst.CSTNode | None) -> tuple[Step, ...]:
+        """The steps beginning with the last one at `node`, all of them where it is not among them."""
+        for position in range(len(self.steps) - 1, -1, -1):
+            if self.steps[position][0] is node:
+                return self.steps[position:]
+        return self.steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +120,10 @@ class Backward(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleDiscarded(Event):
-    """The result of `scaler.scale(loss)` is not what backward runs on; `backward` is the plain backward when seen."""
+    """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss itself."""
 
     scaler: Scaler
-    backward: cst.Call | None = None
+    loss: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +135,11 @@ class ScalerCreated(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PairEvent(Event):
-    """A call on a scaler that concerns one optimizer."""
+    """A call on a scaler that concerns one optimizer.
+
+    `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost loop
+    that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop binds.
+    """
 
     scaler: Scaler
     optimizer: Optimizer
@@ -119,6 +148,9 @@ class PairEvent(Event):
     gradients: Gradients
     same_iteration: bool
     updated: cst.CSTNode | None
+    latest: cst.CSTNode | None
+    inner_loop: cst.CSTNode | None
+    loop_binds: Set[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +183,9 @@ class ScalerUpdate(Event):
 class OptimizerStep(Event):
     """`optimizer.step()` called directly."""
 
+    call: cst.Call
     optimizer: Optimizer
+    optimizer_node: cst.BaseExpression
     gradients: Gradients
 
 

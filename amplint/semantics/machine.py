@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import libcst as cst
 
-from amplint.semantics.events import Event, Step
+from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, State, Trail
@@ -77,6 +77,7 @@ class Machine:
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
+        self.index = Index()
         self.owners: dict[int, int | None] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
@@ -194,7 +195,7 @@ class Machine:
         statement = self.statement if self.statement is not None else node
         steps = _recent(state.trail)
         self._tell(
-            kind(node=node, statement=statement, region=region, region_with=entered_by, steps=steps, idle=self.idle, **details)
+            kind(node=node, statement=statement, region=region, region_with=entered_by, steps=steps, idle=self.idle, index=self.index, **details)
         )
 
     def region(self, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:

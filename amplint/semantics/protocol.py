@@ -80,9 +80,12 @@ def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argume
         return value
     if isinstance(value, Items):
         return Items(tuple(_scaled(machine, node, scaler, item) for item in value.values))
+    _spell(machine, scaler, node)
+    scaled = _scaled(machine, node, scaler, value)
     if isinstance(machine.statement, cst.SimpleStatementLine) and _is_bare(machine.statement, node):
-        machine.emit(state, ScaleDiscarded, node, scaler=scaler)
-    return _scaled(machine, node, scaler, value)
+        state.bind(state.frame, "<scaled>", scaled)
+        machine.emit(state, ScaleDiscarded, node, scaler=scaler, loss=symbol_of(machine, value))
+    return scaled
 
 
 def _is_bare(statement: cst.SimpleStatementLine, node: cst.Call) -> bool:
@@ -98,6 +101,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     """A backward pass on `loss`."""
     machine.idle.add(node)
     scaler = loss.scaled if isinstance(loss, Tensor) else None
+    machine.index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler)
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
@@ -109,7 +113,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         return
     discarded = _discarded_scale(machine, state, loss)
     if discarded is not None:
-        machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], backward=node)
+        machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
     known = [key for key in state.gradients if key != ANY_OPTIMIZER]
     for optimizer in {ANY_OPTIMIZER, *known}:
         before = gradients_of(state, optimizer)
@@ -154,7 +158,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
         changed = NO_GRADIENTS
     state.gradients[optimizer.symbol] = changed
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration)
-    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True)
+    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
 
 
@@ -174,7 +178,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     )
     _consume(state, optimizer, node)
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
-    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True)
+    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
 
 
@@ -191,6 +195,13 @@ def _pair_event(
     stage = stage_of(state, scaler, optimizer.symbol)
     argument = arguments.get("optimizer", 0)
     assert argument is not None
+    known = _scaler(state, scaler)
+    loop = _inner_loop(machine, scaler, optimizer)
+    _spell(machine, scaler, node)
+    machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
+    if kind is ScalerStep:
+        machine.index.partners.setdefault(scaler.symbol, []).append(optimizer.symbol)
+        machine.index.steps.setdefault(optimizer.symbol, []).append(node)
     machine.emit(
         state,
         kind,
@@ -201,9 +212,26 @@ def _pair_event(
         stage=stage,
         same_iteration=_same_iteration(stage.iteration, state.iteration),
         gradients=gradients_of(state, optimizer.symbol),
-        updated=_scaler(state, scaler).updated,
+        updated=known.updated,
+        latest=known.latest,
+        inner_loop=loop,
+        loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
         **more,
     )
+
+
+def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:
+    if isinstance(node.func, cst.Attribute):
+        machine.index.scalers.setdefault(scaler.symbol, []).append(node.func.value)
+
+
+def _inner_loop(machine: Machine, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
+    around = optimizer.loops
+    if around is None and machine.symbols.time(optimizer.symbol) == 0:
+        around = ()
+    if scaler.created is None or around is None or scaler.loops[: len(around)] != around:
+        return None
+    return scaler.loops[len(around)] if len(scaler.loops) > len(around) else None
 
 
 def _same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
@@ -223,6 +251,8 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         return
     known = _scaler(state, scaler)
     forced = bool(arguments.given)
+    _spell(machine, scaler, node)
+    machine.index.updates.setdefault(scaler.symbol, []).append(node)
     machine.emit(
         state, ScalerUpdate, node, scaler=scaler, checked=known.checked or forced, previous=known.updated,
         pending=_pending(state, scaler),
@@ -247,15 +277,18 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
     """`optimizer.step()`."""
     machine.idle.add(node)
     gradients = gradients_of(state, optimizer.symbol)
-    machine.emit(state, OptimizerStep, node, optimizer=optimizer, gradients=gradients)
+    assert isinstance(node.func, cst.Attribute)
+    machine.emit(
+        state, OptimizerStep, node, call=node, optimizer=optimizer, optimizer_node=node.func.value, gradients=gradients
+    )
     _consume(state, optimizer, node)
     state.note(node, "the optimizer steps")
 
 
-def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
-    """`optimizer.zero_grad()` or `model.zero_grad()`."""
+def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
+    """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
     machine.idle.add(node)
-    cleared = replace(CLEARED, cleared=node)
+    cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state.gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
         state.gradients[owner.symbol] = cleared

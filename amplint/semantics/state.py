@@ -42,6 +42,7 @@ class ScalerState:
     """What has happened with a scaler since its last `update`, and which update that was."""
 
     checked: bool = False
+    latest: cst.CSTNode | None = None
     updated: cst.CSTNode | None = None
 
 

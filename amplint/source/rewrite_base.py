@@ -81,6 +81,42 @@ class RewriterBase:
         holder = statement and self.source.parent(statement)
         return holder.body if isinstance(holder, (cst.IndentedBlock, cst.Module)) else ()
 
+    def names(self, node: cst.CSTNode) -> set[str]:
+        """The variables that `node` reads."""
+        return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
+
+    def same_function(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """Whether both nodes run in one function, or both at the top level."""
+        return self._function_of(one) is self._function_of(other)
+
+    def shares_block(self, node: cst.CSTNode, inner: cst.CSTNode) -> bool:
+        """Whether `inner` stands in the block of `node`'s statement, or in a block inside that one.
+
+        Where `node` comes first it then has run, once or more, whenever `inner` runs, unless it left the block.
+        """
+        if not self.same_function(node, inner):
+            return False
+        block = self._holder(node)
+        return block is None or any(above is block for above in self.source.ancestors(inner))
+
+    def branch_towards(self, node: cst.CSTNode, inner: cst.CSTNode) -> cst.CSTNode | None:
+        """The statement in the block of `node`'s statement that holds `inner` at any depth."""
+        block = self._holder(node)
+        below = inner
+        for above in self.source.ancestors(inner):
+            if above is block or (block is None and isinstance(above, cst.Module)):
+                return below
+            below = above
+        return None
+
+    def _function_of(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return next((a for a in self.source.ancestors(node) if isinstance(a, (cst.FunctionDef, cst.Lambda))), None)
+
+    def _holder(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The block around the statement that holds `node`, None for the top level of the file."""
+        blocks = (a for a in self.source.ancestors(node) if isinstance(a, (cst.IndentedBlock, cst.SimpleStatementSuite)))
+        return next(blocks, None)
+
     def _punctuation(self, near: cst.CSTNode, node: cst.CSTNode) -> Span:
         """The span of a parenthesis or comma of `near`; these have no parent, so `Source` cannot tell their chunk."""
         chunk = self.source.chunk_of(near)

@@ -1,0 +1,1 @@
+"""The built-in rules, one file each, grouped by family."""

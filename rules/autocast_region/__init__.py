@@ -1,0 +1,1 @@
+"""AMP1xx: the autocast region."""

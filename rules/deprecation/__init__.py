@@ -1,0 +1,1 @@
+"""AMP7xx: old APIs."""

@@ -1,0 +1,1 @@
+"""AMP2xx: the GradScaler protocol."""

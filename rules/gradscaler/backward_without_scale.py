@@ -1,0 +1,76 @@
+"""AMP207."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, GradState, PairEvent, ScalerStep, Unscale
+from amplint.source.rewrite import Rewriter
+
+
+class BackwardWithoutScale(Rule):
+    """Backward runs on the loss itself, and the scaler then unscales or steps.
+
+    ## Why is this bad?
+    `scaler.step()` and `unscale_()` divide the gradients by the loss scale. Gradients of a loss that was never multiplied
+    by it end up 65536 times too small: the model barely learns, and nothing raises.
+
+    ## Example
+    ```python
+    loss.backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Fix safety
+    The loss is scaled before backward, which the division behind it takes back.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale>
+    """
+
+    code = "AMP207"
+    name = "backward-without-scale"
+    severity = Severity.ERROR
+    screen = (b"backward(", (b".step(", b"unscale_"))
+    fixable = Applicability.SAFE
+    reason = "The scaler divides the gradients by a scale they never carried: they end up 65536 times too small at first."
+
+    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
+        yield from self._check(event, "step()")
+
+    def on_unscale(self, event: Unscale) -> Iterator[Report]:
+        yield from self._check(event, "unscale_()")
+
+    def _check(self, event: PairEvent, call: str) -> Iterator[Report]:
+        gradients = event.gradients
+        plain = gradients.state in (GradState.RAW, GradState.MIXED) and gradients.discarded is None
+        if plain and gradients.consumed is None and gradients.raw is not None:
+            yield self.report(
+                event,
+                f"backward runs on a loss without its scale, and the scaler's {call} unscales the gradients",
+                advice="Write scaler.scale(loss).backward().",
+                at=gradients.raw,
+                notes=[*event.steps_from(gradients.raw), (event.node, "divides by the scale here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, PairEvent)
+        backward = event.gradients.raw
+        spelled = event.index.scalers.get(event.scaler.symbol, [])
+        scaler = next((rewrite.text(n) for n in spelled if backward and rewrite.same_function(n, backward)), None)
+        if scaler is None or not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
+            return None
+        loss = backward.func.value
+        return Fix("Scale the loss", (rewrite.replace(loss, f"{scaler}.scale({rewrite.text(loss)})"),))

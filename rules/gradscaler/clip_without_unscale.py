@@ -1,0 +1,81 @@
+"""AMP205."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, GradientUse, GradState
+from amplint.source.rewrite import Rewriter
+
+
+class ClipWithoutUnscale(Rule):
+    """Gradients are clipped, measured or changed while they still carry the loss scale.
+
+    ## Why is this bad?
+    After `scaler.scale(loss).backward()` every gradient is multiplied by the loss scale, 65536 at the start. A clipping
+    threshold of 1.0 then acts like 0.000015 and takes nearly all of every gradient away; a logged norm is off by the same
+    factor, which changes whenever the scale does. Nothing raises: the run only trains badly.
+
+    ## Example
+    ```python
+    scaler.scale(loss).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    ```
+
+    ## Use instead
+    ```python
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    ```
+
+    ## Fix safety
+    `unscale_()` is inserted only where a `scaler.step()` of the same optimizer follows in the block around it; that step
+    then leaves out its own unscaling, so all that changes is the size of the gradients that are clipped.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping>
+    """
+
+    code = "AMP205"
+    name = "clip-without-unscale"
+    severity = Severity.ERROR
+    screen = ((b"clip_grad", b".grad", b"get_total_norm"), (b"scale(",))
+    fixable = Applicability.SAFE
+    reason = "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
+
+    def on_gradient_use(self, event: GradientUse) -> Iterator[Report]:
+        gradients = event.gradients
+        if gradients.state is GradState.SCALED and gradients.consumed is None and gradients.backward is not None:
+            yield self.report(
+                event,
+                f"gradients are {event.what} while they still carry the loss scale",
+                advice="Call scaler.unscale_(optimizer) first, once per optimizer.",
+                notes=event.steps_from(gradients.backward),
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, GradientUse) and event.gradients.scaler is not None
+        scaler = event.gradients.scaler.symbol
+        optimizers = {o for o in event.optimizers if o in event.index.steps} or set(event.index.partners.get(scaler, []))
+        if len(optimizers) != 1:
+            return None
+        (optimizer,) = optimizers
+        step = next((s for s in event.index.steps.get(optimizer, []) if rewrite.shares_block(s, event.node)), None)
+        if step is None:
+            return None
+        before = rewrite.branch_towards(step, event.node)
+        place = before if isinstance(before, (cst.For, cst.While)) else event.node
+        named = _named(event.index.scalers[scaler], step, rewrite), _named(event.index.optimizers[optimizer], step, rewrite)
+        edit = rewrite.insert_before(place, f"{named[0]}.unscale_({named[1]})") if all(named) else None
+        return Fix("Unscale the gradients first", (edit,)) if edit else None
+
+
+def _named(spelled: list[cst.BaseExpression], near: cst.CSTNode, rewrite: Rewriter) -> str | None:
+    return next((rewrite.text(node) for node in spelled if rewrite.same_function(node, near)), None)

@@ -1,0 +1,81 @@
+"""AMP203."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, OptState, PairEvent, ScalerStep, Unscale
+from amplint.source.rewrite import Rewriter
+
+
+class MissingUpdate(Rule):
+    """A path reaches the next iteration's `step()` or `unscale_()` without `update()`.
+
+    ## Why is this bad?
+    `scaler.update()` ends an iteration: it adjusts the loss scale and lets `unscale_()` and `step()` be called again.
+    Without it the next `step()` raises `RuntimeError: step() has already been called since the last update()`. When it is
+    missing on a rare path only, the run dies whenever that path is first taken. With `enabled=False` nothing happens,
+    which hides the bug until mixed precision is switched on.
+
+    ## Example
+    ```python
+    for images, labels in loader:
+        with torch.autocast("cuda"):
+            loss = criterion(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+    ```
+
+    ## Use instead
+    ```python
+    for images, labels in loader:
+        with torch.autocast("cuda"):
+            loss = criterion(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    ```
+
+    ## Fix safety
+    `update()` is added behind the last step of the iteration, which otherwise raises in the next one.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update>
+    """
+
+    code = "AMP203"
+    name = "missing-update"
+    severity = Severity.ERROR
+    screen = ((b"unscale_", b".step("),)
+    fixable = Applicability.SAFE
+    reason = "Until update() is called, PyTorch refuses another step() or unscale_() for the same optimizer."
+
+    def on_unscale(self, event: Unscale) -> Iterator[Report]:
+        yield from self._check(event)
+
+    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
+        if event.stage.state is OptState.STEPPED:
+            yield from self._check(event)
+
+    def _check(self, event: PairEvent) -> Iterator[Report]:
+        reached = event.stage.state in (OptState.UNSCALED, OptState.STEPPED)
+        if reached and not event.same_iteration and event.latest is not None:
+            yield self.report(
+                event,
+                "no update() follows on a path that leads to the next iteration, where PyTorch raises RuntimeError",
+                advice="Call scaler.update() once at the end of every iteration that called unscale_() or step().",
+                at=event.latest,
+                notes=[*event.steps_from(event.stage.node), (event.node, "raises here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, PairEvent)
+        spelled = event.index.scalers.get(event.scaler.symbol, [])
+        last = event.latest
+        if event.stage.state is not OptState.STEPPED or last is None:
+            return None
+        scaler = next((rewrite.text(node) for node in spelled if rewrite.same_function(node, last)), None)
+        edit = rewrite.insert_after(last, f"{scaler}.update()") if scaler else None
+        return Fix("Add update() after the step", (edit,)) if edit else None

@@ -1,0 +1,71 @@
+"""AMP210."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, ScalerStep
+from amplint.source.rewrite import Rewriter
+
+
+class ScalerInLoop(Rule):
+    """The scaler is made anew in every round of a loop that keeps its optimizer.
+
+    ## Why is this bad?
+    A scaler learns: it starts at 65536, halves the scale after every overflow and doubles it after 2000 good steps. One
+    that is constructed again for every epoch or batch starts over each time, skips steps again until it has found the
+    right scale, and never reaches a larger one.
+
+    ## Example
+    ```python
+    for epoch in range(epochs):
+        scaler = torch.amp.GradScaler("cuda")
+        train_one_epoch(model, optimizer, scaler)
+    ```
+
+    ## Use instead
+    ```python
+    scaler = torch.amp.GradScaler("cuda")
+    for epoch in range(epochs):
+        train_one_epoch(model, optimizer, scaler)
+    ```
+
+    ## Fix safety
+    The construction moves above the loop when it stands directly in it and uses nothing that the loop binds.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>
+    """
+
+    code = "AMP210"
+    name = "scaler-in-loop"
+    severity = Severity.ERROR
+    screen = (b"GradScaler",)
+    fixable = Applicability.SAFE
+    reason = "Its scale and growth counter start from the beginning each time, so overflowing steps are skipped again."
+
+    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
+        created = event.scaler.created
+        if event.inner_loop is not None and created is not None:
+            yield self.report(
+                event,
+                "the scaler is constructed again in every round of a loop, its optimizer is not",
+                advice="Construct the scaler once, next to the optimizer, and pass it in.",
+                at=created,
+                notes=[(event.inner_loop, "this loop makes a new scaler each time round"), (event.node, "used here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, ScalerStep)
+        created, loop = event.scaler.created, event.inner_loop
+        if not isinstance(created, cst.Call) or loop is None or not rewrite.same_function(created, loop):
+            return None
+        names = {name for argument in created.args for name in rewrite.names(argument)}
+        if names & event.loop_binds or rewrite.branch_towards(loop, created) is not loop:
+            return None
+        edits = rewrite.hoist_before(created, loop)
+        return Fix("Construct the scaler before the loop", tuple(edits)) if edits else None

@@ -1,0 +1,71 @@
+"""AMP206."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, GradState, OptimizerStep
+from amplint.source.rewrite import Rewriter
+
+
+class StepBypassesScaler(Rule):
+    """`optimizer.step()` runs on gradients that carry the loss scale.
+
+    ## Why is this bad?
+    The weights move by gradients 65536 times too large (Adam hides the factor, not the damage to its epsilon and weight
+    decay), and gradients that overflowed to inf or NaN are applied instead of being skipped.
+
+    ## Example
+    ```python
+    scaler.scale(loss).backward()
+    optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Fix safety
+    The step goes through the scaler, which unscales the gradients and calls `optimizer.step()` unless one of them is not
+    finite; `update()` is added where the function does not call it yet.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step>
+    """
+
+    code = "AMP206"
+    name = "step-bypasses-scaler"
+    severity = Severity.ERROR
+    screen = (b".step(", b"scale(")
+    fixable = Applicability.SAFE
+    reason = "The weights move by gradients multiplied by the loss scale, and inf or NaN gradients are not skipped."
+
+    def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
+        gradients = event.gradients
+        if gradients.state is GradState.SCALED and gradients.consumed is None and gradients.backward is not None:
+            yield self.report(
+                event,
+                "optimizer.step() runs on gradients that carry the loss scale",
+                advice="Write scaler.step(optimizer), then scaler.update().",
+                notes=event.steps_from(gradients.backward),
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, OptimizerStep) and event.gradients.scaler is not None
+        symbol = event.gradients.scaler.symbol
+        spelled = (node for node in event.index.scalers.get(symbol, []) if rewrite.same_function(node, event.node))
+        scaler = next(map(rewrite.text, spelled), None)
+        if scaler is None or event.call.args:
+            return None
+        edits = [rewrite.replace(event.node, f"{scaler}.step({rewrite.text(event.optimizer_node)})")]
+        if not any(rewrite.same_function(node, event.node) for node in event.index.updates.get(symbol, [])):
+            update = rewrite.insert_after(event.node, f"{scaler}.update()")
+            if update is None:
+                return None
+            edits.append(update)
+        return Fix("Step through the scaler", tuple(edits))

@@ -1,0 +1,69 @@
+"""AMP221."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import GradState, ScalerStep, ScalerUpdate
+
+
+class StepWithoutGradients(Rule):
+    """`scaler.step()` or `update()` runs where no backward can have left gradients.
+
+    ## Why is this bad?
+    `scaler.step()` looks at every gradient for inf and NaN. When `zero_grad()` has just cleared them, or no backward has
+    run yet, there is none to look at and it raises `AssertionError: No inf checks were recorded for this optimizer`. An
+    `update()` that no `step()` or `unscale_()` precedes raises `AssertionError: No inf checks were recorded prior to
+    update`.
+
+    ## Example
+    ```python
+    scaler.scale(loss).backward()
+    optimizer.zero_grad()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Fix safety
+    There is no fix: where the missing backward belongs cannot be guessed.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step>
+    """
+
+    code = "AMP221"
+    name = "step-without-gradients"
+    severity = Severity.ERROR
+    screen = ((b".step(", b".update("),)
+    every_path = True
+    reason = "The scaler finds no gradient to check for inf and NaN and raises AssertionError."
+
+    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
+        gradients = event.gradients
+        if gradients.state is GradState.NONE and gradients.consumed is None:
+            cleared = gradients.cleared is not None
+            message = "step() runs after zero_grad() has cleared the gradients" if cleared else "step() runs before any backward"
+            yield self.report(
+                event,
+                message,
+                advice="Run backward on the scaled loss between zero_grad() and step().",
+                notes=event.steps_from(gradients.cleared) if cleared else (),
+            )
+
+    def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
+        if not event.checked and event.previous is None and event.pending is None:
+            yield self.report(
+                event,
+                "update() runs, and no step() or unscale_() of this scaler comes before it",
+                advice="Call scaler.step(optimizer) before scaler.update().",
+            )

@@ -1,0 +1,98 @@
+"""AMP215."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, GradState, PairEvent, ScalerStep, ScalerUpdate, Unscale
+from amplint.source.rewrite import Rewriter
+
+
+class UpdatePerOptimizer(Rule):
+    """`update()` runs before a step that belongs to the same scale, or twice in a row.
+
+    ## Why is this bad?
+    `update()` may change the scale. Gradients that were made before it carry the old one: a `step()` or `unscale_()`
+    behind it divides them by the wrong number whenever the scale has just moved. An `update()` with no `step()` or
+    `unscale_()` since the last one raises `AssertionError: No inf checks were recorded prior to update`.
+
+    ## Example
+    ```python
+    scaler.scale(loss_g + loss_d).backward()
+    scaler.step(optimizer_g)
+    scaler.update()
+    scaler.step(optimizer_d)
+    scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    scaler.scale(loss_g + loss_d).backward()
+    scaler.step(optimizer_g)
+    scaler.step(optimizer_d)
+    scaler.update()
+    ```
+
+    ## Fix safety
+    The early `update()` is removed when a later one stands behind the step, and moved behind the step otherwise.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#working-with-multiple-models-losses-and-optimizers>
+    """
+
+    code = "AMP215"
+    name = "update-per-optimizer"
+    severity = Severity.ERROR
+    screen = (b".update(",)
+    fixable = Applicability.SAFE
+    reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
+
+    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
+        yield from self._outdated(event)
+
+    def on_unscale(self, event: Unscale) -> Iterator[Report]:
+        yield from self._outdated(event)
+
+    def _outdated(self, event: PairEvent) -> Iterator[Report]:
+        gradients = event.gradients
+        if gradients.state is GradState.SCALED and gradients.outdated is not None and gradients.consumed is None:
+            yield self.report(
+                event,
+                "update() runs between a backward and the step that uses its gradients",
+                advice="Call update() once, after the steps of all optimizers.",
+                at=gradients.outdated,
+                notes=[*event.steps_from(gradients.backward), (event.node, "divides by the new scale here")],
+            )
+
+    def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
+        if event.checked:
+            return
+        if event.pending is not None:
+            message = "update() runs before any step() or unscale_() of the gradients made since the last one"
+            yield self.report(event, message, advice="Call update() after the step.", notes=event.steps_from(event.pending))
+        elif event.previous is not None:
+            message = "update() runs again without a step() or unscale_() since the last one"
+            yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, ScalerUpdate):
+            again = event.pending is None and event.previous is not None and event.previous is not event.node
+            edit = rewrite.remove_statement(event.node) if again else None
+            return Fix("Remove the second update()", (edit,)) if edit else None
+        assert isinstance(event, PairEvent)
+        early = event.gradients.outdated
+        if early is None or not rewrite.shares_block(early, event.node) or not rewrite.shares_block(event.node, early):
+            return None
+        if any(_follows(update, event.node, rewrite) for update in event.index.updates.get(event.scaler.symbol, [])):
+            edit = rewrite.remove_statement(early)
+            return Fix("Keep only the last update()", (edit,)) if edit else None
+        edits = rewrite.move_statement(early, after=event.node)
+        return Fix("Move update() after the step", tuple(edits)) if edits else None
+
+
+def _follows(update: cst.CSTNode, step: cst.CSTNode, rewrite: Rewriter) -> bool:
+    return rewrite.shares_block(update, step) and rewrite.span(update).start > rewrite.span(step).start

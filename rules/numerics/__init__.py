@@ -1,0 +1,1 @@
+"""AMP4xx: half-precision numerics."""
