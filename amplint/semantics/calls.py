@@ -229,12 +229,16 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         if found is not None:
             return found
         return _same_again(machine, state, name, arguments)
-    if "backward" in last:
+    if _runs_backward(last):
         protocol.forget_gradients(state)
     protocol.forget(machine, state, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
     return _same_again(machine, state, name, arguments)
+
+
+def _runs_backward(name: str) -> bool:
+    return name.startswith("backward") or name.endswith("backward")
 
 
 def _same_again(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
@@ -390,7 +394,7 @@ def _unseen(
     machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None, name: str, arguments: Arguments
 ) -> Value:
     """A call of something that cannot be looked into."""
-    if "backward" in name:
+    if _runs_backward(name):
         protocol.forget_gradients(state)
     if isinstance(owner, Instance) and name not in INHERITED_HARMLESS and _is_inherited(machine, state, owner, name):
         protocol.forget(machine, state, [owner])

@@ -139,6 +139,7 @@ class PairEvent(Event):
 
     `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost loop
     that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop binds.
+    `other_scaler` tells that the gradients carry the scale of a scaler that is certainly another one.
     """
 
     scaler: Scaler
@@ -151,6 +152,7 @@ class PairEvent(Event):
     latest: cst.CSTNode | None
     inner_loop: cst.CSTNode | None
     loop_binds: Set[str]
+    other_scaler: bool
 
 
 @dataclass(frozen=True, kw_only=True)

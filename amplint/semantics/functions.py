@@ -19,11 +19,15 @@ from amplint.semantics.values import (
     GradMode,
     Items,
     OneOf,
+    Optimizer,
+    Ref,
+    Scaler,
     Tensor,
     Unknown,
     Value,
 )
 from amplint.source.tree import walk
+from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 RESULT = "<result>"
 ENTERED = "<entered>"
@@ -90,7 +94,7 @@ def _outcomes(
     caller = (machine.chunk, machine.statement, machine.calls, machine.choices, machine.sites)
     frame, regions, home = machine.new_frame(function), state.regions, state.frame
     inner = state.copy()
-    inner.frames[frame] = _bind(machine, inner, function, positional, keywords)
+    inner.frames[frame] = _bind(machine, inner, function, positional, keywords, site is None)
     inner.frames[frame][DEPTH] = Const(len(regions))
     inner.frame = frame
     machine.chunk = function.chunk
@@ -132,8 +136,14 @@ def _statements(node: cst.FunctionDef) -> Sequence[cst.BaseStatement]:
 
 
 def _bind(
-    machine: Machine, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    from_outside: bool,
 ) -> dict[str, Value]:
+    """The callee's variables. Called `from_outside` of the file, a default says nothing unless it is a number."""
     node = node_of(function)
     assert isinstance(node, (cst.FunctionDef, cst.Lambda))
     params = node.params
@@ -147,8 +157,12 @@ def _bind(
             table[name] = keywords[name]
         elif param.default is not None:
             table[name] = machine.evaluate(_at(state, function.frame), param.default)
+            if from_outside and not isinstance(getattr(table[name], "value", None), float):
+                table[name] = machine.unknown("parameter", id(node), name)
         else:
             table[name] = machine.unknown("parameter", id(node), name)
+        if param.annotation is not None:
+            table[name] = _annotated(machine, _at(state, function.frame), param.annotation, table[name])
     if isinstance(params.star_arg, cst.Param):
         table[params.star_arg.name.value] = Unknown(machine.fresh())
     if params.star_kwarg is not None:
@@ -156,6 +170,20 @@ def _bind(
     if ("global" in function.chunk.text or "nonlocal" in function.chunk.text) and (outer := _outer_names(node)):
         table["<outer names>"] = OneOf(outer)
     return table
+
+
+def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
+    """`value`, or the scaler or optimizer its annotation says an unknown (or None by default) one is."""
+    if not isinstance(value, Unknown) and value != Const(None):
+        return value
+    symbol = value.symbol if isinstance(value, Unknown) else machine.symbols.intern("parameter", id(annotation))
+    for node in walk(annotation.annotation):
+        named = machine.evaluate(state, node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+        if isinstance(named, Ref) and named.name in GRAD_SCALERS:
+            return Scaler(symbol, machine.unknown("enabled", parts=(symbol,)), cls=named.name)
+        if isinstance(named, Ref) and (named.name == "torch.optim.Optimizer" or is_optimizer(named.name)):
+            return Optimizer(symbol)
+    return value
 
 
 def _at(state: State, frame: int) -> State:

@@ -30,6 +30,7 @@ from amplint.semantics.scopes import OPTIMIZER
 from amplint.semantics.state import ANY_OPTIMIZER, NO_GRADIENTS, ScalerState, State
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
+    FALSE,
     Function,
     Instance,
     Items,
@@ -108,8 +109,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         fresh = Gradients(GradState.SCALED, scaler, node)
         for optimizer in {ANY_OPTIMIZER, *state.gradients}:
             before = gradients_of(state, optimizer)
-            unfinished = before.state is GradState.UNSCALED and before.consumed is None
-            state.gradients[optimizer] = NO_GRADIENTS if unfinished else fresh
+            state.gradients[optimizer] = NO_GRADIENTS if _mixes(before, scaler) else fresh
         return
     discarded = _discarded_scale(machine, state, loss)
     if discarded is not None:
@@ -124,6 +124,14 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
             raw = mixed if len(known) == 1 else NO_GRADIENTS
         state.gradients[optimizer] = raw
     state.note(node, "backward runs on the loss without its scale")
+
+
+def _mixes(before: Gradients, scaler: Scaler) -> bool:
+    """Whether another backward adds to gradients that carry something else than this scaler's scale."""
+    if before.consumed is not None:
+        return False
+    others = before.state is GradState.SCALED and before.scaler is not None and before.scaler.symbol != scaler.symbol
+    return before.state is GradState.UNSCALED or (others and before.outdated is None)
 
 
 def _scaler(state: State, scaler: Scaler) -> ScalerState:
@@ -215,9 +223,17 @@ def _pair_event(
         updated=known.updated,
         latest=known.latest,
         inner_loop=loop,
+        other_scaler=_is_other(machine, gradients_of(state, optimizer.symbol).scaler, scaler),
         loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
         **more,
     )
+
+
+def _is_other(machine: Machine, one: Scaler | None, scaler: Scaler) -> bool:
+    if one is None or one.symbol == scaler.symbol or {one.enabled, scaler.enabled} & {FALSE}:
+        return False
+    kinds = {machine.symbols.key(one.symbol)[0], machine.symbols.key(scaler.symbol)[0]}
+    return len(kinds) == 1 and kinds <= {"made", "parameter"}
 
 
 def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:

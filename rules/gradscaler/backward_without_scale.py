@@ -64,6 +64,13 @@ class BackwardWithoutScale(Rule):
                 at=gradients.raw,
                 notes=[*event.steps_from(gradients.raw), (event.node, "divides by the scale here")],
             )
+        elif event.other_scaler and gradients.state is GradState.SCALED and gradients.consumed is None:
+            yield self.report(
+                event,
+                f"{call} unscales gradients whose loss was scaled by another scaler",
+                advice="Use the scaler whose scale() made these gradients for unscale_(), step() and update() too.",
+                notes=event.steps_from(gradients.backward),
+            )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, PairEvent)
