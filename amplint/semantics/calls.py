@@ -378,7 +378,8 @@ def _is_gradient(machine: Machine, owner: Value) -> bool:
 
 
 _MEASURES = frozenset({"norm", "abs", "mean", "std", "max"})
-_CHANGES = frozenset({"clamp_", "mul_", "div_", "add_", "sub_", "clip_"})
+_CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_"})
+"""In-place methods that do not commute with the loss scale; multiplying and dividing do."""
 
 
 def _gradient_method(machine: Machine, state: State, node: cst.Call, owner: Value, name: str) -> Value | None:

@@ -109,7 +109,8 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
     name = type(node.operator).__name__.removesuffix("Assign")
     operator = getattr(cst, name, cst.Add)
     before = evaluate(machine, state, node.target)
-    if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
+    shifts = isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign))
+    if shifts and isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
         gradients_read(machine, state, node, before, "changed", mutates=True)
     other = evaluate(machine, state, node.value)
     value = operate(machine, state, node, operator, (node.target, before), (node.value, other))

@@ -39,6 +39,31 @@ DEFAULT_AUTOCAST_DTYPE = {
 }  # fmt: skip
 """`torch.get_autocast_dtype(device)` of torch 2.13, before anyone sets it."""
 
+AUTOCAST_DEVICES = frozenset(DEFAULT_AUTOCAST_DTYPE) | {"ipu", "maia"}
+"""The device types that `torch.autocast` of torch 2.13 takes without a plug-in."""
+
+SUCCESSORS = {
+    **{
+        f"torch.{device}.amp.{module}{name}": (f"torch.amp.{name}", device)
+        for device, module, names in (
+            ("cuda", "", "autocast GradScaler custom_fwd custom_bwd"),
+            ("cuda", "autocast_mode.", "autocast custom_fwd custom_bwd"),
+            ("cuda", "grad_scaler.", "GradScaler"),
+            ("cpu", "", "autocast GradScaler"),
+            ("cpu", "autocast_mode.", "autocast"),
+            ("cpu", "grad_scaler.", "GradScaler"),
+        )
+        for name in names.split()
+    },
+    "torch.get_autocast_gpu_dtype": ("torch.get_autocast_dtype", "cuda"),
+    "torch.set_autocast_gpu_dtype": ("torch.set_autocast_dtype", "cuda"),
+    **{f"torch.get_autocast_{kind}_dtype": ("torch.get_autocast_dtype", kind) for kind in ("cpu", "ipu", "xla")},
+    **{f"torch.set_autocast_{kind}_dtype": ("torch.set_autocast_dtype", kind) for kind in ("cpu", "ipu", "xla")},
+    **{f"torch.is_autocast_{kind}_enabled": ("torch.is_autocast_enabled", kind) for kind in ("cpu", "ipu", "xla")},
+    **{f"torch.set_autocast_{kind}_enabled": ("torch.set_autocast_enabled", kind) for kind in ("cpu", "ipu", "xla")},
+}
+"""Deprecated name -> the name that replaces it and the device type to hand to that; all of them warn in torch 2.13."""
+
 GRAD_MODES = {
     "torch.no_grad": False,
     "torch.autograd.no_grad": False,

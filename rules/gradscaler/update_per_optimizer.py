@@ -48,6 +48,7 @@ class UpdatePerOptimizer(Rule):
     name = "update-per-optimizer"
     severity = Severity.ERROR
     screen = (b".update(",)
+    every_path = True
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
