@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 
 import libcst as cst
 
 from amplint.semantics import numerics
-from amplint.semantics.definitions import node_of
-from amplint.semantics.events import ApiUse
+from amplint.semantics.definitions import node_of, tell_use
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
 from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
@@ -41,7 +41,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         qualified = f"{owner.name}.{name}"
         if qualified in _INFINITY_NAMES:
             return Const(math.inf)
-        machine.emit(state, ApiUse, node, name=qualified)
+        tell_use(machine, state, node, qualified)
         return Ref(qualified)
     if isinstance(owner, (Instance, Class)):
         return _member(machine, state, owner, name)
@@ -153,8 +153,10 @@ def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -
     """What other methods assign to `self.name`, when all of them agree on what kind of thing it is."""
     found: list[Value] = []
     for cls in lineage(machine, state, owner.cls):
-        for me, value in _self_assignments(cls).get(name, ()):
-            found.append(_quietly(machine, state, cls.frame, value, {me: owner}))
+        for assignment in _self_assignments(cls).get(name, ()):
+            if assignment.value is None:
+                return None
+            found.append(_quietly(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
     known = [value for value in found if value != Const(None)]
     if len(known) != 1 or isinstance(known[0], (Unknown, Const)):
         return None
@@ -170,21 +172,47 @@ def is_assigned(machine: Machine, state: State, cls: Class, name: str) -> bool:
     return any(name in _self_assignments(candidate) for candidate in lineage(machine, state, cls))
 
 
+@dataclass(frozen=True, slots=True)
+class SelfAssignment:
+    """`self.name = value` in a method; `value` is None where the value is part of something else."""
+
+    method: str
+    me: str
+    value: cst.BaseExpression | None
+
+
 @functools.lru_cache(maxsize=256)
-def _self_assignments(cls: Class) -> dict[str, list[tuple[str, cst.BaseExpression]]]:
-    found: dict[str, list[tuple[str, cst.BaseExpression]]] = {}
-    for method in members(cls).values():
+def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
+    found: dict[str, list[SelfAssignment]] = {}
+    for name, method in members(cls).items():
         if not isinstance(method, cst.FunctionDef) or not method.params.params:
             continue
         me = method.params.params[0].name.value
         for node in walk(method):
-            if not isinstance(node, cst.Assign):
+            if isinstance(node, cst.Assign):
+                targets = [target.target for target in node.targets]
+            elif isinstance(node, (cst.AnnAssign, cst.AugAssign)):
+                targets = [node.target]
+            else:
                 continue
-            for target in node.targets:
-                attribute = target.target
-                if isinstance(attribute, cst.Attribute) and dotted(attribute.value) == me:
-                    found.setdefault(attribute.attr.value, []).append((me, node.value))
+            for target in targets:
+                for inner in walk(target):
+                    if isinstance(inner, cst.Attribute) and dotted(inner.value) == me:
+                        whole = inner is target and not isinstance(node, cst.AugAssign)
+                        value = node.value if whole else None
+                        found.setdefault(inner.attr.value, []).append(SelfAssignment(name, me, value))
     return found
+
+
+def reopen(machine: Machine, state: State, me: Instance) -> None:
+    """Forget what the constructor set where another method may have set something else since."""
+    table = dict(state.heap.get(me.symbol, {}))
+    for cls in lineage(machine, state, me.cls):
+        for name, assignments in _self_assignments(cls).items():
+            flag = isinstance(table.get(name), Const)
+            if flag and any(assignment.method != "__init__" for assignment in assignments):
+                del table[name]
+    state.heap[me.symbol] = table
 
 
 def _quietly(machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]) -> Value:

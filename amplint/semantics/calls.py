@@ -20,6 +20,7 @@ from amplint.semantics.values import (
     Function,
     GradMode,
     Instance,
+    Items,
     Method,
     Module,
     Neutral,
@@ -259,6 +260,8 @@ def _parameters_of(machine: Machine, value: Value | None) -> int | None:
 def _clip(machine: Machine, state: State, node: cst.Call, mutates: bool, arguments: Arguments) -> Value:
     machine.idle.add(node)
     limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
+    if limit is not None and _involves_scale(machine, limit):
+        return Unknown(machine.fresh())
     if arguments.given and limit != Const(None):
         what = "clipped" if mutates else "measured"
         protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
@@ -287,7 +290,8 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.enumerate") and len(values) == 1:
         return values[0] if name != "builtins.enumerate" else _same_again(machine, state, name, arguments)
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
-        tensors = [value for value in values if isinstance(value, Tensor)]
+        given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
+        tensors = [value for value in given if isinstance(value, Tensor)]
         return numerics.derived(machine, tensors[0], name) if tensors else _same_again(machine, state, name, arguments)
     if name in ("builtins.setattr", "builtins.exec", "builtins.eval"):
         protocol.forget(machine, state, values)
@@ -329,7 +333,7 @@ def _method(
     if name in SAME_OBJECT and not isinstance(owner, Tensor):
         return owner
     if _is_gradient(machine, owner):
-        return _gradient_method(machine, state, node, owner, name)
+        return _gradient_method(machine, state, node, owner, name, arguments)
     return numerics.method(machine, state, node, owner, name, arguments)
 
 
@@ -382,7 +386,17 @@ _CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_"})
 """In-place methods that do not commute with the loss scale; multiplying and dividing do."""
 
 
-def _gradient_method(machine: Machine, state: State, node: cst.Call, owner: Value, name: str) -> Value | None:
+def _involves_scale(machine: Machine, value: Value) -> bool:
+    """Whether `value` was computed from what `get_scale()` returned."""
+    return machine.symbols.involves(symbol_of(machine, value), "scale of")
+
+
+def _gradient_method(
+    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
+) -> Value | None:
+    if any(_involves_scale(machine, value) for value in arguments.values):
+        protocol.forget_gradients(state)
+        return Unknown(machine.fresh())
     if name in _MEASURES or name in _CHANGES:
         what = "changed" if name in _CHANGES else "measured"
         protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)

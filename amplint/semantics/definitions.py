@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from amplint.semantics.events import ApiUse
@@ -9,6 +11,8 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.values import Class, Function, Ref, Unknown
+from amplint.source.fallback import is_fallback
+from amplint.torchlib.names import SUCCESSORS
 
 SHORTHANDS = {
     "torch.nn.functional.torch": "torch",
@@ -37,7 +41,18 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
         bound = alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
         qualified = f"{module}.{name}"
         state.bind(state.frame, bound, Ref(qualified))
-        machine.emit(state, ApiUse, alias, name=qualified)
+        tell_use(machine, state, alias, qualified)
+
+
+def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
+    """Tell that the library name `name` is used, a deprecated one only where newer code does not take its place."""
+    if name in SUCCESSORS and not machine.muted:
+        successor = SUCCESSORS[name][0]
+        call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
+        imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
+        if is_fallback(machine.source, node, re.compile(rf"{call}|{imported}")):
+            return
+    machine.emit(state, ApiUse, node, name=name)
 
 
 def bind_function(machine: Machine, state: State, node: cst.FunctionDef) -> None:

@@ -86,7 +86,7 @@ class Event:
 
     `node` is the call or statement, `statement` the statement it stands in, `region` the innermost autocast context that
     is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order of
-    execution. `idle` holds the calls known to do no tensor work; like `index`, it is complete once the file is
+    execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls known to do no tensor work; like `index`, it is complete once the file is
     interpreted.
     """
 
@@ -96,6 +96,7 @@ class Event:
     region: Autocast | None = None
     region_with: cst.CSTNode | None = None
     steps: tuple[Step, ...] = ()
+    decisions: Set[cst.CSTNode] = frozenset()
     idle: Set[cst.CSTNode] = frozenset()
     index: Index = field(default_factory=Index)
 
@@ -108,6 +109,10 @@ class Event:
             if self.steps[position][0] is node:
                 return self.steps[position:]
         return self.steps
+
+    def decided_since(self, node: cst.CSTNode | None) -> list[cst.CSTNode]:
+        """The conditions this path has taken a side of since the last step at `node`, in the order of execution."""
+        return [step[0] for step in self.steps_from(node) if step[0] in self.decisions]
 
 
 @dataclass(frozen=True, kw_only=True)

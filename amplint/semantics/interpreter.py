@@ -89,6 +89,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
         if method in machine.entered - before:
             continue
         for start in objects:
+            attributes.reopen(machine, start, me)
             _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
 
 

@@ -12,7 +12,18 @@ from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, State, Trail
 from amplint.semantics.symbols import Symbols
-from amplint.semantics.values import NONE, Autocast, Const, Function, Optimizer, Scaler, Unknown, Value
+from amplint.semantics.values import (
+    NONE,
+    PERHAPS_SCALED,
+    Autocast,
+    Const,
+    Function,
+    Optimizer,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source.source import Chunk, Source
 
 Result = TypeVar("Result")
@@ -135,6 +146,8 @@ class Machine:
         """
         if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
             return right if left == NONE else left
+        if _scale_of(left) != _scale_of(right):
+            return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
         symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joint(a, b)
         if isinstance(left, Optimizer) and isinstance(right, Optimizer):
@@ -193,9 +206,9 @@ class Machine:
             return
         region, entered_by = self.region(state)
         statement = self.statement if self.statement is not None else node
-        steps = _recent(state.trail)
+        steps, decisions = _recent(state.trail)
         self._tell(
-            kind(node=node, statement=statement, region=region, region_with=entered_by, steps=steps, idle=self.idle, index=self.index, **details)
+            kind(node=node, statement=statement, region=region, region_with=entered_by, steps=steps, decisions=decisions, idle=self.idle, index=self.index, **details)
         )
 
     def region(self, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:
@@ -215,6 +228,10 @@ class Machine:
         return None, None
 
 
+def _scale_of(value: Value) -> int | None:
+    return value.scaled.symbol if isinstance(value, Tensor) and value.scaled else None
+
+
 def is_off(machine: Machine, state: State, enabled: Value) -> bool:
     """Whether a flag is known to be false on this path."""
     if isinstance(enabled, Const):
@@ -224,9 +241,12 @@ def is_off(machine: Machine, state: State, enabled: Value) -> bool:
     return False
 
 
-def _recent(trail: Trail | None) -> tuple[Step, ...]:
+def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:
     steps: list[Step] = []
+    decisions: set[cst.CSTNode] = set()
     while trail is not None and len(steps) < STEPS_SHOWN:
         steps.append(trail.step)
+        if trail.branch:
+            decisions.add(trail.step[0])
         trail = trail.before
-    return tuple(reversed(steps))
+    return tuple(reversed(steps)), frozenset(decisions)

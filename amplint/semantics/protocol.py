@@ -31,6 +31,7 @@ from amplint.semantics.state import ANY_OPTIMIZER, NO_GRADIENTS, ScalerState, St
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
+    PERHAPS_SCALED,
     Function,
     Instance,
     Items,
@@ -101,6 +102,9 @@ def _scaled(machine: Machine, node: cst.Call, scaler: Scaler, value: Value) -> T
 def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
     """A backward pass on `loss`."""
     machine.idle.add(node)
+    if isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits:
+        forget_gradients(state)
+        return
     scaler = loss.scaled if isinstance(loss, Tensor) else None
     machine.index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler)
@@ -153,7 +157,8 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     if is_off(machine, state, scaler.enabled):
         return
     if optimizer is None:
-        forget(machine, state, [scaler])
+        state.scalers[scaler.symbol] = ScalerState(checked=True)
+        forget_everything(state)
         return
     _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
     before = gradients_of(state, optimizer.symbol)
@@ -175,7 +180,8 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     machine.idle.add(node)
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if optimizer is None:
-        forget(machine, state, [scaler])
+        state.scalers[scaler.symbol] = ScalerState(checked=True)
+        forget_everything(state)
         return
     if is_off(machine, state, scaler.enabled):
         _consume(state, optimizer, node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step
-from amplint.semantics.values import Autocast, Const, GradMode, Items, Neutral, Optimizer, Scaler, Unknown, Value
+from amplint.semantics.values import Autocast, Const, GradMode, Items, Neutral, Optimizer, Scaler, Tensor, Unknown, Value
 
 Either = Callable[[Value, Value], Value]
 MODULE_FRAME = 0
@@ -210,11 +210,16 @@ def _join_tables(
             if mine is None or other is None:
                 table[name] = mine or other  # type: ignore[assignment]
             elif mine != other:
-                if names is not None and name in names and _decisive(mine) and _decisive(other):
+                flags = name in (names or ()) and _decisive(mine) and _decisive(other)
+                if names is not None and (flags or _scaled(mine) != _scaled(other)):
                     return None
                 table[name] = either(mine, other)
         joined[key] = table
     return joined
+
+
+def _scaled(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.scaled is not None
 
 
 def _decisive(value: Value) -> bool:

@@ -11,7 +11,7 @@ from amplint.semantics import contexts, definitions
 from amplint.semantics.events import AutocastUnused
 from amplint.semantics.expressions import assign, evaluate, operate, test
 from amplint.semantics.machine import PATH_LIMIT, Machine
-from amplint.semantics.protocol import forget_everything, gradients_read
+from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
 from amplint.semantics.state import State, merge
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import NONE, Autocast, Unknown, Value
@@ -109,10 +109,12 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
     name = type(node.operator).__name__.removesuffix("Assign")
     operator = getattr(cst, name, cst.Add)
     before = evaluate(machine, state, node.target)
-    shifts = isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign))
-    if shifts and isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
-        gradients_read(machine, state, node, before, "changed", mutates=True)
     other = evaluate(machine, state, node.value)
+    if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
+        if machine.symbols.involves(symbol_of(machine, other), "scale of"):
+            forget_gradients(state)
+        elif isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign)):
+            gradients_read(machine, state, node, before, "changed", mutates=True)
     value = operate(machine, state, node, operator, (node.target, before), (node.value, other))
     assign(machine, state, node.target, value)
     return None

@@ -18,6 +18,7 @@ class Symbols:
         self._ids: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._times: list[int] = []
+        self._parts: list[tuple[int, ...]] = []
         self.now = 0
 
     def tick(self) -> int:
@@ -36,6 +37,7 @@ class Symbols:
         if found is None:
             found = self._ids[whole] = len(self._keys)
             self._keys.append(whole)
+            self._parts.append(parts)
             self._times.append(max([time, *(self._times[part] for part in parts)]))
         return found
 
@@ -46,3 +48,14 @@ class Symbols:
     def time(self, symbol: int) -> int:
         """When the youngest part of `symbol` was made; 0 for what was there from the start."""
         return self._times[symbol]
+
+    def involves(self, symbol: int, kind: str) -> bool:
+        """Whether an operation named `kind` went into `symbol`."""
+        todo, seen = [symbol], set()
+        while todo:
+            current = todo.pop()
+            if self._keys[current][0] == kind:
+                return True
+            seen.add(current)
+            todo += [part for part in self._parts[current] if part not in seen]
+        return False

@@ -179,6 +179,7 @@ Value: TypeAlias = (
     | Entered | Device | OneOf | Tensor | Module | Items
 )  # fmt: skip
 
+PERHAPS_SCALED = "perhaps scaled"
 NONE = Const(None)
 TRUE = Const(True)
 FALSE = Const(False)

@@ -48,7 +48,6 @@ class UpdatePerOptimizer(Rule):
     name = "update-per-optimizer"
     severity = Severity.ERROR
     screen = (b".update(",)
-    every_path = True
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
@@ -72,10 +71,10 @@ class UpdatePerOptimizer(Rule):
     def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
         if event.checked:
             return
-        if event.pending is not None:
+        if event.pending is not None and not event.decided_since(event.pending):
             message = "update() runs before any step() or unscale_() of the gradients made since the last one"
             yield self.report(event, message, advice="Call update() after the step.", notes=event.steps_from(event.pending))
-        elif event.previous is not None:
+        elif event.pending is None and event.previous is not None and not event.decided_since(event.previous):
             message = "update() runs again without a step() or unscale_() since the last one"
             yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
 
