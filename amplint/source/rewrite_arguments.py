@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from amplint.findings import Edit, Position, Span
@@ -50,6 +52,14 @@ class ArgumentEdits(RewriterBase):
             gap = " " if before.strip() else self.source.newline + before
             return Edit(Span(start, start), f"{self._adapted(text)},{gap}")
         return self._append(call, self._adapted(text))
+
+    def name_arguments(self, call: cst.Call, names: Sequence[str]) -> list[Edit] | list[None]:
+        """Pass the positional arguments by keyword, the first as `names[0]`; [None] where `*args` hides one."""
+        if any(argument.star == "*" for argument in call.args):
+            return [None]
+        positional = [argument for argument in call.args if argument.keyword is None and not argument.star]
+        named = zip(positional, names, strict=False)
+        return [self.replace(argument.value, f"{name}={self.text(argument.value)}") for argument, name in named]
 
     def remove_argument(self, call: cst.Call, keyword: str | None, position: int | None = None) -> Edit | None:
         """Drop the argument passed by `keyword` or at index `position`; None where there is none."""

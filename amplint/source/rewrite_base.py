@@ -114,8 +114,8 @@ class RewriterBase:
 
     def _holder(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The block around the statement that holds `node`, None for the top level of the file."""
-        blocks = (a for a in self.source.ancestors(node) if isinstance(a, (cst.IndentedBlock, cst.SimpleStatementSuite)))
-        return next(blocks, None)
+        kinds = (cst.IndentedBlock, cst.SimpleStatementSuite)
+        return next((above for above in self.source.ancestors(node) if isinstance(above, kinds)), None)
 
     def _punctuation(self, near: cst.CSTNode, node: cst.CSTNode) -> Span:
         """The span of a parenthesis or comma of `near`; these have no parent, so `Source` cannot tell their chunk."""

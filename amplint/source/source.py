@@ -28,12 +28,12 @@ NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 class SourceError(Exception):
-    """The file cannot be analysed; `position` is where, when that is known."""
+    """The file cannot be analysed; `position` is where, the first column of the file when that is not known."""
 
-    def __init__(self, message: str, position: Position = Position(1, 1)) -> None:
+    def __init__(self, message: str, position: Position | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.position = position
+        self.position = position or Position(1, 1)
 
 
 def decode(raw: bytes) -> tuple[str, str]:
@@ -89,7 +89,7 @@ class Chunk:
         from libcst.metadata import MetadataWrapper, PositionProvider
 
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        return dict(wrapper.resolve(PositionProvider))  # type: ignore[arg-type]
+        return dict(wrapper.resolve(PositionProvider))
 
     @property
     def grown(self) -> bool:

@@ -1,0 +1,80 @@
+"""Applying fixes to a text: those that do not get in each other's way, together with the imports they need."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Sequence
+
+from amplint.findings import Fix
+from amplint.fixes.imports import add_imports, can_import
+from amplint.fixes.splice import Located, locate, place, splice
+from amplint.source.rewrite_lines import INDENTATION, Lines
+
+
+def apply_round(text: str, fixes: Sequence[Fix]) -> tuple[str, list[Fix]]:
+    """The text with as many of `fixes` as go together, and the list of these.
+
+    The fix that starts first wins over those that overlap or touch it; lint the result again to get at the others.
+    Fixes may insert at the same place, where their code is equally indented, and may share an insertion. A fix is left
+    out as a whole when its edits overlap one another, lie outside the text or change nothing, and when a name it wants
+    to import means something else in the file.
+    """
+    lines = Lines(text)
+    located = [(edits, fix) for fix in fixes if (edits := _located(lines, fix))]
+    located.sort(key=lambda pair: place(pair[0][0]))
+    can = functools.cache(functools.partial(can_import, text))
+    taken: list[Located] = []
+    applied: list[Fix] = []
+    for edits, fix in located:
+        new = _new_edits(edits, taken)
+        if new is None or (fix.imports and not can(fix.imports)):
+            continue
+        for edit in new:
+            bisect.insort(taken, edit, key=place)
+        applied.append(fix)
+    return add_imports(splice(text, taken), [statement for fix in applied for statement in fix.imports]), applied
+
+
+def _located(lines: Lines, fix: Fix) -> list[Located]:
+    """The edits of `fix` by offsets, none when they cannot be applied or change nothing."""
+    try:
+        edits = locate(lines, fix.edits)
+    except ValueError:
+        return []
+    return edits if any(lines.text[start:end] != content for start, end, content in edits) else []
+
+
+def _new_edits(edits: list[Located], taken: list[Located]) -> list[Located] | None:
+    """Those of `edits` that are not `taken` yet, None when one of them gets in the way of a taken one."""
+    near = {edit: _touching(edit, taken) for edit in edits}
+    if all(edit in near[edit] for edit in edits):
+        return []
+    new: list[Located] = []
+    for edit in edits:
+        start, end, _ = edit
+        if start == end and edit in near[edit]:
+            continue
+        if any(not _go_together(edit, other) for other in near[edit]):
+            return None
+        new.append(edit)
+    return new
+
+
+def _touching(edit: Located, taken: list[Located]) -> list[Located]:
+    """The taken edits that overlap `edit` or meet it; as taken ones lie in order, they are neighbours of its place."""
+    start, end, _ = edit
+    first = last = bisect.bisect_left(taken, (start, start), key=place)
+    while first > 0 and taken[first - 1][1] >= start:
+        first -= 1
+    while last < len(taken) and taken[last][0] <= end:
+        last += 1
+    return taken[first:last]
+
+
+def _go_together(edit: Located, other: Located) -> bool:
+    """Whether both are insertions at one place with the same indentation, so that neither changes the other's block."""
+    if not edit[0] == edit[1] == other[0] == other[1]:
+        return False
+    indentations = [found.group() for _, _, code in (edit, other) if (found := INDENTATION.match(code))]
+    return indentations[0] == indentations[1]

@@ -1,0 +1,169 @@
+"""Adding the import statements that new code needs, and removing those that it no longer does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from amplint.findings import Position, Span
+from amplint.fixes.names import (
+    ImportStatement,
+    bound_name,
+    parse,
+    spellings,
+    top_level_bindings,
+    used_names,
+)
+from amplint.fixes.splice import Located, place, splice
+from amplint.source.rewrite_lines import LINE_TAIL, Lines, deletions
+from amplint.source.source import NEWLINE
+
+_NOQA = re.compile(r"#.*\bnoqa\b", re.IGNORECASE)
+
+
+def can_import(text: str, wanted: Iterable[str]) -> bool:
+    """Whether none of the import statements `wanted` would give a new meaning to a name the file binds itself."""
+    tree = parse(text)
+    if tree is None:
+        return False
+    bound: dict[str, set[str]] = {}
+    for name, statement in top_level_bindings(tree):
+        bound.setdefault(name, set()).add(statement)
+    return all(
+        name not in bound or any(_same_object(statement, have) for have in bound[name])
+        for name, statement in spellings(_statements(wanted))
+    )
+
+
+def add_imports(text: str, wanted: Iterable[str]) -> str:
+    """The text with those import statements of `wanted` (`"from torch import nn"`) that it lacks at the top level.
+
+    They go below the last top-level import above the first use of a name they bind, or else below the docstring.
+    A text that `ast` cannot parse is returned as it is.
+    """
+    needed = list(dict.fromkeys(spellings(_statements(wanted))))
+    tree = parse(text) if needed else None
+    if tree is None:
+        return text
+    tried = (inner for node in tree.body if isinstance(node, ast.Try) for inner in node.body)
+    have = [statement for _, statement in spellings([*tree.body, *tried])]
+    missing = {name: line for name, line in needed if not any(_provides(other, line) for other in have)}
+    if not missing:
+        return text
+    newline = found.group() if (found := NEWLINE.search(text)) else "\n"
+    code = "".join(line + newline for line in missing.values())
+    return _insert_imports(text, tree, code, newline, before_row=_first_use(tree, set(missing)))
+
+
+def remove_stale_imports(old_text: str, new_text: str) -> str:
+    """`new_text` without the imports whose names `old_text` imports and uses and `new_text` no longer uses.
+
+    Imports under `try`, with `# noqa`, of `*`, from `__future__` and of the re-exporting form `a as a` stay.
+    """
+    old, new = parse(old_text), parse(new_text)
+    if old is None or new is None:
+        return new_text
+    imported = {name for name, _ in spellings(node for node in ast.walk(old) if isinstance(node, ast.stmt))}
+    stale = used_names(old, imported)
+    stale -= used_names(new, stale)
+    if not stale:
+        return new_text
+    lines = Lines(new_text)
+    edits = [edit for block, top in _blocks(new) for edit in _removals(lines, block, stale, top=top)]
+    return splice(new_text, sorted(edits, key=place))
+
+
+def _statements(code: Iterable[str]) -> list[ast.stmt]:
+    return [statement for line in code for statement in ast.parse(line).body]
+
+
+def _provides(have: str, wanted: str) -> bool:
+    """Whether the import `have` also does what `wanted` does; `import a.b` includes `import a`."""
+    return have == wanted or (" as " not in wanted and wanted.startswith("import ") and have.startswith(f"{wanted}."))
+
+
+def _same_object(wanted: str, have: str) -> bool:
+    """Whether two imports of one name bind it to the same object: `import a.b` and `import a.c` both bind `a`."""
+    plain = [line.startswith("import ") and " as " not in line for line in (wanted, have)]
+    return have == wanted or all(plain)
+
+
+def _first_use(tree: ast.Module, names: set[str]) -> float:
+    rows = (node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names)
+    return min(rows, default=float("inf"))
+
+
+def _insert_imports(text: str, tree: ast.Module, code: str, newline: str, *, before_row: float) -> str:
+    lines = Lines(text)
+    anchor: ast.stmt | None = None
+    for statement in tree.body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and (statement.end_lineno or 0) < before_row:
+            anchor = statement
+    if anchor is None and ast.get_docstring(tree, clean=False) is not None:
+        anchor = tree.body[0]
+    if anchor is None and not tree.body:
+        return text + ("" if lines.blank(len(lines)) else newline) + code
+    if anchor is None:
+        above = min(node.lineno for node in [tree.body[0], *getattr(tree.body[0], "decorator_list", [])])
+        return text[: lines.start(above)] + code + newline + text[lines.start(above) :]
+    row = max(node.end_lineno or 0 for node in tree.body if node.lineno <= (anchor.end_lineno or 0))
+    apart = isinstance(anchor, ast.Expr) or getattr(anchor, "module", None) == "__future__"
+    before = newline if apart else ""
+    after = newline if apart and row < len(lines) and not lines.blank(row + 1) else ""
+    if row == len(lines):
+        return text + newline + before + code
+    offset = lines.start(row + 1)
+    return text[:offset] + before + code + after + text[offset:]
+
+
+def _blocks(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], bool]]:
+    """Every list of statements outside `try`, and whether it is the module's own."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Try) or type(node).__name__ == "TryStar":
+            continue
+        for field in ("body", "orelse"):
+            block = getattr(node, field, None)
+            if isinstance(block, list):
+                yield block, node is tree
+        todo.extend(ast.iter_child_nodes(node))
+
+
+def _removals(lines: Lines, block: list[ast.stmt], stale: set[str], *, top: bool) -> Iterator[Located]:
+    gone = 0
+    for statement in block:
+        if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+            continue
+        indices = {index for index, alias in enumerate(statement.names) if _is_stale(statement, alias, stale)}
+        rows = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+        if not indices or any(_NOQA.search(lines.line(row)) for row in rows):
+            continue
+        span = _span(lines, statement)
+        if len(indices) < len(statement.names):
+            items = [_span(lines, alias) for alias in statement.names]
+            bracketed = "(" in lines.text[slice(*lines.range(span))]
+            yield from ((start, end, "") for start, end in deletions(lines, items, indices, bracketed=bracketed))
+        elif not lines.before(span.start).strip() and LINE_TAIL.fullmatch(lines.after(span.end)):
+            gone += 1
+            if top or gone < len(block):
+                yield (*lines.range(lines.rows(rows[0], rows[-1])), "")
+            else:
+                yield (*lines.range(span), "pass")
+
+
+def _is_stale(statement: ImportStatement, alias: ast.alias, stale: set[str]) -> bool:
+    if alias.asname == alias.name or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+        return False
+    return bound_name(statement, alias) in stale
+
+
+def _span(lines: Lines, node: ast.stmt | ast.alias) -> Span:
+    """The span of a node; `ast` counts columns in bytes of UTF-8."""
+    end_row, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+    return Span(_position(lines, node.lineno, node.col_offset), _position(lines, end_row, end_column))
+
+
+def _position(lines: Lines, row: int, byte_column: int) -> Position:
+    return Position(row, len(lines.line(row).encode()[:byte_column].decode()) + 1)

@@ -1,0 +1,39 @@
+"""Putting new text in the place of old, by offsets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from amplint.findings import Edit
+from amplint.source.rewrite_lines import Lines
+
+Located = tuple[int, int, str]
+"""Start, end and new content of an edit, in offsets."""
+
+
+def place(edit: Located) -> tuple[int, int]:
+    """What edits are ordered by: an insertion comes before a replacement that starts at the same offset."""
+    return edit[:2]
+
+
+def locate(lines: Lines, edits: Iterable[Edit]) -> list[Located]:
+    """The edits in order of their place, in the given order at one place; equal ones are taken once.
+
+    Raises ValueError when one lies outside the text or two overlap.
+    """
+    located = sorted(((*lines.range(edit.span), edit.content) for edit in dict.fromkeys(edits)), key=place)
+    for edit, following in itertools.pairwise(located):
+        if following[0] < edit[1]:
+            raise ValueError(f"edits overlap at {lines.position(following[0])}")
+    return located
+
+
+def splice(text: str, edits: Iterable[Located]) -> str:
+    """`text` with `edits` applied, which must be in order and not overlap."""
+    parts: list[str] = []
+    done = 0
+    for start, end, content in edits:
+        parts += (text[done:start], content)
+        done = end
+    return "".join([*parts, text[done:]])

@@ -1,0 +1,89 @@
+"""Where the name that an import binds is used."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.source.rewrite_base import RewriterBase
+from amplint.source.tree import walk
+
+_BINDS_NAME = (
+    cst.AsName, cst.ClassDef, cst.FunctionDef, cst.MatchAs, cst.MatchStar, cst.NameItem, cst.Param, cst.TypeVar,
+)  # fmt: skip
+_BINDS_TARGET = (
+    cst.AnnAssign, cst.AssignTarget, cst.AugAssign, cst.CompFor, cst.Del, cst.For, cst.NamedExpr,
+)  # fmt: skip
+_UNPACKING = (cst.Element, cst.List, cst.StarredElement, cst.Tuple)
+
+
+class NameUses(RewriterBase):
+    """Finds the uses of imported names."""
+
+    def import_uses(
+        self, alias: cst.ImportAlias
+    ) -> tuple[cst.BaseExpression, dict[str, list[cst.BaseExpression]]] | None:
+        """The module of the `from` import that `alias` is part of, and each name imported from it with its uses.
+
+        Strings that spell the name (`__all__`) count as uses. None for other imports, and where one of the names is
+        bound a second time, so that it is not clear which of the two is meant.
+        """
+        statement = self.source.parent(alias)
+        if not isinstance(statement, cst.ImportFrom) or statement.module is None or statement.relative:
+            return None
+        found: dict[str, list[cst.BaseExpression]] = {}
+        for each in statement.names if not isinstance(statement.names, cst.ImportStar) else ():
+            uses = self._uses(each)
+            if uses is None:
+                return None
+            found[self.text(each.name)] = uses
+        return statement.module, found
+
+    def _uses(self, alias: cst.ImportAlias) -> list[cst.BaseExpression] | None:
+        bound = alias.asname.name if alias.asname is not None else alias.name
+        if not isinstance(bound, cst.Name):
+            return None
+        found: list[cst.BaseExpression] = []
+        for root in self._scope(alias, bound.value):
+            for node in walk(root):
+                if isinstance(node, cst.SimpleString) and node.evaluated_value == bound.value:
+                    found.append(node)
+                elif isinstance(node, cst.Name) and node.value == bound.value and node is not bound:
+                    if self._binds(node):
+                        return None
+                    if not self._is_member_or_keyword(node):
+                        found.append(node)
+        return found
+
+    def names_type(self, node: cst.CSTNode) -> bool:
+        """Whether `node` stands in an annotation or an `isinstance` test, where only what it is called matters."""
+        above: cst.CSTNode | None = node
+        while isinstance(above, (cst.BaseExpression, cst.Arg, *_UNPACKING, cst.SubscriptElement, cst.Index)):
+            above, inner = self.source.parent(above), above
+            if isinstance(above, cst.Call) and isinstance(above.func, cst.Name) and inner is not above.func:
+                return above.func.value == "isinstance"
+        return isinstance(above, cst.Annotation)
+
+    def _scope(self, alias: cst.ImportAlias, name: str) -> list[cst.CSTNode]:
+        inside = (above for above in self.source.ancestors(alias) if isinstance(above, (cst.FunctionDef, cst.ClassDef)))
+        function = next(inside, None)
+        return [function] if function else [chunk.module for chunk in self.source.chunks if name in chunk.text]
+
+    def _is_member_or_keyword(self, node: cst.Name) -> bool:
+        above = self.source.parent(node)
+        if isinstance(above, cst.ImportAlias):
+            return True
+        return (isinstance(above, cst.Attribute) and above.attr is node) or (
+            isinstance(above, cst.Arg) and above.keyword is node
+        )
+
+    def _binds(self, node: cst.Name) -> bool:
+        """Whether `node` stands where a name is bound, and not merely in an expression below such a place."""
+        inner: cst.CSTNode = node
+        above = self.source.parent(node)
+        if isinstance(above, cst.ImportAlias):
+            return above.asname is None
+        if isinstance(above, _BINDS_NAME):
+            return node is getattr(above, "name", None) or node is getattr(above, "item", None)
+        while isinstance(above, _UNPACKING):
+            inner, above = above, self.source.parent(above)
+        return isinstance(above, _BINDS_TARGET) and above.target is inner
