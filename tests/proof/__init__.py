@@ -1,0 +1,1 @@
+"""Running fixture programs on real PyTorch and judging what they show."""
