@@ -1,0 +1,84 @@
+"""Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look.
+
+python -m docs.generate
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from amplint.engine.registry import load_registry
+from amplint.rule import Rule
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = ROOT / "docs" / "rules"
+
+
+def block(text: str, name: str, content: str) -> str:
+    """`text` with what stands between the markers of `name` replaced. Raises ValueError without such markers."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    replaced, times = pattern.subn(lambda found: f"{found[1]}{content}\n{found[2]}", text)
+    if times != 1:
+        raise ValueError(f"the README has {times} blocks named {name}")
+    return replaced
+
+
+def fixable(rule: type[Rule]) -> str:
+    """The word for what `--fix` does at best."""
+    return rule.fixable.value if rule.fixable else "no"
+
+
+def rule_table(rules: list[type[Rule]]) -> str:
+    """One Markdown row per rule."""
+    rows = ["| code | name | severity | what it finds | fix |", "|---|---|---|---|---|"]
+    for rule in rules:
+        summary = rule.summary().rstrip(".").replace("|", r"\|")
+        link = f"[{rule.code}](docs/rules/{rule.code}.md)"
+        rows.append(f"| {link} | {rule.name} | {rule.severity.label} | {summary} | {fixable(rule)} |")
+    return "\n".join(rows)
+
+
+def rule_page(rule: type[Rule]) -> str:
+    """The page of one rule: its docstring under a heading."""
+    facts = f"Severity: {rule.severity.label}. Fix: {fixable(rule)}."
+    return f"# {rule.code} {rule.name}\n\n{facts}\n\n{rule.page()}\n"
+
+
+def first_look() -> str:
+    """What `amplint examples/train.py` prints, as a Markdown block."""
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
+    program = "from amplint.cli.main import main; main(['--no-cache', 'examples/train.py'])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 1:
+        raise RuntimeError(done.stdout + done.stderr)
+    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+    return "\n".join(["```text", "$ amplint examples/train.py", *lines, "```"])
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file with the text it should have."""
+    rules = list(load_registry().rules.values())
+    readme = README.read_text(encoding="utf-8")
+    readme = block(readme, "rules", rule_table(rules))
+    readme = block(readme, "first-look", first_look())
+    return {README: readme, **{PAGES / f"{rule.code}.md": rule_page(rule) for rule in rules}}
+
+
+def main() -> None:
+    """Write the files, and remove the pages of rules that are gone."""
+    wanted = outputs()
+    PAGES.mkdir(exist_ok=True)
+    for path in set(PAGES.glob("*.md")) - set(wanted):
+        path.unlink()
+    for path, text in wanted.items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
