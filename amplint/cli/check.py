@@ -1,0 +1,63 @@
+"""`amplint check`: lint files, repair them or show the repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from amplint.cli.options import Options
+from amplint.cli.session import run
+from amplint.findings import Severity
+from amplint.reports.formats import FORMATS
+
+_SELECTOR = "CODES"
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--fix", is_flag=True, help="Repair what has a safe fix, and report the rest.")
+@click.option(
+    "--unsafe-fixes/--no-unsafe-fixes",
+    default=None,
+    help="With --fix and --diff: also use fixes that may change results.",
+)
+@click.option("--diff", is_flag=True, help="Show what --fix would change and write nothing.")
+@click.option("--select", multiple=True, metavar=_SELECTOR, help="Only these rules: codes, prefixes, names or ALL.")
+@click.option("--ignore", multiple=True, metavar=_SELECTOR, help="Not these rules.")
+@click.option("--extend-select", multiple=True, metavar=_SELECTOR, help="These rules besides the selected ones.")
+@click.option(
+    "--min-severity",
+    type=click.Choice([level.label for level in Severity]),
+    help="Only rules that are at least this severe.",
+)
+@click.option(
+    "--output-format", type=click.Choice(list(FORMATS)), default="full", show_default=True, help="How to report."
+)
+@click.option("-o", "--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Report to a file.")
+@click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
+@click.option("--exit-zero", is_flag=True, help="Exit with status 0 also when there are findings.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write results of earlier runs.")
+@click.option("--stdin-filename", metavar="NAME", help="What to call standard input, which the path - stands for.")
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Use this file's settings."
+)
+@click.option("--show-settings", is_flag=True, help="Print the settings for the first path and exit.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the findings: no summary, no progress bar.")
+@click.pass_context
+def check(ctx: click.Context, /, **values: Any) -> None:
+    """Lint Python files and folders, the current folder by default.
+
+    Settings come from [tool.amplint] in pyproject.toml or from amplint.toml, whichever is nearest above a file.
+
+    Exit status: 0 nothing found (or --exit-zero); 1 findings, among them files that cannot be read or parsed, or
+    changes that --diff shows; 2 the run failed or is incomplete: wrong usage or configuration, a path that does not
+    exist, a rule or plug-in that crashed.
+    """
+    options = Options(**values)
+    if options.from_stdin and options.paths not in ((), ("-",)):
+        raise click.UsageError("- (standard input) cannot be combined with other paths.", ctx)
+    if options.fix and options.diff:
+        raise click.UsageError("--fix writes and --diff does not: give one of them.", ctx)
+    ctx.exit(run(options))

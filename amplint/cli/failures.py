@@ -1,0 +1,31 @@
+"""What ends a run, or leaves it incomplete: exit status 2."""
+
+from __future__ import annotations
+
+import click
+
+from amplint.engine.registry import load_registry
+from amplint.reports.text import one_line
+from amplint.rule import Registry
+
+
+class Failure(click.ClickException):
+    """The run cannot go on; the message is one line for the user."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def load_rules() -> tuple[Registry, bool]:
+    """All rules, and whether every plug-in could be loaded; those that could not are named on standard error."""
+    registry = load_registry()
+    for broken in registry.broken:
+        warn(f"the plug-in {broken.name} could not be loaded, its rules are missing: {broken.why}")
+    return registry, not registry.broken
+
+
+def warn(message: str) -> None:
+    """One line on standard error."""
+    click.echo(f"Warning: {one_line(message)}", err=True)

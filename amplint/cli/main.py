@@ -1,0 +1,81 @@
+"""The `amplint` command: `amplint PATHS` is `amplint check PATHS`."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from amplint import __version__
+from amplint.cli.check import check
+from amplint.cli.rule import rule
+
+FAILED = 2
+INTERRUPTED = 130
+
+
+class _CheckByDefault(click.Group):
+    """Takes whatever is neither a command nor an option of its own as the arguments of `check`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {*self.commands, *self.get_help_option_names(ctx), "--version"}
+        if not args or args[0] not in own:
+            args = ["check", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_CheckByDefault, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="amplint", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Find and repair mixed-precision (AMP) mistakes in PyTorch training scripts, without running them.
+
+    `amplint [PATHS]` is short for `amplint check [PATHS]`, the current folder when no path is given;
+    `amplint check -h` lists its options.
+    """
+
+
+cli.add_command(check)
+cli.add_command(rule)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command with `arguments`, those of the process by default, and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(_run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        with cli.make_context("amplint", arguments) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return _flushed(done.exit_code)
+    except click.ClickException as failure:
+        failure.show()
+        return FAILED
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    return 0
+
+
+def _flushed(status: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_gone()
+    return status
+
+
+def _reader_gone() -> int:
+    """Keep Python from complaining, when it ends, that nobody reads what is left to write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED

@@ -1,0 +1,69 @@
+"""The options of `amplint check`, and what they say about settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from amplint.engine.config import ConfigError, Settings, load, severity
+from amplint.engine.projects import Projects
+from amplint.engine.select import Rules, UnknownSelector, require
+
+
+@dataclass(frozen=True)
+class Options:
+    """Values as given; None, or an empty tuple, for an option that was not given and has no default."""
+
+    paths: tuple[str, ...]
+    fix: bool
+    unsafe_fixes: bool | None
+    diff: bool
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    extend_select: tuple[str, ...]
+    min_severity: str | None
+    output_format: str
+    output_file: Path | None
+    statistics: bool
+    exit_zero: bool
+    no_cache: bool
+    stdin_filename: str | None
+    config: Path | None
+    show_settings: bool
+    quiet: bool
+
+    @property
+    def from_stdin(self) -> bool:
+        """Whether standard input is linted instead of files."""
+        return "-" in self.paths or (self.stdin_filename is not None and not self.paths)
+
+    def projects(self, rules: Rules) -> Projects:
+        """The settings of every folder under these options. Raises ConfigError."""
+        for name in ("select", "extend_select", "ignore"):
+            try:
+                require(_split(getattr(self, name)), rules)
+            except UnknownSelector as failure:
+                raise ConfigError(f"--{name.replace('_', '-')}: {failure}") from None
+        fixed = None
+        if self.config is not None:
+            fixed = load(self.config, rules, root=Path.cwd())
+            if fixed is None:
+                raise ConfigError(f"{self.config} has no table [tool.amplint]")
+        return Projects(rules, self._over, fixed)
+
+    def _over(self, settings: Settings) -> Settings:
+        """`settings` with what the command line says; its `--select` starts the selection afresh."""
+        if self.select:
+            settings = replace(settings, select=_split(self.select), extend_select=(), ignore=())
+        return replace(
+            settings,
+            extend_select=(*settings.extend_select, *_split(self.extend_select)),
+            ignore=(*settings.ignore, *_split(self.ignore)),
+            min_severity=severity(self.min_severity) if self.min_severity else settings.min_severity,
+            unsafe_fixes=settings.unsafe_fixes if self.unsafe_fixes is None else self.unsafe_fixes,
+        )
+
+
+def _split(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for part in value.split(",") if (word := part.strip()))

@@ -1,0 +1,144 @@
+"""One run of `amplint check`, from options to exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from amplint.cli.failures import Failure, load_rules
+from amplint.cli.options import Options
+from amplint.cli.settings import describe_settings
+from amplint.cli.summary import summary, would_fix
+from amplint.cli.terminal import Progress, wants_colour, width
+from amplint.engine.cache import Cache, project_root
+from amplint.engine.config import ConfigError
+from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed
+from amplint.engine.discover import Target, discover
+from amplint.engine.projects import Projects
+from amplint.engine.run import Linter
+from amplint.engine.select import Rules
+from amplint.findings import Applicability, Finding
+from amplint.reports.context import Context, Sources
+from amplint.reports.diff import unified
+from amplint.reports.formats import FORMATS
+from amplint.reports.statistics import statistics, statistics_json
+
+NOTHING, FINDINGS, FAILED = 0, 1, 2
+
+
+@dataclass
+class _Outcome:
+    """What a run came to. `given` is the content of standard input under its name, `diff` what `--diff` shows."""
+
+    findings: list[Finding] = field(default_factory=list)
+    files: int = 0
+    fixed: int = 0
+    diff: str = ""
+    given: dict[str, bytes] = field(default_factory=dict)
+    incomplete: bool = False
+    safe: set[Applicability] = field(default_factory=lambda: {Applicability.SAFE})
+
+
+def run(options: Options) -> int:
+    """Do what `options` ask for and return the exit status. Raises Failure."""
+    registry, complete = load_rules()
+    try:
+        projects = options.projects(registry.rules)
+        if options.show_settings:
+            click.echo(describe_settings(options.paths, projects), nl=False)
+            return NOTHING if complete else FAILED
+        outcome = _lint_stdin(options, projects) if options.from_stdin else _lint_files(options, projects)
+    except ConfigError as failure:
+        raise Failure(str(failure)) from None
+    if options.diff:
+        click.echo(outcome.diff, nl=False)
+        outcome.findings = [finding for finding in outcome.findings if finding.code in ALWAYS_ON]
+    _report(outcome, options, registry.rules)
+    if outcome.incomplete or not complete or any(finding.code == RuleCrashed.code for finding in outcome.findings):
+        return FAILED
+    return FINDINGS if (outcome.findings or outcome.diff) and not options.exit_zero else NOTHING
+
+
+def _lint_files(options: Options, projects: Projects) -> _Outcome:
+    found = discover(options.paths or (".",), projects)
+    for path in found.missing:
+        click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
+    outcome = _Outcome([*found.problems], len(found.targets), incomplete=bool(found.missing))
+    root = None if options.no_cache or not found.targets else project_root(Path.cwd())
+    with contextlib.closing(Cache(root)) as cache:
+        linter = Linter(projects, cache)
+        with Progress(len(found.targets), hidden=options.quiet) as progress:
+            results = linter.check_all(found.targets, progress)
+        for target, findings in zip(found.targets, results, strict=True):
+            outcome.findings += _repaired(target, findings, linter, options, outcome)
+    return outcome
+
+
+def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
+    name = options.stdin_filename or "<stdin>"
+    path = os.path.abspath(name)
+    target = Target(name, path, projects.of(Path(path).parent))
+    raw = sys.stdin.buffer.read()
+    outcome = _Outcome(files=1, given={name: raw})
+    linter = Linter(projects, Cache(None))
+    outcome.findings = _repaired(target, linter.check(target, raw), linter, options, outcome)
+    if options.fix:
+        sys.stdout.buffer.write(outcome.given[name])
+    return outcome
+
+
+def _repaired(
+    target: Target, findings: list[Finding], linter: Linter, options: Options, outcome: _Outcome
+) -> list[Finding]:
+    """What is left of `findings` after the repair that `options` ask for, which `outcome` takes note of."""
+    if target.settings.unsafe_fixes:
+        outcome.safe.add(Applicability.UNSAFE)
+    if not (options.fix or options.diff) or not any(finding.fix for finding in findings):
+        return findings
+    from amplint.engine.fixing import applicable, repair, repair_file  # these import libcst
+
+    if not applicable(findings, target.settings):
+        return findings
+    raw = outcome.given.get(target.filename)
+    if raw is None:
+        repaired = repair_file(target, linter, write=options.fix)
+    else:
+        repaired = repair(raw, target, linter)
+        outcome.given[target.filename] = repaired.after
+    outcome.fixed += repaired.fixed
+    if options.diff:
+        outcome.diff += unified(target.filename, repaired.before, repaired.after, escape=sys.stdout.isatty())
+    return repaired.findings
+
+
+def _report(outcome: _Outcome, options: Options, rules: Rules) -> None:
+    stream = sys.stderr if (options.from_stdin and options.fix) or options.diff else sys.stdout
+    colour = wants_colour(stream) and options.output_file is None
+    context = Context(rules, Sources(outcome.given), width(), colour)
+    if options.diff and not outcome.findings:
+        text = ""
+    elif options.statistics:
+        text = (statistics_json if options.output_format == "json" else statistics)(outcome.findings)
+    else:
+        text = FORMATS[options.output_format](outcome.findings, context)
+    if options.output_file is not None:
+        try:
+            options.output_file.write_text(text, encoding="utf-8", errors="backslashreplace")
+        except OSError as failure:
+            raise Failure(f"{options.output_file} cannot be written: {failure.strerror}") from None
+    else:
+        click.echo(text, file=stream, nl=False, color=colour)
+    if not options.quiet:
+        sys.stdout.flush()
+        click.echo(_summary(outcome, options), err=True)
+
+
+def _summary(outcome: _Outcome, options: Options) -> str:
+    if options.diff:
+        return would_fix(outcome.fixed)
+    return summary(outcome.findings, outcome.files, fixed=outcome.fixed, fixing=options.fix, safe=outcome.safe)

@@ -1,0 +1,31 @@
+"""`--show-settings`: what applies to a path, and where that was said."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from amplint.engine.projects import Projects
+
+
+def describe_settings(paths: Sequence[str], projects: Projects) -> str:
+    """The settings for the first of `paths`, in the syntax of the configuration file. Raises ConfigError."""
+    path = os.path.abspath(paths[0] if paths else ".")
+    settings = projects.of(Path(path) if os.path.isdir(path) else Path(path).parent)
+    selected = sorted(projects.active(settings, path))
+    per_file = ", ".join(f"{json.dumps(key)} = {json.dumps(codes)}" for key, codes in settings.per_file_ignores)
+    lines = [
+        f"# Settings for {path}",
+        f"# file: {settings.file or 'none found, these are the defaults'}",
+        f"# root of the patterns: {settings.root}",
+        f"min-severity = {json.dumps(settings.min_severity.label)}",
+        f"unsafe-fixes = {json.dumps(settings.unsafe_fixes)}",
+        f"exclude = {json.dumps(settings.exclude)}",
+        f"per-file-ignores = {{ {per_file} }}" if per_file else "per-file-ignores = {}",
+        "select = [",
+        *(f'    "{code}",  # {projects.rules[code].name}' for code in selected),
+        "]",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""The words that end a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from amplint.findings import Applicability, Finding, Severity
+
+
+def summary(
+    findings: Sequence[Finding], files: int, *, fixed: int, fixing: bool, safe: Collection[Applicability]
+) -> str:
+    """How much was found and fixed in how many files, and what could still be fixed.
+
+    `safe` are the kinds of fixes that `--fix` applies; `fixing` tells that it was given.
+    """
+    lines = [f"Fixed {_count(fixed, 'finding')}."] if fixed else []
+    if findings:
+        by_severity = [sum(finding.severity is level for finding in findings) for level in reversed(Severity)]
+        parts = [_count(n, level.label) for n, level in zip(by_severity, reversed(Severity), strict=True) if n]
+        where = len({finding.filename for finding in findings})
+        left = " left" if fixed else ""
+        what = f"{_count(len(findings), 'finding')}{left} ({', '.join(parts)})"
+        lines.append(f"{what} in {where} of {_count(files, 'file')}.")
+        lines += _fixable(findings, fixing, safe)
+    elif files:
+        lines.append(f"Nothing {'left' if fixed else 'found'} in {_count(files, 'file')}.")
+    else:
+        lines.append("No Python files found.")
+    return "\n".join(lines)
+
+
+def would_fix(fixed: int) -> str:
+    """What `--diff` has to say besides the diff."""
+    return f"{_count(fixed, 'finding')} would be fixed." if fixed else "Nothing would be fixed."
+
+
+def _fixable(findings: Sequence[Finding], fixing: bool, safe: Collection[Applicability]) -> list[str]:
+    fixes = [finding.fix for finding in findings if finding.fix]
+    ready = sum(fix.applicability in safe for fix in fixes)
+    more = len(fixes) - ready
+    if fixing:
+        parts = [f"{_count(ready, 'fix')} could not be applied"] if ready else []
+        parts += [f"{more} fixable with --unsafe-fixes"] if more else []
+    else:
+        parts = [f"{ready} fixable with --fix"] if ready else []
+        parts += [f"{more} {'more' if ready else 'fixable'} with --unsafe-fixes"] if more else []
+    return [", ".join(parts) + "."] if parts else []
+
+
+def _count(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("x") else "s")
+    return f"{number} {noun if number == 1 else plural}"

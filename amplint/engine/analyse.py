@@ -1,0 +1,54 @@
+"""What the rules find in one file: parse, interpret, dispatch; whatever goes wrong becomes a diagnostic."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Sequence
+
+from amplint.engine.deep import call_deep, deep_recursion
+from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, describe, diagnostic
+from amplint.findings import Finding, Position, Span
+from amplint.rule import Rule
+
+
+def analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
+    """Findings and diagnostics in the order of the text. Without rules only the syntax is checked. Raises nothing."""
+    if not rules and _parses(raw):
+        return []
+    return call_deep(_analyse, filename, raw, rules)
+
+
+def _parses(raw: bytes) -> bool:
+    """Whether this Python's own parser, some ten times faster than libcst, is content."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(raw, "<linted>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
+    from amplint.engine.dispatch import Dispatcher
+    from amplint.semantics import interpret
+    from amplint.source.source import Source, SourceError
+
+    try:
+        # At the ordinary recursion limit `ast` refuses what is nested so deeply that libcst would overflow the stack.
+        source = Source.from_bytes(filename, raw)
+        if not rules:
+            return []
+        with deep_recursion():
+            dispatcher = Dispatcher(source, rules)
+            interpret(source, dispatcher.emit)
+            return dispatcher.findings()
+    except SourceError as failure:
+        span = Span(failure.position, Position(failure.position.row, failure.position.column + 1))
+        return [diagnostic(SyntaxErrorFound, filename, failure.message, span=span)]
+    except (RecursionError, MemoryError) as failure:
+        return [diagnostic(SyntaxErrorFound, filename, f"too deeply nested to be analysed ({describe(failure)})")]
+    except Exception as failure:
+        advice = "This is a defect in amplint; please report it together with the file."
+        return [diagnostic(RuleCrashed, filename, f"The analysis failed: {describe(failure)}", advice=advice)]

@@ -1,0 +1,133 @@
+"""Configuration: `[tool.amplint]` in pyproject.toml or the top of amplint.toml; the nearest file upwards counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from amplint.engine.select import Rules, UnknownSelector, hint, require
+from amplint.findings import Severity
+
+FILES = ("amplint.toml", "pyproject.toml")
+
+
+class ConfigError(Exception):
+    """The configuration or the command line cannot be used; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What applies to the files below `root`. `select` None means the rules that are on by default.
+
+    `file` is where the settings were read, None when they are the defaults. The patterns of `exclude` and
+    `per_file_ignores` are those of .gitignore files, relative to `root`.
+    """
+
+    root: Path = field(default_factory=Path.cwd)
+    file: Path | None = None
+    select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] = ()
+    min_severity: Severity = Severity.INFO
+    unsafe_fixes: bool = False
+
+
+def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:
+    """The settings in `file`, or None for a pyproject.toml without a table for amplint.
+
+    Raises ConfigError when the file cannot be read, is not TOML, or says something amplint does not know.
+    """
+    try:
+        raw = file.read_bytes()
+        if file.name == "pyproject.toml" and b"amplint" not in raw:
+            return None
+        table: Any = _parse(raw)
+    except (OSError, ValueError, RecursionError) as failure:
+        why = failure.strerror if isinstance(failure, OSError) else failure
+        raise ConfigError(f"{file}: cannot be read: {why}") from None
+    if file.name == "pyproject.toml":
+        tools = table.get("tool", {})
+        if not isinstance(tools, dict) or "amplint" not in tools:
+            return None
+        table = tools["amplint"]
+    try:
+        return Settings(root=root or file.parent, file=file, **_fields(table, rules))
+    except (ConfigError, UnknownSelector) as failure:
+        raise ConfigError(f"{file}: {failure}") from None
+
+
+def load_folder(folder: Path, rules: Rules) -> Settings | None:
+    """The settings of a configuration file directly in `folder`, if there is one. Raises ConfigError."""
+    for name in FILES:
+        file = folder / name
+        if file.is_file():
+            settings = load(file, rules)
+            if settings is not None:
+                return settings
+    return None
+
+
+def severity(word: str) -> Severity:
+    """The severity called `word`. Raises ConfigError."""
+    labels = {level.label: level for level in Severity}
+    if word not in labels:
+        raise ConfigError(f'"{word}" is not a severity; use {", ".join(labels)}{hint(word, labels)}')
+    return labels[word]
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(raw.decode("utf-8"))
+
+
+def _fields(table: Any, rules: Rules) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise ConfigError("tool.amplint must be a table")
+    readers: dict[str, Callable[[str, Any, Rules], Any]] = {
+        "select": _selectors,
+        "extend-select": _selectors,
+        "ignore": _selectors,
+        "per-file-ignores": _per_file,
+        "exclude": lambda key, value, _: _strings(key, value),
+        "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
+        "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
+    }
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in readers:
+            raise ConfigError(f'unknown key "{key}"{hint(key, readers)}')
+        found[key.replace("-", "_")] = readers[key](key, value, rules)
+    return found
+
+
+def _typed(key: str, value: Any, kind: type, description: str) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigError(f'"{key}" must be {description}, not {value!r}')
+    return value
+
+
+def _strings(key: str, value: Any) -> tuple[str, ...]:
+    items = _typed(key, value, list, "a list of strings")
+    return tuple(_typed(key, item, str, "a list of strings") for item in items)
+
+
+def _selectors(key: str, value: Any, rules: Rules) -> tuple[str, ...]:
+    found = _strings(key, value)
+    try:
+        require(found, rules)
+    except UnknownSelector as failure:
+        raise ConfigError(f'"{key}": {failure}') from None
+    return found
+
+
+def _per_file(key: str, value: Any, rules: Rules) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    table: Mapping[str, Any] = _typed(key, value, dict, "a table from patterns to lists of rules")
+    return tuple((pattern, _selectors(f"{key}.{pattern}", codes, rules)) for pattern, codes in table.items())

@@ -1,0 +1,70 @@
+"""A thread with a stack deep enough for parsers on deeply nested programs; one per process, started when needed."""
+
+from __future__ import annotations
+
+import functools
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_STACKS_MIB = (512, 128, 32)
+_RECURSION_LIMIT = 50_000
+
+
+def call_deep(function: Callable[..., T], *arguments: Any) -> T:
+    """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
+    return _thread().call(function, *arguments)
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Allow as many nested calls as the deep thread's stack holds. Use only inside `call_deep`."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+class _DeepThread:
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        before = threading.stack_size()
+        for mebibytes in _STACKS_MIB:
+            try:
+                threading.stack_size(mebibytes << 20)
+                threading.Thread(target=self._serve, name="amplint-deep", daemon=True).start()
+                break
+            except (RuntimeError, ValueError):  # the system does not grant that much address space
+                continue
+            finally:
+                threading.stack_size(before)
+        else:
+            threading.Thread(target=self._serve, name="amplint-deep", daemon=True).start()
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        self._calls.put((function, arguments))
+        answer, failure = self._answers.get()
+        if failure is not None:
+            raise failure
+        return answer  # type: ignore[no-any-return]
+
+    def _serve(self) -> None:
+        while True:
+            function, arguments = self._calls.get()
+            try:
+                self._answers.put((function(*arguments), None))
+            except BaseException as failure:
+                self._answers.put((None, failure))
+
+
+@functools.cache
+def _thread() -> _DeepThread:
+    return _DeepThread()

@@ -1,0 +1,110 @@
+"""Events to rules, reports to findings; a rule that fails is left out of the file and named in a diagnostic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
+from amplint.findings import Finding, Fix, Note
+from amplint.rule import Handler, Report, Rule
+from amplint.source.rewrite import Rewriter
+from amplint.source.source import Source
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from amplint.semantics.events import Event
+
+_Place = tuple[str, str, "cst.CSTNode"]
+
+
+class Dispatcher:
+    """Passes the events of one file to the rules that handle them and keeps what they report.
+
+    Each rule reports a node once. A rule with `every_path` is heard only where it reported every event of that kind at
+    that node.
+    """
+
+    def __init__(self, source: Source, rules: Iterable[type[Rule]]) -> None:
+        self._source = source
+        self._handlers: dict[str, list[tuple[Rule, Handler]]] = {}
+        self._reports: dict[tuple[str, cst.CSTNode], tuple[_Place, Report]] = {}
+        self._reported: Counter[_Place] = Counter()
+        self._seen: Counter[_Place] = Counter()
+        self._crashes: dict[str, Finding] = {}
+        for kind in rules:
+            try:
+                rule = kind()
+            except Exception as failure:
+                self._crashes[kind.code] = self._crash(kind, failure)
+                continue
+            for event_kind, method in kind.handlers().items():
+                self._handlers.setdefault(event_kind, []).append((rule, getattr(rule, method)))
+
+    def emit(self, event: Event) -> None:
+        """Show `event` to every rule that handles its kind."""
+        for rule, handler in self._handlers.get(event.kind, ()):
+            place = (rule.code, event.kind, event.node)
+            if rule.code in self._crashes or (self._reported[place] and not rule.every_path):
+                continue
+            try:
+                reports = list(handler(event))
+            except Exception as failure:
+                self._crashes[rule.code] = self._crash(rule, failure, event.node)
+                continue
+            self._seen[place] += 1
+            self._reported[place] += bool(reports)
+            for report in reports:
+                self._reports.setdefault((rule.code, report.at), (place, report))
+
+    def findings(self) -> list[Finding]:
+        """What the rules found, in the order of the text, diagnostics about failed rules included."""
+        kept: dict[Any, Finding] = {}
+        for place, report in self._reports.values():
+            rule = report.rule
+            if rule.code in self._crashes or (rule.every_path and self._reported[place] < self._seen[place]):
+                continue
+            try:
+                finding = self._finding(report)
+            except Exception as failure:
+                self._crashes[rule.code] = self._crash(rule, failure, report.event.node)
+                continue
+            kept.setdefault((finding.code, finding.span), finding)
+        found = [*kept.values(), *self._crashes.values()]
+        return sorted(found, key=lambda finding: (finding.span, finding.code))
+
+    def _finding(self, report: Report) -> Finding:
+        rule = report.rule
+        return Finding(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity,
+            message=report.message,
+            filename=self._source.filename,
+            span=self._source.span(report.at),
+            reason=report.reason,
+            advice=report.advice,
+            notes=tuple(Note(message, self._source.span(node)) for node, message in report.notes),
+            fix=self._fix(report),
+        )
+
+    def _fix(self, report: Report) -> Fix | None:
+        try:
+            return report.rule.fix(report.event, Rewriter(self._source))
+        except Exception as failure:
+            crash = self._crash(report.rule, failure, report.at, "The repair by rule")
+            self._crashes.setdefault(f"{report.rule.code} fix", crash)
+            return None
+
+    def _crash(
+        self, rule: Rule | type[Rule], failure: Exception, node: cst.CSTNode | None = None, what: str = "Rule"
+    ) -> Finding:
+        try:
+            span = self._source.span(node) if node is not None else START
+        except Exception:
+            span = START
+        message = f"{what} {rule.code} ({rule.name}) failed: {describe(failure)}"
+        advice = "Report this to the authors of the rule; everything else was checked."
+        return diagnostic(RuleCrashed, self._source.filename, message, span=span, advice=advice)

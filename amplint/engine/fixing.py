@@ -1,0 +1,96 @@
+"""Repairing a file: apply what goes together, lint the result, and again until nothing is left to apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from amplint.engine.config import Settings
+from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
+from amplint.engine.discover import Target
+from amplint.engine.run import Linter
+from amplint.findings import Applicability, Finding, Fix
+from amplint.fixes.apply import apply_round
+from amplint.fixes.imports import remove_stale_imports
+from amplint.fixes.verify import verify
+from amplint.fixes.write import replace_file
+from amplint.source.source import decode
+
+ROUNDS = 20
+_BREAKING = frozenset({SyntaxErrorFound.code, RuleCrashed.code})
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """The content of a file before and after, what is still found in it, and how many fixes were applied."""
+
+    before: bytes
+    after: bytes
+    findings: list[Finding]
+    fixed: int = 0
+
+
+def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
+    """The fixes among `findings` that `settings` let the linter apply."""
+    fixes = (finding.fix for finding in findings)
+    return [fix for fix in fixes if fix and (settings.unsafe_fixes or fix.applicability is Applicability.SAFE)]
+
+
+def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
+    """Repair the file `target` and, with `write`, replace it; a file that cannot be written has that as a finding."""
+    try:
+        with open(target.path, "rb") as file:
+            raw = file.read()
+    except OSError as failure:
+        return Repaired(b"", b"", [_cannot("read", target, failure)])
+    repaired = repair(raw, target, linter)
+    if write and repaired.fixed:
+        try:
+            replace_file(target.path, repaired.after, expected=raw)
+        except OSError as failure:
+            return Repaired(raw, raw, [_cannot("written", target, failure), *linter.check(target, raw)])
+    return repaired
+
+
+def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
+    """Apply the fixes of what is found in `raw`, the content of `target`, and of what is found after that.
+
+    A fix whose result is not valid, cannot be encoded or breaks the analysis is left out; the others go on.
+    """
+    state = Repaired(raw, raw, linter.check(target, raw))
+    refused: set[Fix] = set()
+    for _ in range(ROUNDS):
+        fixes = [fix for fix in applicable(state.findings, target.settings) if fix not in refused]
+        step = _step(state, fixes, target, linter)
+        while step is None:
+            refused.update([fix for fix in fixes if _step(state, [fix], target, linter) is None] or fixes[1:])
+            fixes = [fix for fix in fixes if fix not in refused]
+            step = _step(state, fixes, target, linter)
+        if step is state:
+            break
+        state = step
+    return state
+
+
+def _step(state: Repaired, fixes: list[Fix], target: Target, linter: Linter) -> Repaired | None:
+    """`state` after one round of `fixes`: None when that must not be used, `state` itself when nothing changes."""
+    old, encoding = decode(state.after)
+    new, applied = apply_round(old, fixes)
+    if new == old:
+        return state
+    new = remove_stale_imports(old, new)
+    if verify(old, new, [edit for fix in applied for edit in fix.edits]) is not None:
+        return None
+    try:
+        raw = new.encode(encoding)
+    except UnicodeEncodeError:
+        return None
+    findings = linter.check(target, raw)
+    broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))
+    if not broken <= was_broken:
+        return None
+    return replace(state, after=raw, findings=findings, fixed=state.fixed + len(applied))
+
+
+def _cannot(what: str, target: Target, failure: OSError) -> Finding:
+    return diagnostic(UnreadableFile, target.filename, f"cannot be {what}: {failure.strerror or failure}")

@@ -1,0 +1,67 @@
+"""Findings as plain JSON values, for the cache and for reports, in the shape of ruff's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amplint.findings import Applicability, Edit, Finding, Fix, Note, Position, Severity, Span
+
+
+def to_record(finding: Finding) -> dict[str, Any]:
+    """`finding` as a JSON object."""
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity.label,
+        "message": finding.message,
+        "filename": finding.filename,
+        **_place(finding.span),
+        "reason": finding.reason,
+        "advice": finding.advice,
+        "notes": [{"message": note.message, **_place(note.span)} for note in finding.notes],
+        "fix": _fix(finding.fix) if finding.fix else None,
+    }
+
+
+def from_record(record: dict[str, Any], filename: str) -> Finding:
+    """The finding that `to_record` wrote, for a file now called `filename`. Raises KeyError or TypeError on others."""
+    fix = record["fix"]
+    return Finding(
+        code=record["code"],
+        name=record["name"],
+        severity=Severity[record["severity"].upper()],
+        message=record["message"],
+        filename=filename,
+        span=_span(record),
+        reason=record["reason"],
+        advice=record["advice"],
+        notes=tuple(Note(note["message"], _span(note)) for note in record["notes"]),
+        fix=fix
+        and Fix(
+            message=fix["message"],
+            edits=tuple(Edit(_span(edit), edit["content"]) for edit in fix["edits"]),
+            applicability=Applicability(fix["applicability"]),
+            imports=tuple(fix["imports"]),
+        ),
+    )
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "applicability": fix.applicability.value,
+        "message": fix.message,
+        "imports": list(fix.imports),
+        "edits": [{"content": edit.content, **_place(edit.span)} for edit in fix.edits],
+    }
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {
+        "location": {"row": span.start.row, "column": span.start.column},
+        "end_location": {"row": span.end.row, "column": span.end.column},
+    }
+
+
+def _span(record: dict[str, Any]) -> Span:
+    start, end = record["location"], record["end_location"]
+    return Span(Position(start["row"], start["column"]), Position(end["row"], end["column"]))

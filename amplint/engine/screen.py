@@ -1,0 +1,23 @@
+"""Which rules may fire at all, by a search over a file's raw bytes; most files need nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.rule import Rule
+
+
+def screen(rules: Sequence[type[Rule]], raw: bytes) -> tuple[type[Rule], ...]:
+    """The rules whose `screen` is satisfied by `raw`, in the order given."""
+    seen: dict[bytes, bool] = {}
+
+    def occurs(pattern: bytes) -> bool:
+        found = seen.get(pattern)
+        if found is None:
+            found = seen[pattern] = pattern in raw
+        return found
+
+    def may_fire(rule: type[Rule]) -> bool:
+        return all(occurs(item) if isinstance(item, bytes) else any(map(occurs, item)) for item in rule.screen)
+
+    return tuple(rule for rule in rules if may_fire(rule))

@@ -1,0 +1,20 @@
+"""One line per finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.findings import Finding
+from amplint.reports.context import Context
+from amplint.reports.text import one_line, visible
+
+
+def concise(findings: Sequence[Finding], context: Context) -> str:
+    """`path:row:column: CODE[name] severity: message` for each finding."""
+    return "".join(_line(finding) for finding in findings)
+
+
+def _line(finding: Finding) -> str:
+    start = finding.span.start
+    place = f"{visible(finding.filename)}:{start.row}:{start.column}"
+    return f"{place}: {finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}\n"

@@ -1,0 +1,62 @@
+"""What a report needs besides the findings."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from amplint.engine.select import Rules
+from amplint.findings import Finding
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class Sources:
+    """The lines of linted files, read when they are first asked for. `given` holds content that is in no file."""
+
+    def __init__(self, given: Mapping[str, bytes] | None = None) -> None:
+        self._given = given or {}
+        self._lines: dict[str, list[str]] = {}
+
+    def line(self, filename: str, row: int) -> str | None:
+        """Line `row`, 1-based, without its end; None when it cannot be read."""
+        if filename not in self._lines:
+            self._lines[filename] = _NEWLINE.split(decoded(self._read(filename)))
+        lines = self._lines[filename]
+        return lines[row - 1] if 1 <= row <= len(lines) else None
+
+    def _read(self, filename: str) -> bytes:
+        if filename in self._given:
+            return self._given[filename]
+        try:
+            with open(filename, "rb") as file:
+                return file.read()
+        except (OSError, ValueError):
+            return b""
+
+
+def decoded(raw: bytes) -> str:
+    """The text of a Python file for showing it: what cannot be decoded is replaced."""
+    import tokenize
+
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+    except SyntaxError:
+        encoding = "utf-8"
+    return raw.decode(encoding, errors="replace")
+
+
+@dataclass(frozen=True)
+class Context:
+    """How to show findings: `width` in columns, ANSI `colour` or none, the rules for links, the linted text."""
+
+    rules: Rules
+    sources: Sources = field(default_factory=Sources)
+    width: int = 80
+    colour: bool = False
+
+
+Report = Callable[[Sequence[Finding], Context], str]
+"""Findings to text that ends in a line end, or to an empty text."""

@@ -1,0 +1,25 @@
+"""What a repair changes, as a unified diff."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from amplint.reports.context import decoded
+from amplint.reports.text import visible
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+def unified(filename: str, old: bytes, new: bytes, *, escape: bool) -> str:
+    """A diff that `patch -p0` takes; with `escape`, for a terminal, control characters are made visible."""
+    before, after = (_LINE.findall(decoded(raw)) for raw in (old, new))
+    pieces = difflib.unified_diff(before, after, filename, filename)
+    return "".join(_shown(piece, escape) for piece in pieces)
+
+
+def _shown(piece: str, escape: bool) -> str:
+    line = piece.removesuffix("\n")
+    if escape:
+        line = visible(line.removesuffix("\r").replace("\t", "    "))
+    return line + ("\n" if piece.endswith("\n") else "\n\\ No newline at end of file\n")

@@ -1,0 +1,43 @@
+"""Source lines with a part of them marked, cut to the width that is there."""
+
+from __future__ import annotations
+
+from amplint.findings import Span
+from amplint.reports.text import columns, visible
+
+_MOST_ROWS = 6
+_CUT = "..."
+
+
+def marked_rows(span: Span) -> list[int | None]:
+    """The rows of `span` to show; None stands for those left out of a long one."""
+    rows: list[int | None] = list(range(span.start.row, span.end.row + 1))
+    if span.end.row > span.start.row and span.end.column == 1:
+        rows.pop()
+    return rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS // 2], None, *rows[-_MOST_ROWS // 2 :]]
+
+
+def excerpt(line: str, row: int, span: Span, room: int) -> tuple[str, str]:
+    """Line `row` in at most `room` columns, and a line below it that marks the part in `span` with `^`."""
+    start = span.start.column - 1 if row == span.start.row else len(line) - len(line.lstrip())
+    end = span.end.column - 1 if row == span.end.row else len(line.rstrip())
+    low, high = max(0, start - room), start + room
+    cells = ["    " if character == "\t" else visible(character) for character in line.ljust(start + 1)[low:high]]
+    widths = [columns(cell) for cell in cells]
+    start, end = start - low, max(end, start + 1) - low
+    first = 0
+    if low or sum(widths) > room:
+        excess = sum(widths[:end]) - (room - 2 * len(_CUT))
+        while excess > 0 and first < start:
+            excess -= widths[first]
+            first += 1
+    text = _CUT if low or first else ""
+    marks = " " * len(text)
+    for index in range(first, len(cells)):
+        rest = sum(widths[index:]) + (len(_CUT) if high < len(line) else 0)
+        if len(marks) + rest > room and len(marks) + widths[index] > room - len(_CUT):
+            text += _CUT
+            break
+        text += cells[index]
+        marks += ("^" if start <= index < end else " ") * widths[index]
+    return text.rstrip(), marks.rstrip()

@@ -1,0 +1,111 @@
+"""The report for people: the place, the steps that lead there, why it hurts and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from amplint.findings import Applicability, Finding, Position, Severity, Span
+from amplint.reports.context import Context
+from amplint.reports.excerpt import excerpt, marked_rows
+from amplint.reports.text import visible, wrap
+
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_INDENT = "  "
+_HOW = {
+    Applicability.SAFE: "amplint --fix does this",
+    Applicability.UNSAFE: "amplint --fix --unsafe-fixes does this; it may change results, so read it first",
+}
+
+
+def full(findings: Sequence[Finding], context: Context) -> str:
+    """Each finding as a block of lines, an empty line after it."""
+    return "".join("\n".join(_Block(finding, context).lines()) + "\n\n" for finding in findings)
+
+
+class _Block:
+    def __init__(self, finding: Finding, context: Context) -> None:
+        self._finding = finding
+        self._context = context
+        rows = [finding.span.end.row + 1, *(note.span.start.row for note in finding.notes)]
+        self._digits = len(str(max(rows)))
+        self._room = context.width - self._digits - len("    >  | ")
+
+    def lines(self) -> Iterator[str]:
+        finding, width = self._finding, self._context.width
+        start = finding.span.start
+        place = self._bold(f"{visible(finding.filename)}:{start.row}:{start.column}")
+        title = self._paint(f"{finding.code} {finding.name}", _COLOURS[finding.severity])
+        yield f"{place}: {title} [{finding.severity.label}]"
+        yield from wrap(finding.message, width, _INDENT)
+        yield from self._source()
+        if finding.notes:
+            yield self._bold(f"{_INDENT}How it comes about:")
+            for number, note in enumerate(finding.notes, 1):
+                yield from self._step(number, note.message, note.span)
+            yield ""
+        if finding.reason:
+            yield from self._paragraph("Why: ", finding.reason)
+        if finding.advice:
+            yield from self._paragraph("Instead: ", finding.advice)
+        if finding.fix:
+            how = _HOW[finding.fix.applicability]
+            yield from self._paragraph("Fix: ", f"{finding.fix.message.rstrip('.')} ({how}).")
+
+    def _source(self) -> Iterator[str]:
+        span = self._finding.span
+        lines = [
+            *self._plain(span.start.row - 1),
+            *(line for row in marked_rows(span) for line in self._marked(row, span)),
+            *self._plain(marked_rows(span)[-1] or 0, after=1),
+        ]
+        if lines:
+            yield ""
+            yield from lines
+            yield ""
+
+    def _marked(self, row: int | None, span: Span) -> Iterator[str]:
+        if row is None:
+            yield self._paint(f"{'...':>{self._digits + 6}}", "blue")
+            return
+        line = self._context.sources.line(self._finding.filename, row)
+        if line is None:
+            return
+        text, marks = excerpt(line, row, span, self._room)
+        yield self._numbered(row, text, ">")
+        if marks:
+            colour = _COLOURS[self._finding.severity]
+            yield f"{self._paint(' ' * (self._digits + 7) + '|', 'blue')} {self._paint(marks, colour)}"
+
+    def _plain(self, row: int, after: int = 0) -> Iterator[str]:
+        line = self._context.sources.line(self._finding.filename, row + after)
+        if line is not None and line.strip():
+            yield self._shown(row + after, line)
+
+    def _step(self, number: int, message: str, span: Span) -> Iterator[str]:
+        number_part = f"{_INDENT * 2}{number}. "
+        head = f"{number_part}line {span.start.row}: "
+        yield from wrap(message, self._context.width, " " * len(number_part), head)
+        line = self._context.sources.line(self._finding.filename, span.start.row)
+        if line is not None:
+            yield self._shown(span.start.row, line)
+
+    def _shown(self, row: int, line: str) -> str:
+        nowhere = Span(Position(row, 1), Position(row, 1))
+        text, _ = excerpt(line, row, nowhere, self._room)
+        return self._numbered(row, text)
+
+    def _numbered(self, row: int, text: str, mark: str = " ") -> str:
+        return f"{self._paint(f'    {mark} {row:>{self._digits}} |', 'blue')} {text}".rstrip()
+
+    def _paragraph(self, label: str, text: str) -> Iterator[str]:
+        first, *rest = wrap(text, self._context.width, _INDENT * 2, _INDENT + label)
+        yield self._bold(_INDENT + label) + first[len(_INDENT + label) :]
+        yield from rest
+
+    def _bold(self, text: str) -> str:
+        return click.style(text, bold=True) if self._context.colour else text
+
+    def _paint(self, text: str, colour: str) -> str:
+        return click.style(text, fg=colour, bold=colour != "blue") if self._context.colour else text

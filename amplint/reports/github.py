@@ -1,0 +1,40 @@
+"""Workflow commands that GitHub Actions turns into annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.findings import Finding, Severity
+from amplint.reports.context import Context
+from amplint.reports.text import visible
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def github(findings: Sequence[Finding], context: Context) -> str:
+    """`::error file=...,line=...::message` for each finding."""
+    return "".join(_command(finding) for finding in findings)
+
+
+def _command(finding: Finding) -> str:
+    start, end = finding.span.start, finding.span.end
+    properties = {
+        "title": f"{finding.code} {finding.name}",
+        "file": finding.filename,
+        "line": start.row,
+        "col": start.column,
+        "endLine": end.row,
+        "endColumn": end.column,
+    }
+    listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
+    message = "\n".join(part for part in (finding.message, finding.reason, finding.advice) if part)
+    return f"::{_LEVELS[finding.severity]} {listed}::{_data(message)}\n"
+
+
+def _data(text: str) -> str:
+    lines = "\n".join(visible(line) for line in text.splitlines())
+    return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,34 @@
+"""How often each rule fired."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from amplint.findings import Finding
+
+
+def statistics(findings: Sequence[Finding]) -> str:
+    """A table of count, code, name, severity and how many have a fix; most frequent first."""
+    rows = [{key: str(value) for key, value in row.items()} for row in _rows(findings)]
+    widths = {key: max(len(row[key]) for row in rows) for key in (rows[0] if rows else ())}
+    return "".join(
+        f"{row['count']:>{widths['count']}}  {row['code']:<{widths['code']}}  {row['name']:<{widths['name']}}  "
+        f"{row['severity']:<{widths['severity']}}  {row['fixable']} fixable\n"
+        for row in rows
+    )
+
+
+def statistics_json(findings: Sequence[Finding]) -> str:
+    """The same table as a JSON array of objects."""
+    return json.dumps(_rows(findings), indent=2) + "\n"
+
+
+def _rows(findings: Sequence[Finding]) -> list[dict[str, str | int]]:
+    counts = Counter((finding.code, finding.name, finding.severity.label) for finding in findings)
+    fixable = Counter(finding.code for finding in findings if finding.fix)
+    return [
+        {"count": count, "code": code, "name": name, "severity": severity, "fixable": fixable[code]}
+        for (code, name, severity), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]

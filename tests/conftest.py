@@ -1,0 +1,76 @@
+"""Running the command inside the test process, and rules of a plug-in made up for a test."""
+
+from __future__ import annotations
+
+import io
+import sys
+import textwrap
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from amplint.cli.main import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of the command came to."""
+
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Ran]
+Plugin = Callable[[str], str]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the current one and looks like the top of a project."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "amplint.toml").touch()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    return folder
+
+
+@pytest.fixture
+def amplint(
+    project: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """Run the command in `project`; `stdin` is what it reads from standard input."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capsysbinary.readouterr()
+        assert "Traceback" not in err.decode()
+        return Ran(int(str(ended.value.code)), out.decode(), err.decode())
+
+    return run
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    """Install a plug-in whose module holds the given code; the answer is the module's name."""
+
+    def install(code: str) -> str:
+        name = f"plugin_{uuid.uuid4().hex}"
+        site = tmp_path / "site"
+        metadata = site / f"{name}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (site / f"{name}.py").write_text(textwrap.dedent(code), encoding="utf-8")
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+        (metadata / "entry_points.txt").write_text(f"[amplint.rules]\n{name} = {name}\n", encoding="utf-8")
+        monkeypatch.syspath_prepend(str(site))
+        return name
+
+    return install
