@@ -36,7 +36,8 @@ Screen = tuple[bytes | tuple[bytes, ...], ...]
 class Report:
     """A rule's word about one event, before positions and edits are worked out.
 
-    `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of execution.
+    `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of
+    execution.
     """
 
     rule: Rule
@@ -152,6 +153,6 @@ def _rules_of(package: ModuleType) -> Iterator[type[Rule]]:
         modules.append(importlib.import_module(found.name))
     for module in modules:
         for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__:
-                if hasattr(value, "code"):
-                    yield value
+            own = isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__
+            if own and hasattr(value, "code"):
+                yield value

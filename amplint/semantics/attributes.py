@@ -240,4 +240,3 @@ def _is_property(function: Function) -> bool:
         isinstance(d.decorator, cst.Name) and d.decorator.value in ("property", "cached_property")
         for d in node.decorators
     )
-

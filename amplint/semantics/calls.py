@@ -42,15 +42,68 @@ from amplint.torchlib.names import (
 )
 
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
-SAME_OBJECT = frozenset("cuda cpu train eval requires_grad_ share_memory to xpu".split())
+SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 IDLE_METHODS = frozenset(
-    "item append extend update step add set_description set_postfix info debug warning log write format join items keys "
-    "values get add_scalar print train eval set_epoch next close flush state_dict tolist numpy reset".split()
+    [
+        "item",
+        "append",
+        "extend",
+        "update",
+        "step",
+        "add",
+        "set_description",
+        "set_postfix",
+        "info",
+        "debug",
+        "warning",
+        "log",
+        "write",
+        "format",
+        "join",
+        "items",
+        "keys",
+        "values",
+        "get",
+        "add_scalar",
+        "print",
+        "train",
+        "eval",
+        "set_epoch",
+        "next",
+        "close",
+        "flush",
+        "state_dict",
+        "tolist",
+        "numpy",
+        "reset",
+    ]
 )
 INHERITED_HARMLESS = frozenset(
-    "log log_dict print train eval parameters named_parameters modules children state_dict load_state_dict to cuda cpu "
-    "register_buffer register_parameter add_module save_hyperparameters apply requires_grad_ half float".split()
+    [
+        "log",
+        "log_dict",
+        "print",
+        "train",
+        "eval",
+        "parameters",
+        "named_parameters",
+        "modules",
+        "children",
+        "state_dict",
+        "load_state_dict",
+        "to",
+        "cuda",
+        "cpu",
+        "register_buffer",
+        "register_parameter",
+        "add_module",
+        "save_hyperparameters",
+        "apply",
+        "requires_grad_",
+        "half",
+        "float",
+    ]
 )
 
 
@@ -156,9 +209,7 @@ def _subclassed(machine: Machine, state: State, node: cst.Call, base: str) -> Va
     return Optimizer(machine.identity(state, node), loops=machine.loops)
 
 
-def initialise(
-    machine: Machine, state: State, made: Instance, arguments: Arguments, node: cst.Call | None
-) -> None:
+def initialise(machine: Machine, state: State, made: Instance, arguments: Arguments, node: cst.Call | None) -> None:
     """Run the constructor of an object of the file."""
     function = attributes.find_method(machine, state, made.cls, "__init__")
     if function is None:
@@ -250,10 +301,8 @@ def _same_again(machine: Machine, state: State, name: str, arguments: Arguments)
 
 
 def _parameters_of(machine: Machine, value: Value | None) -> int | None:
-    if isinstance(value, Unknown):
-        key = machine.symbols.key(value.symbol)
-        if key[0] == "parameters":
-            return int(key[1])  # type: ignore[call-overload]
+    if isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameters":
+        return machine.symbols.parts(value.symbol)[0]
     return None
 
 
@@ -369,15 +418,13 @@ def _scaler_method(
 
 def _is_gradient(machine: Machine, owner: Value) -> bool:
     """Whether `owner` is `parameter.grad`, or something taken from it by `.data` or `.detach()`."""
-    for _ in range(4):
-        if not isinstance(owner, Unknown):
+    while isinstance(owner, Unknown):
+        kind, *names = machine.symbols.key(owner.symbol)
+        if kind != "attribute" or names[0] not in ("grad", "data"):
             return False
-        key = machine.symbols.key(owner.symbol)
-        if key[:2] == ("attribute", "grad"):
+        if names[0] == "grad":
             return True
-        if key[0] != "attribute" or key[1] != "data":
-            return False
-        owner = Unknown(int(key[2]))  # type: ignore[call-overload]
+        owner = Unknown(machine.symbols.parts(owner.symbol)[0])
     return False
 
 

@@ -38,8 +38,8 @@ class Gradients:
     """The gradients of one optimizer.
 
     `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
-    `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain backward
-    of MIXED ones, `discarded` a `scale` whose result that plain backward ignored.
+    `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
+    backward of MIXED ones, `discarded` a `scale` whose result that plain backward ignored.
     """
 
     state: GradState
@@ -84,10 +84,10 @@ class Index:
 class Event:
     """Base of all events.
 
-    `node` is the call or statement, `statement` the statement it stands in, `region` the innermost autocast context that
-    is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order of
-    execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls known to do no tensor work; like `index`, it is complete once the file is
-    interpreted.
+    `node` is the call or statement, `statement` the statement it stands in, `region` the innermost autocast context
+    that is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order
+    of execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls
+    known to do no tensor work; like `index`, it is complete once the file is interpreted.
     """
 
     kind: ClassVar[str]
@@ -142,9 +142,9 @@ class ScalerCreated(Event):
 class PairEvent(Event):
     """A call on a scaler that concerns one optimizer.
 
-    `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost loop
-    that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop binds.
-    `other_scaler` tells that the gradients carry the scale of a scaler that is certainly another one.
+    `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
+    loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
+    binds. `other_scaler` tells that the gradients carry the scale of a scaler that is certainly another one.
     """
 
     scaler: Scaler
@@ -176,8 +176,8 @@ class ScalerStep(PairEvent):
 class ScalerUpdate(Event):
     """`scaler.update()`.
 
-    `checked` tells whether an `unscale_` or `step` ran since the `previous` update; `pending` is a scaled backward whose
-    gradients no step has used yet.
+    `checked` tells whether an `unscale_` or `step` ran since the `previous` update; `pending` is a scaled backward
+    whose gradients no step has used yet.
     """
 
     scaler: Scaler

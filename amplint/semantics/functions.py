@@ -51,11 +51,11 @@ def call_function(
     signature = (body, state.regions, *map(_kind, positional), *((k, _kind(v)) for k, v in keywords.items()))
     if signature in machine.closed:
         return Unknown(machine.fresh())
-    key = machine.choices.taken
+    key = (machine.choices.taken, node)
     memory = machine.choices.memory
-    outcomes = memory.get((key, node))
+    outcomes = memory.get(key)
     if outcomes is None:
-        outcomes = memory[key, node] = _outcomes(machine, state, function, positional, keywords, node)
+        outcomes = memory[key] = _outcomes(machine, state, function, positional, keywords, node)
         before = state.progress()
         if all(end.progress() == before and _says_nothing(end.frames[end.frame][RESULT]) for end in outcomes):
             machine.closed.add(signature)
@@ -132,7 +132,8 @@ def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
 def _statements(node: cst.FunctionDef) -> Sequence[cst.BaseStatement]:
     if isinstance(node.body, cst.IndentedBlock):
         return node.body.body
-    return [cst.SimpleStatementLine(body=node.body.body)]  # type: ignore[attr-defined]
+    assert isinstance(node.body, cst.SimpleStatementSuite)
+    return [cst.SimpleStatementLine(body=node.body.body)]
 
 
 def _bind(
@@ -216,4 +217,3 @@ def remember_yield(machine: Machine, state: State) -> None:
     first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
     entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
     state.bind(state.frame, ENTERED, Entered(entered))
-

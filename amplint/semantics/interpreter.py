@@ -19,7 +19,7 @@ from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.values import Class, Const, Function, Instance
-from amplint.source.source import Chunk, Source
+from amplint.source.source import Source
 from amplint.source.tree import walk
 
 START_LIMIT = 4
@@ -44,7 +44,7 @@ def _run_module(machine: Machine) -> list[State]:
         if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") < SHORT_RUN):
             machine.chunk = chunk
             try:
-                states = run_block(machine, states, chunk.module.body, Flow()) or states  # type: ignore[arg-type]
+                states = run_block(machine, states, chunk.module.body, Flow()) or states
             except BudgetSpent:
                 _restart(machine)
     return merge(states, START_LIMIT, machine.slice.deciding, machine.either)
@@ -104,4 +104,3 @@ def _enter(machine: Machine, state: State, function: Function, me: Instance | No
     state.gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
     positional = [me] if me is not None else []
     machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
-

@@ -45,7 +45,7 @@ class BudgetSpent(Exception):
 class Choices:
     """The decisions taken while one statement runs, so that it can be run again once for every other decision."""
 
-    def __init__(self, script: tuple[int, ...], todo: list[tuple[int, ...]], memory: dict[tuple[int, ...], Any]) -> None:
+    def __init__(self, script: tuple[int, ...], todo: list[tuple[int, ...]], memory: dict[Hashable, Any]) -> None:
         self.script = script
         self.todo = todo
         self.memory = memory
@@ -168,10 +168,13 @@ class Machine:
         return self.symbols.fresh()
 
     def outcomes(self, state: State, run: Callable[[State], Result]) -> list[tuple[Result, State]]:
-        """Every result of `run` on copies of `state`, one for each combination of choices; paths that end are left out."""
+        """Every result of `run` on copies of `state`, one for each combination of choices.
+
+        Paths that end on the way are left out.
+        """
         outer = self.choices
         todo: list[tuple[int, ...]] = [()]
-        memory: dict[tuple[int, ...], Any] = {}
+        memory: dict[Hashable, Any] = {}
         results: list[tuple[Result, State]] = []
         try:
             while todo:
@@ -208,7 +211,17 @@ class Machine:
         statement = self.statement if self.statement is not None else node
         steps, decisions = _recent(state.trail)
         self._tell(
-            kind(node=node, statement=statement, region=region, region_with=entered_by, steps=steps, decisions=decisions, idle=self.idle, index=self.index, **details)
+            kind(
+                node=node,
+                statement=statement,
+                region=region,
+                region_with=entered_by,
+                steps=steps,
+                decisions=decisions,
+                idle=self.idle,
+                index=self.index,
+                **details,
+            )
         )
 
     def region(self, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:

@@ -1,7 +1,8 @@
 """The GradScaler protocol: what each call on a scaler, an optimizer or a loss does to the gradients of a path.
 
-The stages are PyTorch's own (`torch.amp.grad_scaler.OptState`). A backward pass is taken to reach every optimizer, since
-which parameters a loss depends on is not known; what it brings to light is only held against the optimizer that is used.
+The stages are PyTorch's own (`torch.amp.grad_scaler.OptState`). A backward pass is taken to reach every optimizer,
+since which parameters a loss depends on is not known; what it brings to light is only held against the optimizer that
+is used.
 """
 
 from __future__ import annotations
@@ -331,9 +332,7 @@ def _has_another(machine: Machine, state: State, optimizer: Optimizer) -> bool:
     return any(value.symbol != optimizer.symbol for value in others)
 
 
-def gradients_read(
-    machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool
-) -> None:
+def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:
     """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed."""
     known = [key for key in state.gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
@@ -360,21 +359,18 @@ def gradients_read(
 def _owner(machine: Machine, target: Value) -> int | None:
     """Symbol of the model or optimizer whose parameters `target` is."""
     symbol = symbol_of(machine, target)
-    for _ in range(8):
-        if symbol in machine.owners:
-            return symbol
-        key = machine.symbols.key(symbol)
-        if key[0] == "parameters":
-            return int(key[1])  # type: ignore[call-overload]
-        position = _INNER.get(str(key[0]))
-        if position is None:
+    while symbol not in machine.owners:
+        kind = machine.symbols.key(symbol)[0]
+        if kind == "parameters":
+            return machine.symbols.parts(symbol)[0]
+        if kind not in _TAKEN_FROM:
             return None
-        symbol = int(key[position])  # type: ignore[call-overload]
-    return None
+        symbol = machine.symbols.parts(symbol)[0]
+    return symbol
 
 
-_INNER = {"attribute": 2, "part": 2, "index": 1, "item": 3, "comprehension": 1, "each": 2}
-"""Kind of symbol -> position in its key of the symbol it was taken from."""
+_TAKEN_FROM = frozenset({"attribute", "part", "index", "item", "comprehension", "each"})
+"""Kinds of symbols that stand for something taken from their first part."""
 
 
 def _owners(machine: Machine, optimizer: int) -> int | None:
@@ -393,7 +389,9 @@ def forget(machine: Machine, state: State, values: Iterable[Value]) -> None:
             forget(machine, state, value.values)
         elif isinstance(value, (Instance, Unknown)):
             held = state.heap.get(value.symbol, {}).values()
-            if any(isinstance(item, (Scaler, Function)) for item in held) or _holds_scaler(machine, state, value.symbol):
+            if any(isinstance(item, (Scaler, Function)) for item in held) or _holds_scaler(
+                machine, state, value.symbol
+            ):
                 forget_everything(state)
                 return
 

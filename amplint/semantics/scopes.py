@@ -16,10 +16,41 @@ from amplint.source.tree import walk
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 TRIGGERS = frozenset(
-    "backward step update unscale_ zero_grad scale get_scale autocast GradScaler ShardedGradScaler clip_grad_norm_ "
-    "clip_grad_value_ clip_grad_norm grad no_grad inference_mode binary_cross_entropy BCELoss custom_fwd custom_bwd "
-    "half float16 bfloat16 HalfTensor masked_fill masked_fill_ full full_like inf enter_context nullcontext "
-    "get_autocast_gpu_dtype contextmanager".split()
+    [
+        "backward",
+        "step",
+        "update",
+        "unscale_",
+        "zero_grad",
+        "scale",
+        "get_scale",
+        "autocast",
+        "GradScaler",
+        "ShardedGradScaler",
+        "clip_grad_norm_",
+        "clip_grad_value_",
+        "clip_grad_norm",
+        "grad",
+        "no_grad",
+        "inference_mode",
+        "binary_cross_entropy",
+        "BCELoss",
+        "custom_fwd",
+        "custom_bwd",
+        "half",
+        "float16",
+        "bfloat16",
+        "HalfTensor",
+        "masked_fill",
+        "masked_fill_",
+        "full",
+        "full_like",
+        "inf",
+        "enter_context",
+        "nullcontext",
+        "get_autocast_gpu_dtype",
+        "contextmanager",
+    ]
 )
 EXTREME_NUMBER = re.compile(r"\b\d[\d_.]*[eE][-+]?\d+|\b0?\.0{7,}\d|\b\d{6,}\b")
 SCALER, OPTIMIZER = "scaler", "optimizer"

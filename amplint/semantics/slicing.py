@@ -2,8 +2,8 @@
 
 A statement matters when it, or something inside it, is a call the protocol or a numeric rule knows, calls a function of
 the file in which something matters, leaves a loop or function, or computes what such a statement uses. A name decides
-when it stands in a condition around such a statement or switches a region or scaler, or is used to compute one that does:
-two paths that differ in nothing that decides go on as one.
+when it stands in a condition around such a statement or switches a region or scaler, or is used to compute one that
+does: two paths that differ in nothing that decides go on as one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ EXITS = (cst.Return, cst.Break, cst.Continue)
 class Part:
     """What one statement uses, binds and contains.
 
-    `decisive` are the words whose value can show in the outcome: those handed to a call out of sight are not among them.
+    `decisive` are the words whose value can show in the outcome: those handed to a call out of sight are not among
+    them.
     """
 
     words: set[str] = field(default_factory=set)
@@ -117,7 +118,9 @@ class Slice:
         for child in children(statement):
             if isinstance(child, (cst.IndentedBlock, cst.SimpleStatementSuite)):
                 self._scan_block(child, whole)
-            elif isinstance(child, (cst.If, cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase, cst.ExceptStarHandler)):
+            elif isinstance(
+                child, (cst.If, cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase, cst.ExceptStarHandler)
+            ):
                 whole.add(self._scan(child))  # type: ignore[arg-type]
             else:
                 _words(child, header)

@@ -8,7 +8,18 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step
-from amplint.semantics.values import Autocast, Const, GradMode, Items, Neutral, Optimizer, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values import (
+    Autocast,
+    Const,
+    GradMode,
+    Items,
+    Neutral,
+    Optimizer,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 Either = Callable[[Value, Value], Value]
 MODULE_FRAME = 0

@@ -333,4 +333,3 @@ _COMPOUND: dict[type[cst.CSTNode], Callable[..., list[State]]] = {
     cst.ClassDef: _class,
     cst.Match: _match,
 }
-

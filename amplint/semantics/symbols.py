@@ -45,6 +45,10 @@ class Symbols:
         """What `symbol` was interned as."""
         return self._keys[symbol]
 
+    def parts(self, symbol: int) -> tuple[int, ...]:
+        """The symbols that `symbol` was made from."""
+        return self._parts[symbol]
+
     def time(self, symbol: int) -> int:
         """When the youngest part of `symbol` was made; 0 for what was there from the start."""
         return self._times[symbol]

@@ -60,7 +60,7 @@ def negate(machine: Machine, value: Value) -> Value:
     if isinstance(value, Unknown):
         key = machine.symbols.key(value.symbol)
         if key[0] == "not":
-            return Unknown(int(key[1]))  # type: ignore[call-overload]
+            return Unknown(machine.symbols.parts(value.symbol)[0])
         return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))
     if _may_be_none(value):
         return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))  # type: ignore[union-attr]
@@ -78,11 +78,11 @@ def _assume(machine: Machine, state: State, symbol: int, holds: bool) -> None:
     state.facts[symbol] = Const(holds)
     key = machine.symbols.key(symbol)
     if key[0] == "not":
-        _assume(machine, state, int(key[1]), not holds)  # type: ignore[call-overload]
+        _assume(machine, state, machine.symbols.parts(symbol)[0], not holds)
     elif key[0] == "==" and holds and isinstance(key[1], Const):
-        state.facts["value of", int(key[2])] = key[1]  # type: ignore[call-overload]
+        state.facts["value of", machine.symbols.parts(symbol)[0]] = key[1]
     elif key[0] == "is none":
-        inner = int(key[1])  # type: ignore[call-overload]
+        inner = machine.symbols.parts(symbol)[0]
         state.facts["is none", inner] = Const(holds)
         if holds:
             state.facts[inner] = FALSE
@@ -102,9 +102,8 @@ def _known(machine: Machine, state: State, symbol: int) -> bool | None:
     fact = state.facts.get(symbol)
     if fact is not None:
         return bool(fact.value)
-    key = machine.symbols.key(symbol)
-    if key[0] == "not":
-        inner = _known(machine, state, int(key[1]))  # type: ignore[call-overload]
+    if machine.symbols.key(symbol)[0] == "not":
+        inner = _known(machine, state, machine.symbols.parts(symbol)[0])
         return None if inner is None else not inner
     return None
 

@@ -21,7 +21,7 @@ class Unknown:
 class Const:
     """None, a bool, a number or a string."""
 
-    value: None | bool | int | float | str
+    value: bool | int | float | str | None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
@@ -144,8 +144,8 @@ class Tensor:
     """A tensor.
 
     `dtype` is None when unknown; `why_half` is the node that made it half (a cast, a factory, a parameter).
-    `scaled` is the scaler whose scale it carries and `plain` the symbol it had before. `traits` names what else matters:
-    `causal` (built by tril or triu), `sigmoid`, `masked` (filled with infinity), `boolean`, `probability`.
+    `scaled` is the scaler whose scale it carries and `plain` the symbol it had before. `traits` names what else
+    matters: `causal` (built by tril or triu), `sigmoid`, `masked` (filled with infinity), `boolean`, `probability`.
     """
 
     symbol: int

@@ -16,8 +16,8 @@ class BackwardWithoutScale(Rule):
     """Backward runs on the loss itself, and the scaler then unscales or steps.
 
     ## Why is this bad?
-    `scaler.step()` and `unscale_()` divide the gradients by the loss scale. Gradients of a loss that was never multiplied
-    by it end up 65536 times too small: the model barely learns, and nothing raises.
+    `scaler.step()` and `unscale_()` divide the gradients by the loss scale. Gradients of a loss that was never
+    multiplied by it end up 65536 times too small: the model barely learns, and nothing raises.
 
     ## Example
     ```python
@@ -45,7 +45,9 @@ class BackwardWithoutScale(Rule):
     severity = Severity.ERROR
     screen = (b"backward(", (b".step(", b"unscale_"))
     fixable = Applicability.SAFE
-    reason = "The scaler divides the gradients by a scale they never carried: they end up 65536 times too small at first."
+    reason = (
+        "The scaler divides the gradients by a scale they never carried: they end up 65536 times too small at first."
+    )
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         yield from self._check(event, "step()")

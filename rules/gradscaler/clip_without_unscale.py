@@ -17,8 +17,8 @@ class ClipWithoutUnscale(Rule):
 
     ## Why is this bad?
     After `scaler.scale(loss).backward()` every gradient is multiplied by the loss scale, 65536 at the start. A clipping
-    threshold of 1.0 then acts like 0.000015 and takes nearly all of every gradient away; a logged norm is off by the same
-    factor, which changes whenever the scale does. Nothing raises: the run only trains badly.
+    threshold of 1.0 then acts like 0.000015 and takes nearly all of every gradient away; a logged norm is off by the
+    same factor, which changes whenever the scale does. Nothing raises: the run only trains badly.
 
     ## Example
     ```python
@@ -36,8 +36,8 @@ class ClipWithoutUnscale(Rule):
     ```
 
     ## Fix safety
-    `unscale_()` is inserted only where a `scaler.step()` of the same optimizer follows in the block around it; that step
-    then leaves out its own unscaling, so all that changes is the size of the gradients that are clipped.
+    `unscale_()` is inserted only where a `scaler.step()` of the same optimizer follows in the block around it; that
+    step then leaves out its own unscaling, so all that changes is the size of the gradients that are clipped.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping>
@@ -48,7 +48,9 @@ class ClipWithoutUnscale(Rule):
     severity = Severity.ERROR
     screen = ((b"clip_grad", b".grad", b"get_total_norm"), (b"scale(",))
     fixable = Applicability.SAFE
-    reason = "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
+    reason = (
+        "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
+    )
 
     def on_gradient_use(self, event: GradientUse) -> Iterator[Report]:
         gradients = event.gradients
@@ -61,9 +63,12 @@ class ClipWithoutUnscale(Rule):
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, GradientUse) and event.gradients.scaler is not None
+        assert isinstance(event, GradientUse)
+        assert event.gradients.scaler is not None
         scaler = event.gradients.scaler.symbol
-        optimizers = {o for o in event.optimizers if o in event.index.steps} or set(event.index.partners.get(scaler, []))
+        optimizers = {o for o in event.optimizers if o in event.index.steps} or set(
+            event.index.partners.get(scaler, [])
+        )
         if len(optimizers) != 1:
             return None
         (optimizer,) = optimizers
@@ -72,7 +77,10 @@ class ClipWithoutUnscale(Rule):
             return None
         before = rewrite.branch_towards(step, event.node)
         place = before if isinstance(before, (cst.For, cst.While)) else event.node
-        named = _named(event.index.scalers[scaler], step, rewrite), _named(event.index.optimizers[optimizer], step, rewrite)
+        named = (
+            _named(event.index.scalers[scaler], step, rewrite),
+            _named(event.index.optimizers[optimizer], step, rewrite),
+        )
         edit = rewrite.insert_before(place, f"{named[0]}.unscale_({named[1]})") if all(named) else None
         return Fix("Unscale the gradients first", (edit,)) if edit else None
 

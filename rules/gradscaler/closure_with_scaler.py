@@ -13,11 +13,11 @@ class ClosureWithScaler(Rule):
     """`scaler.step()` gets a closure, or an optimizer that needs one.
 
     ## Why is this bad?
-    An optimizer that takes a closure runs forward and backward again inside `step()`, possibly several times. The scaler
-    has checked only the gradients of the first backward, so it can neither unscale nor skip what the closure makes:
-    `scaler.step(optimizer, closure=closure)` raises `RuntimeError: Closure use is not currently supported if GradScaler is
-    enabled`, a closure passed by position is run on gradients nobody unscales, and `LBFGS.step()` without one raises
-    `TypeError`.
+    An optimizer that takes a closure runs forward and backward again inside `step()`, possibly several times. The
+    scaler has checked only the gradients of the first backward, so it can neither unscale nor skip what the closure
+    makes: `scaler.step(optimizer, closure=closure)` raises `RuntimeError: Closure use is not currently supported if
+    GradScaler is enabled`, a closure passed by position is run on gradients nobody unscales, and `LBFGS.step()`
+    without one raises `TypeError`.
 
     ## Example
     ```python

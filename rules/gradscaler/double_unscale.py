@@ -16,8 +16,8 @@ class DoubleUnscale(Rule):
     ## Why is this bad?
     `scaler.unscale_(optimizer)` divides the gradients by the loss scale in place and may be called once per optimizer
     and iteration. The second call raises `RuntimeError: unscale_() has already been called on this optimizer since the
-    last update()`. When `update()` is missing on one path, that second call is the one of a later iteration, and the run
-    dies long after it started.
+    last update()`. When `update()` is missing on one path, that second call is the one of a later iteration, and the
+    run dies long after it started.
 
     ## Example
     ```python

@@ -15,9 +15,9 @@ class MissingUpdate(Rule):
 
     ## Why is this bad?
     `scaler.update()` ends an iteration: it adjusts the loss scale and lets `unscale_()` and `step()` be called again.
-    Without it the next `step()` raises `RuntimeError: step() has already been called since the last update()`. When it is
-    missing on a rare path only, the run dies whenever that path is first taken. With `enabled=False` nothing happens,
-    which hides the bug until mixed precision is switched on.
+    Without it the next `step()` raises `RuntimeError: step() has already been called since the last update()`. When it
+    is missing on a rare path only, the run dies whenever that path is first taken. With `enabled=False` nothing
+    happens, which hides the bug until mixed precision is switched on.
 
     ## Example
     ```python

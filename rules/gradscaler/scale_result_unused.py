@@ -52,7 +52,7 @@ class ScaleResultUnused(Rule):
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, ScaleDiscarded) and isinstance(event.node, cst.Call)
+        assert isinstance(event, ScaleDiscarded)
         backwards = event.index.backwards.get(event.loss, [])
         backward = next((call for call in backwards if rewrite.same_function(call, event.node)), None)
         if backward is None or not isinstance(backward.func, cst.Attribute):

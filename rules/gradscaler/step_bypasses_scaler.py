@@ -31,8 +31,8 @@ class StepBypassesScaler(Rule):
     ```
 
     ## Fix safety
-    The step goes through the scaler, which unscales the gradients and calls `optimizer.step()` unless one of them is not
-    finite; `update()` is added where the function does not call it yet.
+    The step goes through the scaler, which unscales the gradients and calls `optimizer.step()` unless one of them is
+    not finite; `update()` is added where the function does not call it yet.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step>
@@ -56,7 +56,8 @@ class StepBypassesScaler(Rule):
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, OptimizerStep) and event.gradients.scaler is not None
+        assert isinstance(event, OptimizerStep)
+        assert event.gradients.scaler is not None
         symbol = event.gradients.scaler.symbol
         spelled = (node for node in event.index.scalers.get(symbol, []) if rewrite.same_function(node, event.node))
         scaler = next(map(rewrite.text, spelled), None)

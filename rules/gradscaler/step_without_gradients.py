@@ -13,10 +13,10 @@ class StepWithoutGradients(Rule):
     """`scaler.step()` or `update()` runs where no backward can have left gradients.
 
     ## Why is this bad?
-    `scaler.step()` looks at every gradient for inf and NaN. When `zero_grad()` has just cleared them, or no backward has
-    run yet, there is none to look at and it raises `AssertionError: No inf checks were recorded for this optimizer`. An
-    `update()` that no `step()` or `unscale_()` precedes raises `AssertionError: No inf checks were recorded prior to
-    update`.
+    `scaler.step()` looks at every gradient for inf and NaN. When `zero_grad()` has just cleared them, or no backward
+    has run yet, there is none to look at and it raises `AssertionError: No inf checks were recorded for this
+    optimizer`. An `update()` that no `step()` or `unscale_()` precedes raises `AssertionError: No inf checks were
+    recorded prior to update`.
 
     ## Example
     ```python
@@ -52,7 +52,11 @@ class StepWithoutGradients(Rule):
         gradients = event.gradients
         if gradients.state is GradState.NONE and gradients.consumed is None:
             cleared = gradients.cleared is not None
-            message = "step() runs after zero_grad() has cleared the gradients" if cleared else "step() runs before any backward"
+            message = (
+                "step() runs after zero_grad() has cleared the gradients"
+                if cleared
+                else "step() runs before any backward"
+            )
             yield self.report(
                 event,
                 message,

@@ -62,15 +62,15 @@ class UnscaleAfterStep(Rule):
 
     def on_gradient_use(self, event: GradientUse) -> Iterator[Report]:
         gradients = event.gradients
-        if event.mutates and gradients.consumed is not None and gradients.scaler is not None:
-            if gradients.state in (GradState.SCALED, GradState.UNSCALED):
-                yield self.report(
-                    event,
-                    f"gradients are {event.what} after the step that used them",
-                    reason="The weights have already moved by the gradients as they were; this changes nothing.",
-                    advice="Call unscale_() and clip between backward() and step().",
-                    notes=event.steps_from(gradients.backward),
-                )
+        late = gradients.consumed is not None and gradients.state in (GradState.SCALED, GradState.UNSCALED)
+        if event.mutates and late and gradients.scaler is not None:
+            yield self.report(
+                event,
+                f"gradients are {event.what} after the step that used them",
+                reason="The weights have already moved by the gradients as they were; this changes nothing.",
+                advice="Call unscale_() and clip between backward() and step().",
+                notes=event.steps_from(gradients.backward),
+            )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         step = _step_before(event)

@@ -73,7 +73,9 @@ class UpdatePerOptimizer(Rule):
             return
         if event.pending is not None and not event.decided_since(event.pending):
             message = "update() runs before any step() or unscale_() of the gradients made since the last one"
-            yield self.report(event, message, advice="Call update() after the step.", notes=event.steps_from(event.pending))
+            yield self.report(
+                event, message, advice="Call update() after the step.", notes=event.steps_from(event.pending)
+            )
         elif event.pending is None and event.previous is not None and not event.decided_since(event.previous):
             message = "update() runs again without a step() or unscale_() since the last one"
             yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
