@@ -42,9 +42,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def amplint(
-    project: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> Command:
+def amplint(project: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run the command in `project`; `stdin` is what it reads from standard input."""
 
     def run(*arguments: str, stdin: bytes = b"") -> Ran:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import Command, Plugin
 
 from docs import generate
 
@@ -20,15 +19,6 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglo
 def code_blocks(text: str, language: str) -> list[str]:
     """The fenced blocks of `text` in `language`."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-def amplint(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in `cwd`."""
-    program = "import sys; from amplint.cli.main import main; main(sys.argv[1:])"
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
 
 
 def test_generated_parts_are_fresh() -> None:
@@ -55,29 +45,22 @@ def test_ci_runs_the_readme_test_command() -> None:
     assert shown.stdout.strip() == block
 
 
-def test_configuration_of_the_readme_is_valid(tmp_path: Path) -> None:
+def test_configuration_of_the_readme_is_valid(amplint: Command, project: Path) -> None:
     (block,) = (text for text in code_blocks(README, "toml") if "[tool.amplint]" in text)
-    (tmp_path / "pyproject.toml").write_text(block, encoding="utf-8")
-    (tmp_path / "train.py").write_text("print('nothing to find')\n", encoding="utf-8")
-    done = amplint("check", "train.py", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    (project / "amplint.toml").unlink()
+    (project / "pyproject.toml").write_text(block, encoding="utf-8")
+    shown = amplint("--show-settings", ".")
+    assert shown.status == 0, shown.err
+    assert "third_party/" in shown.out
 
 
-def test_plugin_of_the_readme_works(tmp_path: Path) -> None:
+def test_plugin_of_the_readme_works(amplint: Command, plugin: Plugin, project: Path) -> None:
     (rule,) = (text for text in code_blocks(README, "python") if "(Rule)" in text)
-    (entry_point,) = (text for text in code_blocks(README, "toml") if "entry-points" in text)
-    name, module = re.findall(r'^(\w+) = "(\w+)"$', entry_point, re.MULTILINE)[-1]
-    (tmp_path / f"{module}.py").write_text(rule, encoding="utf-8")
-    metadata = tmp_path / f"{module}-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", encoding="utf-8")
-    (metadata / "entry_points.txt").write_text(f"[amplint.rules]\n{name} = {module}\n", encoding="utf-8")
-    script = "import torch\n\nscaler = torch.amp.GradScaler('cuda')\n"
-    (tmp_path / "train.py").write_text(script, encoding="utf-8")
-
-    done = amplint("check", "--output-format", "concise", "train.py", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "train.py:3:10: ACME001" in done.stdout
-    page = amplint("rule", "ACME001", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert page.returncode == 0
-    assert "bare-scaler" in page.stdout
+    plugin(rule)
+    (project / "train.py").write_text("import torch\n\nscaler = torch.amp.GradScaler('cuda')\n", encoding="utf-8")
+    found = amplint("check", "--output-format", "concise", "train.py")
+    assert found.status == 1, found.err
+    assert "train.py:3:10: ACME001[bare-scaler]" in found.out
+    page = amplint("rule", "ACME001")
+    assert page.status == 0
+    assert "bare-scaler" in page.out

@@ -14,20 +14,9 @@ from amplint.rule import Rule
 
 def analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
     """Findings and diagnostics in the order of the text. Without rules only the syntax is checked. Raises nothing."""
-    if not rules and _parses(raw):
+    if not rules and _python_says(raw) is None:
         return []
     return call_deep(_analyse, filename, raw, rules)
-
-
-def _parses(raw: bytes) -> bool:
-    """Whether this Python's own parser, some ten times faster than libcst, is content."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(raw, "<linted>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
@@ -45,10 +34,29 @@ def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Fin
             interpret(source, dispatcher.emit)
             return dispatcher.findings()
     except SourceError as failure:
-        span = Span(failure.position, Position(failure.position.row, failure.position.column + 1))
-        return [diagnostic(SyntaxErrorFound, filename, failure.message, span=span)]
+        return [_syntax_error(filename, raw, failure.message, failure.position)]
     except (RecursionError, MemoryError) as failure:
         return [diagnostic(SyntaxErrorFound, filename, f"too deeply nested to be analysed ({describe(failure)})")]
     except Exception as failure:
         advice = "This is a defect in amplint; please report it together with the file."
         return [diagnostic(RuleCrashed, filename, f"The analysis failed: {describe(failure)}", advice=advice)]
+
+
+def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:
+    """A diagnostic in Python's own words where these are about the syntax: they are better known than libcst's."""
+    own = _python_says(raw)
+    if isinstance(own, SyntaxError) and own.lineno and message.startswith("syntax error"):
+        message, position = f"syntax error: {own.msg}", Position(own.lineno, max(1, own.offset or 1))
+    span = Span(position, Position(position.row, position.column + 1))
+    return diagnostic(SyntaxErrorFound, filename, message, span=span)
+
+
+def _python_says(raw: bytes) -> Exception | None:
+    """What this Python's own parser, some ten times faster than libcst, has against the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(raw, "<linted>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as failure:
+        return failure
+    return None

@@ -50,14 +50,14 @@ class Dispatcher:
             if rule.code in self._crashes or (self._reported[place] and not rule.every_path):
                 continue
             try:
-                reports = list(handler(event))
+                reports = {(rule.code, report.at): (place, report) for report in handler(event)}
             except Exception as failure:
                 self._crashes[rule.code] = self._crash(rule, failure, event.node)
                 continue
             self._seen[place] += 1
             self._reported[place] += bool(reports)
-            for report in reports:
-                self._reports.setdefault((rule.code, report.at), (place, report))
+            for key, value in reports.items():
+                self._reports.setdefault(key, value)
 
     def findings(self) -> list[Finding]:
         """What the rules found, in the order of the text, diagnostics about failed rules included."""

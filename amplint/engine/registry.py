@@ -26,7 +26,7 @@ class _Deferred(ModuleType):
     def __getattr__(self, name: str) -> Any:
         self.__class__ = ModuleType  # type: ignore[assignment]
         if self.__spec__ is not None and self.__spec__.loader is not None:
-            self.__path__ = self.__spec__.submodule_search_locations
+            self.__path__ = self.__spec__.submodule_search_locations or []
             self.__spec__.loader.exec_module(self)
         return getattr(self, name)
 

@@ -48,8 +48,14 @@ def require(selectors: Iterable[str], rules: Rules) -> None:
 
 
 def nearest_rule(selector: str, rules: Rules) -> str:
-    """A `hint` at the code or name that is most like `selector`."""
-    return hint(selector.upper(), rules) or hint(selector.lower(), [rule.name for rule in rules.values()])
+    """A `hint` at the name most like `selector`, or at the code that it has the digits of or goes on from."""
+    word = selector.upper()
+    codes = [code for code in rules if word.startswith(code) or _digits(word) == _digits(code)]
+    return hint(word, codes) or hint(selector.lower(), [rule.name for rule in rules.values()])
+
+
+def _digits(code: str) -> str:
+    return code.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def resolve(

@@ -23,18 +23,19 @@ class Sources:
     def line(self, filename: str, row: int) -> str | None:
         """Line `row`, 1-based, without its end; None when it cannot be read."""
         if filename not in self._lines:
-            self._lines[filename] = _NEWLINE.split(decoded(self._read(filename)))
+            raw = self._read(filename)
+            self._lines[filename] = [] if raw is None else _NEWLINE.split(decoded(raw))
         lines = self._lines[filename]
         return lines[row - 1] if 1 <= row <= len(lines) else None
 
-    def _read(self, filename: str) -> bytes:
+    def _read(self, filename: str) -> bytes | None:
         if filename in self._given:
             return self._given[filename]
         try:
             with open(filename, "rb") as file:
                 return file.read()
         except (OSError, ValueError):
-            return b""
+            return None
 
 
 def decoded(raw: bytes) -> str:

@@ -21,7 +21,7 @@ _HOW = {
 
 def full(findings: Sequence[Finding], context: Context) -> str:
     """Each finding as a block of lines, an empty line after it."""
-    return "".join("\n".join(_Block(finding, context).lines()) + "\n\n" for finding in findings)
+    return "".join("\n".join(_Block(finding, context).lines()).rstrip("\n") + "\n\n" for finding in findings)
 
 
 class _Block:
@@ -55,10 +55,12 @@ class _Block:
 
     def _source(self) -> Iterator[str]:
         span = self._finding.span
+        rows = marked_rows(span)
+        last = max(row for row in rows if row is not None)
         lines = [
-            *self._plain(span.start.row - 1),
-            *(line for row in marked_rows(span) for line in self._marked(row, span)),
-            *self._plain(marked_rows(span)[-1] or 0, after=1),
+            *self._around(span.start.row - 1),
+            *(line for row in rows for line in self._marked(row, span)),
+            *self._around(last + 1),
         ]
         if lines:
             yield ""
@@ -70,7 +72,7 @@ class _Block:
             yield self._paint(f"{'...':>{self._digits + 6}}", "blue")
             return
         line = self._context.sources.line(self._finding.filename, row)
-        if line is None:
+        if line is None or not line.strip():
             return
         text, marks = excerpt(line, row, span, self._room)
         yield self._numbered(row, text, ">")
@@ -78,23 +80,22 @@ class _Block:
             colour = _COLOURS[self._finding.severity]
             yield f"{self._paint(' ' * (self._digits + 7) + '|', 'blue')} {self._paint(marks, colour)}"
 
-    def _plain(self, row: int, after: int = 0) -> Iterator[str]:
-        line = self._context.sources.line(self._finding.filename, row + after)
-        if line is not None and line.strip():
-            yield self._shown(row + after, line)
+    def _around(self, row: int) -> Iterator[str]:
+        start = Position(row, 1)
+        yield from self._plain(Span(start, start))
 
     def _step(self, number: int, message: str, span: Span) -> Iterator[str]:
         number_part = f"{_INDENT * 2}{number}. "
         head = f"{number_part}line {span.start.row}: "
         yield from wrap(message, self._context.width, " " * len(number_part), head)
-        line = self._context.sources.line(self._finding.filename, span.start.row)
-        if line is not None:
-            yield self._shown(span.start.row, line)
+        yield from self._plain(span)
 
-    def _shown(self, row: int, line: str) -> str:
-        nowhere = Span(Position(row, 1), Position(row, 1))
-        text, _ = excerpt(line, row, nowhere, self._room)
-        return self._numbered(row, text)
+    def _plain(self, span: Span) -> Iterator[str]:
+        row = span.start.row
+        line = self._context.sources.line(self._finding.filename, row)
+        if line is not None and line.strip():
+            text, _ = excerpt(line, row, span, self._room)
+            yield self._numbered(row, text)
 
     def _numbered(self, row: int, text: str, mark: str = " ") -> str:
         return f"{self._paint(f'    {mark} {row:>{self._digits}} |', 'blue')} {text}".rstrip()

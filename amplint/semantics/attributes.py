@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.semantics import numerics
 from amplint.semantics.definitions import node_of, tell_use
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
 from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
 from amplint.semantics.state import State
+from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     Class,
@@ -31,24 +30,22 @@ from amplint.semantics.values import (
     Value,
 )
 from amplint.source.tree import walk
-
-_INFINITY_NAMES = frozenset({"math.inf", "numpy.inf", "torch.inf", "numpy.Inf"})
-
+from amplint.torchlib.constants import CONSTANTS
 
 def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
     """`owner.name`."""
     if isinstance(owner, Ref):
         qualified = f"{owner.name}.{name}"
-        if qualified in _INFINITY_NAMES:
-            return Const(math.inf)
+        if qualified in CONSTANTS:
+            return Const(CONSTANTS[qualified])
         tell_use(machine, state, node, qualified)
         return Ref(qualified)
     if isinstance(owner, (Instance, Class)):
         return _member(machine, state, owner, name)
     if isinstance(owner, Device) and name == "type":
         return _device_type(machine, owner)
-    if isinstance(owner, Tensor) and name in ("data", "T", "mT"):
-        return numerics.derived(machine, owner, name)
+    if isinstance(owner, Tensor) and name in ("data", "T", "mT", "values"):
+        return derived(machine, owner, name)
     if isinstance(owner, (Scaler, Optimizer, Tensor)):
         stored = state.heap.get(owner.symbol, {}).get(name)
         return stored or Method(owner, name)

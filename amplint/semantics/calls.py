@@ -6,12 +6,13 @@ import math
 
 import libcst as cst
 
-from amplint.semantics import attributes, contexts, numerics, protocol
+from amplint.semantics import attributes, contexts, methods, numerics, protocol
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine, PathEnds
 from amplint.semantics.state import State
+from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     TRUE,
@@ -42,7 +43,6 @@ from amplint.torchlib.names import (
 )
 
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
-SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 IDLE_METHODS = frozenset(
     [
@@ -133,7 +133,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Module):
         return numerics.module(machine, state, node, callee, arguments)
     if owner is not None:
-        found = _method(machine, state, node, owner, name, arguments)
+        found = methods.call_method(machine, state, node, owner, name, arguments)
         if found is not None:
             return found
     return _unseen(machine, state, node, callee, owner, name, arguments)
@@ -258,7 +258,7 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name in NEUTRAL_CONTEXTS or name in EXIT_STACKS:
         return Neutral(stack=name in EXIT_STACKS)
     if name in CLIPPERS:
-        return _clip(machine, state, node, CLIPPERS[name], arguments)
+        return methods.clip(machine, state, node, CLIPPERS[name], arguments)
     if name == "torch.autograd.backward" and arguments.given:
         return _backward_of(machine, state, node, arguments.values[0])
     if name in ("torch.device", "torch.cuda.device"):
@@ -275,7 +275,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
         return arguments.values[0]
     if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
-        return Module(machine.fresh(), name, node)
+        return numerics.make_module(machine, node, name, arguments)
     if name.startswith("torch."):
         found = numerics.function(machine, state, node, name, arguments)
         if found is not None:
@@ -306,17 +306,6 @@ def _parameters_of(machine: Machine, value: Value | None) -> int | None:
     return None
 
 
-def _clip(machine: Machine, state: State, node: cst.Call, mutates: bool, arguments: Arguments) -> Value:
-    machine.idle.add(node)
-    limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
-    if limit is not None and _involves_scale(machine, limit):
-        return Unknown(machine.fresh())
-    if arguments.given and limit != Const(None):
-        what = "clipped" if mutates else "measured"
-        protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
-    return Unknown(machine.fresh())
-
-
 def _backward_of(machine: Machine, state: State, node: cst.Call, tensors: Value) -> Value:
     values = getattr(tensors, "values", (tensors,))
     scaled = [value for value in values if isinstance(value, Tensor) and value.scaled]
@@ -341,115 +330,10 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
         given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
         tensors = [value for value in given if isinstance(value, Tensor)]
-        return numerics.derived(machine, tensors[0], name) if tensors else _same_again(machine, state, name, arguments)
+        return derived(machine, tensors[0], name) if tensors else _same_again(machine, state, name, arguments)
     if name in ("builtins.setattr", "builtins.exec", "builtins.eval"):
         protocol.forget(machine, state, values)
     return _same_again(machine, state, name, arguments)
-
-
-def _method(
-    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
-) -> Value | None:
-    if name == "backward":
-        return _backward_method(machine, state, node, owner, arguments)
-    if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
-        scaler = protocol.as_scaler(machine, owner)
-        assert scaler is not None
-        return _scaler_method(machine, state, node, scaler, name, arguments)
-    if name == "zero_grad" and not isinstance(owner, (Ref, Const)):
-        to_none = arguments.value("set_to_none", 0) in (None, TRUE)
-        protocol.zero_grad(machine, state, node, owner, to_none)
-        return Const(None)
-    if isinstance(owner, Optimizer):
-        if name == "step":
-            protocol.optimizer_step(machine, state, node, owner)
-        machine.idle.add(node)
-        return machine.unknown("call", name, parts=(owner.symbol,))
-    if name == "enter_context" and arguments.given:
-        contexts.enter(machine, state, arguments.values[0], node)
-        return arguments.values[0]
-    if name == "__enter__":
-        contexts.enter(machine, state, owner, node)
-        return owner
-    if name in ("parameters", "named_parameters", "trainable_parameters"):
-        machine.idle.add(node)
-        return machine.unknown("parameters", parts=(symbol_of(machine, owner),))
-    if name == "register_buffer" and isinstance(owner, Instance) and len(arguments.values) > 1:
-        buffer = arguments.values[0]
-        if isinstance(buffer, Const) and isinstance(buffer.value, str):
-            state.set_attribute(owner.symbol, buffer.value, arguments.values[1])
-        return Const(None)
-    if name in SAME_OBJECT and not isinstance(owner, Tensor):
-        return owner
-    if _is_gradient(machine, owner):
-        return _gradient_method(machine, state, node, owner, name, arguments)
-    return numerics.method(machine, state, node, owner, name, arguments)
-
-
-def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
-    handed_over = [a for a in arguments.given if a.keyword is None and not isinstance(a.value, Const)]
-    if isinstance(owner, (Tensor, Unknown)) and (isinstance(owner, Tensor) or not handed_over):
-        protocol.backward(machine, state, node, owner)
-    else:
-        protocol.forget_gradients(state)
-    return Const(None)
-
-
-def _scaler_method(
-    machine: Machine, state: State, node: cst.Call, scaler: Scaler, name: str, arguments: Arguments
-) -> Value:
-    machine.idle.add(node)
-    if name == "scale":
-        return protocol.scale(machine, state, node, scaler, arguments)
-    if name == "unscale_":
-        protocol.unscale(machine, state, node, scaler, arguments)
-    elif name == "step":
-        protocol.step(machine, state, node, scaler, arguments)
-    elif name == "update":
-        protocol.update(machine, state, node, scaler, arguments)
-    elif name == "is_enabled":
-        return scaler.enabled
-    elif name == "get_scale":
-        return machine.unknown("scale of", parts=(scaler.symbol,))
-    elif name not in ("state_dict", "load_state_dict"):
-        protocol.forget(machine, state, [scaler])
-    return Unknown(machine.fresh())
-
-
-def _is_gradient(machine: Machine, owner: Value) -> bool:
-    """Whether `owner` is `parameter.grad`, or something taken from it by `.data` or `.detach()`."""
-    while isinstance(owner, Unknown):
-        kind, *names = machine.symbols.key(owner.symbol)
-        if kind != "attribute" or names[0] not in ("grad", "data"):
-            return False
-        if names[0] == "grad":
-            return True
-        owner = Unknown(machine.symbols.parts(owner.symbol)[0])
-    return False
-
-
-_MEASURES = frozenset({"norm", "abs", "mean", "std", "max"})
-_CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_"})
-"""In-place methods that do not commute with the loss scale; multiplying and dividing do."""
-
-
-def _involves_scale(machine: Machine, value: Value) -> bool:
-    """Whether `value` was computed from what `get_scale()` returned."""
-    return machine.symbols.involves(symbol_of(machine, value), "scale of")
-
-
-def _gradient_method(
-    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
-) -> Value | None:
-    if any(_involves_scale(machine, value) for value in arguments.values):
-        protocol.forget_gradients(state)
-        return Unknown(machine.fresh())
-    if name in _MEASURES or name in _CHANGES:
-        what = "changed" if name in _CHANGES else "measured"
-        protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
-    elif name in ("detach", "clone", "float"):
-        return owner
-    return Unknown(machine.fresh())
 
 
 def _unseen(

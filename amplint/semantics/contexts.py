@@ -16,8 +16,11 @@ from amplint.semantics.values import (
     Device,
     Entered,
     GradMode,
+    Method,
     OneOf,
     Ref,
+    Tensor,
+    Unknown,
     Value,
 )
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DEFAULT_AUTOCAST_DTYPE, DTYPES, GRAD_MODES
@@ -32,6 +35,8 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
         argument = arguments.get(name, position)
         if argument is not None:
             bound[name] = (argument.node, argument.value)
+    if "device_type" in bound and _is_device(machine, bound["device_type"][1]):
+        bound["device_type"] = (bound["device_type"][0], Device(None))
     devices = frozenset({device}) if device else _devices(bound["device_type"][1] if "device_type" in bound else None)
     enabled = bound["enabled"][1] if "enabled" in bound else TRUE
     if any(argument.star for argument in arguments.given) and "enabled" not in bound:
@@ -43,6 +48,16 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
         certain=not any(argument.star for argument in arguments.given),
     )  # fmt: skip
     return context
+
+
+def _is_device(machine: Machine, value: Value) -> bool:
+    """Whether `value` is the `device` of a tensor, a pretrained model or an accelerator: a `torch.device` in any case."""
+    if isinstance(value, Method):
+        return value.name == "device" and isinstance(value.owner, Tensor)
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):
+        return False
+    origin = machine.symbols.key(machine.symbols.parts(value.symbol)[0])
+    return origin[0] == "call" and str(origin[1]).endswith((".from_pretrained", "accelerate.Accelerator"))
 
 
 def _devices(value: Value | None) -> frozenset[str] | None:
@@ -80,7 +95,7 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
         state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))
     elif isinstance(value, Ref):
         if value.name in AUTOCASTS:
-            machine.emit(state, AutocastUnused, by, called=False)
+            machine.emit(state, AutocastUnused, by, called=False, api=value.name)
         elif value.name in GRAD_MODES:
             state.regions = (*state.regions, Region(GradMode(Const(GRAD_MODES[value.name])), by))
 

@@ -10,8 +10,9 @@ from amplint.semantics.events import ApiUse
 from amplint.semantics.machine import Machine
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
-from amplint.semantics.values import Class, Function, Ref, Unknown
+from amplint.semantics.values import Class, Const, Function, Ref, Unknown
 from amplint.source.fallback import is_fallback
+from amplint.torchlib.constants import CONSTANTS
 from amplint.torchlib.names import SUCCESSORS
 
 SHORTHANDS = {
@@ -40,7 +41,7 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
         name = alias.name.value
         bound = alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
         qualified = f"{module}.{name}"
-        state.bind(state.frame, bound, Ref(qualified))
+        state.bind(state.frame, bound, Const(CONSTANTS[qualified]) if qualified in CONSTANTS else Ref(qualified))
         tell_use(machine, state, alias, qualified)
 
 

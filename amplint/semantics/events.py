@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from amplint.semantics.values import Autocast, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values import Autocast, Number, Optimizer, Scaler, Tensor, Value
 
 
 class OptState(enum.Enum):
@@ -62,19 +62,22 @@ class Stage:
 
 
 Step = tuple[cst.CSTNode, str]
+STEPS_TOLD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
     """Where a file uses its scalers, optimizers and losses, by their symbols; complete once the file is interpreted.
 
-    `scalers` and `optimizers` hold the expressions that name them in protocol calls, `steps`, `updates` and `backwards`
-    the calls, and `partners` the optimizers that a scaler steps.
+    `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
+    scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
+    loss.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
     optimizers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
     partners: dict[int, list[int]] = field(default_factory=dict)
+    unscales: dict[int, list[cst.Call]] = field(default_factory=dict)
     steps: dict[int, list[cst.Call]] = field(default_factory=dict)
     updates: dict[int, list[cst.Call]] = field(default_factory=dict)
     backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
@@ -104,15 +107,18 @@ class Event:
         cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
     def steps_from(self, node: cst.CSTNode | None) -> tuple[Step, ...]:
-        """The steps beginning with the last one at `node`, all of them where it is not among them."""
+        """The steps worth telling, beginning with the last one at `node`, all of them where it is not among them."""
+        return tuple(step for step in self._since(node) if step[1])[-STEPS_TOLD:]
+
+    def decided_since(self, node: cst.CSTNode | None) -> list[cst.CSTNode]:
+        """The conditions this path has taken a side of since the last step at `node`, in the order of execution."""
+        return [step[0] for step in self._since(node) if step[0] in self.decisions]
+
+    def _since(self, node: cst.CSTNode | None) -> tuple[Step, ...]:
         for position in range(len(self.steps) - 1, -1, -1):
             if self.steps[position][0] is node:
                 return self.steps[position:]
         return self.steps
-
-    def decided_since(self, node: cst.CSTNode | None) -> list[cst.CSTNode]:
-        """The conditions this path has taken a side of since the last step at `node`, in the order of execution."""
-        return [step[0] for step in self.steps_from(node) if step[0] in self.decisions]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,9 +226,10 @@ class AutocastCreated(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class AutocastUnused(Event):
-    """An autocast object that is never entered: a bare statement, or the class itself as a context."""
+    """An autocast object that is never entered: a bare statement, or the class `api` itself as a context."""
 
     called: bool
+    api: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,19 +243,18 @@ class AutocastEntered(Event):
 class TensorOp(Event):
     """A tensor operation by PyTorch's name (`masked_fill`, `softmax`) or its operator's (`Add`, `Multiply`).
 
-    `tensor` is the operand that decides. A Python number that meets it is `constant`, standing at `constant_node`; such
-    events come only where the tensor can be float16: `why` says so and `half` is where that began. `masked` is the
-    infinity an operand was filled with. `module` is where the `torch.nn` object was made that runs the operation.
+    `tensor` is the operand that decides. Where a Python number beyond what float16 holds meets it, `number` is that
+    number; for `softmax` and `Subtract` it can be the infinity the operand was filled with. Such events come only where
+    the tensor can be float16: `why` says so and `half` is where that began. `module` is where the `torch.nn` object was
+    made that runs the operation, and `arguments` what it is called with.
     """
 
     op: str
     tensor: Tensor
-    constant: float | None = None
-    constant_node: cst.CSTNode | None = None
+    number: Number | None = None
     why: str = ""
     half: cst.CSTNode | None = None
     arguments: tuple[tuple[cst.Arg, Value], ...] = ()
-    masked: cst.CSTNode | None = None
     module: cst.CSTNode | None = None
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
-import operator
 from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, functions, numerics
+from amplint.semantics import attributes, calls, functions, operators, tensors
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.truth import assume, equal, is_none, negate, refined, symbol_of, truth
+from amplint.semantics.truth import decide_value, refined, symbol_of
 from amplint.semantics.values import (
     FALSE,
     TRUE,
@@ -26,7 +25,6 @@ from amplint.semantics.values import (
     Value,
 )
 from amplint.source.tree import children
-from amplint.torchlib.names import DTYPES
 
 
 def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
@@ -55,15 +53,6 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
         return not decide(machine, state, node.expression)
     value = evaluate(machine, state, node)
     return decide_value(machine, state, value)
-
-
-def decide_value(machine: Machine, state: State, value: Value) -> bool:
-    """Whether `value` is true, choosing where it can be either."""
-    known = truth(machine, state, value)
-    if known is None:
-        known = machine.choices.pick(2) == 0
-        assume(machine, state, value, known)
-    return known
 
 
 def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Value) -> None:
@@ -138,167 +127,6 @@ def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Val
     return machine.unknown("text", id(node))
 
 
-_ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
-    cst.Add: operator.add,
-    cst.Subtract: operator.sub,
-    cst.Multiply: operator.mul,
-    cst.Divide: operator.truediv,
-    cst.FloorDivide: operator.floordiv,
-    cst.Modulo: operator.mod,
-    cst.Power: operator.pow,
-}
-
-
-def _binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
-    left = evaluate(machine, state, node.left)
-    right = evaluate(machine, state, node.right)
-    return operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
-
-
-def operate(
-    machine: Machine,
-    state: State,
-    node: cst.CSTNode,
-    kind: type[cst.CSTNode],
-    left: tuple[cst.BaseExpression, Value],
-    right: tuple[cst.BaseExpression, Value],
-) -> Value:
-    """The value of `left kind right`, reported at `node`."""
-    a, b = left[1], right[1]
-    if isinstance(a, Const) and isinstance(b, Const):
-        folded = _fold(kind, a.value, b.value)
-        if folded is not None:
-            return Const(folded)
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return numerics.arithmetic(machine, state, node, kind.__name__, left, right)
-    return machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
-
-
-def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
-    if isinstance(a, str) and isinstance(b, str) and kind is cst.Add:
-        return a + b
-    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or kind not in _ARITHMETIC:
-        return None
-    if kind is cst.Power and (abs(a) > 1e6 or abs(b) > 64):
-        return None
-    try:
-        result = _ARITHMETIC[kind](a, b)
-    except (ArithmeticError, ValueError):
-        return None
-    return result if isinstance(result, (int, float)) else None
-
-
-def _unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
-    if isinstance(node.operator, cst.Not):
-        return negate(machine, evaluate(machine, state, node.expression))
-    value = evaluate(machine, state, node.expression)
-    if isinstance(node.operator, cst.Minus):
-        if isinstance(value, Const) and isinstance(value.value, (int, float)):
-            return Const(-value.value)
-        if isinstance(value, Tensor):
-            return numerics.derived(machine, value, "neg")
-    return machine.unknown(type(node.operator).__name__, parts=(symbol_of(machine, value),))
-
-
-def _boolean(machine: Machine, state: State, node: cst.BooleanOperation) -> Value:
-    left = evaluate(machine, state, node.left)
-    known = truth(machine, state, left)
-    both = isinstance(node.operator, cst.And)
-    if known is not None:
-        return evaluate(machine, state, node.right) if known is both else left
-    right = evaluate(machine, state, node.right)
-    name = "and" if both else "or"
-    if isinstance(right, Const) and both and not right.value:
-        return right
-    return machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
-
-
-def _comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
-    left = evaluate(machine, state, node.left)
-    if len(node.comparisons) != 1:
-        parts = [symbol_of(machine, left)]
-        for other in node.comparisons:
-            parts.append(symbol_of(machine, evaluate(machine, state, other.comparator)))
-        return machine.unknown("compare", parts=tuple(parts))
-    kind = node.comparisons[0].operator
-    right = evaluate(machine, state, node.comparisons[0].comparator)
-    if isinstance(kind, (cst.Is, cst.IsNot)) and right == Const(None):
-        known = is_none(machine, state, left)
-        value: Value = Const(known) if known is not None else machine.unknown("is none", parts=(left.symbol,))  # type: ignore[union-attr]
-        return value if isinstance(kind, cst.Is) else negate(machine, value)
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        return numerics.comparison(machine, left, right)
-    if isinstance(kind, (cst.Equal, cst.Is)):
-        return equal(machine, state, left, right)
-    if isinstance(kind, (cst.NotEqual, cst.IsNot)):
-        return negate(machine, equal(machine, state, left, right))
-    if isinstance(kind, (cst.In, cst.NotIn)) and isinstance(right, Items):
-        found: Value = machine.unknown("in", parts=(symbol_of(machine, left), symbol_of(machine, right)))
-        if isinstance(left, Const) and all(isinstance(item, Const) for item in right.keys or right.values):
-            found = Const(left in (right.keys or right.values))
-        return found if isinstance(kind, cst.In) else negate(machine, found)
-    if isinstance(left, Const) and isinstance(right, Const):
-        folded = _compare(kind, left.value, right.value)
-        if folded is not None:
-            return Const(folded)
-    name, flipped = _OPPOSITES.get(type(kind), (type(kind).__name__, False))
-    value = machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
-    return negate(machine, value) if flipped else value
-
-
-_OPPOSITES: dict[type[cst.CSTNode], tuple[str, bool]] = {
-    cst.NotIn: ("In", True),
-    cst.LessThanEqual: ("GreaterThan", True),
-    cst.GreaterThanEqual: ("LessThan", True),
-}
-
-
-def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:
-    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
-        return None
-    if isinstance(kind, cst.LessThan):
-        return a < b
-    if isinstance(kind, cst.LessThanEqual):
-        return a <= b
-    if isinstance(kind, cst.GreaterThan):
-        return a > b
-    return a >= b if isinstance(kind, cst.GreaterThanEqual) else None
-
-
-def _conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
-    condition = evaluate(machine, state, node.test)
-    known = truth(machine, state, condition)
-    if known is not None:
-        return evaluate(machine, state, node.body if known else node.orelse)
-    body, orelse = evaluate(machine, state.copy(), node.body), evaluate(machine, state.copy(), node.orelse)
-    joined = alternatives((body, orelse))
-    if joined is not None:
-        return joined
-    if isinstance(body, (Unknown, Const)) and isinstance(orelse, (Unknown, Const)) and not _flags(body, orelse):
-        parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
-        return machine.unknown("if", parts=parts)
-    return evaluate(machine, state, node.body if decide_value(machine, state, condition) else node.orelse)
-
-
-def _flags(*values: Value) -> bool:
-    return any(isinstance(value, Const) and isinstance(value.value, (bool, type(None))) for value in values)
-
-
-def alternatives(values: tuple[Value, ...]) -> Value | None:
-    """One value for several strings or dtypes that are all possible, None for anything else."""
-    options: set[str] = set()
-    for value in values:
-        if isinstance(value, Const) and isinstance(value.value, str):
-            options.add(value.value)
-        elif isinstance(value, Ref) and value.name in DTYPES:
-            options.add(value.name)
-        elif isinstance(value, OneOf):
-            options |= value.options
-        else:
-            return None
-    return OneOf(frozenset(options))
-
-
 def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Set) -> Value:
     values = tuple(evaluate(machine, state, element.value) for element in node.elements)
     if any(isinstance(element, cst.StarredElement) for element in node.elements):
@@ -332,10 +160,10 @@ def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:
 
 
 def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
-    owner = evaluate(machine, state, node.value)
+    owner = tensors.used_as_tensor(machine, evaluate(machine, state, node.value))
     key = _index(machine, state, node)
     if isinstance(owner, Tensor):
-        return numerics.derived(machine, owner, "index")
+        return tensors.derived(machine, owner, "index")
     if isinstance(key, Const):
         stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
         if stored is not None:
@@ -352,7 +180,7 @@ def _item(machine: Machine, owner: Items, key: Value | None) -> Value:
             return owner.values[owner.keys.index(key)]
         if owner.keys is None and isinstance(key.value, int) and -len(owner.values) <= key.value < len(owner.values):
             return owner.values[key.value]
-    elif owner.keys is not None and (joined := alternatives(owner.values)) is not None:
+    elif owner.keys is not None and (joined := operators.alternatives(owner.values)) is not None:
         return joined
     return Unknown(machine.fresh())
 
@@ -467,11 +295,11 @@ _HANDLERS: dict[type[cst.CSTNode], Callable[..., Value]] = {
     cst.SimpleString: _string,
     cst.ConcatenatedString: lambda machine, state, node: machine.unknown("text", id(node)),
     cst.FormattedString: _formatted,
-    cst.BinaryOperation: _binary,
-    cst.UnaryOperation: _unary,
-    cst.BooleanOperation: _boolean,
-    cst.Comparison: _comparison,
-    cst.IfExp: _conditional,
+    cst.BinaryOperation: operators.binary,
+    cst.UnaryOperation: operators.unary,
+    cst.BooleanOperation: operators.boolean,
+    cst.Comparison: operators.comparison,
+    cst.IfExp: operators.conditional,
     cst.Tuple: _display,
     cst.List: _display,
     cst.Set: _display,

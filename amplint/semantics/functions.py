@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics import contexts
 from amplint.semantics.definitions import node_of
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
-from amplint.semantics.state import State, merge
+from amplint.semantics.state import RESULT, State, merge
 from amplint.semantics.values import (
     Autocast,
     Class,
@@ -29,7 +29,6 @@ from amplint.semantics.values import (
 from amplint.source.tree import walk
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
-RESULT = "<result>"
 ENTERED = "<entered>"
 DEPTH = "<regions>"
 
@@ -72,13 +71,15 @@ def _kind(value: Value) -> object:
     """What a call can tell of an argument without knowing its identity."""
     if isinstance(value, Unknown):
         return Unknown
-    return (Tensor, value.dtype, value.scaled) if isinstance(value, Tensor) else value
+    return (Tensor, value.dtype, value.scaled, value.traits) if isinstance(value, Tensor) else value
 
 
 def _says_nothing(result: Value) -> bool:
     if isinstance(result, Items):
         return all(_says_nothing(value) for value in result.values)
-    return isinstance(result, (Unknown, Const)) or (isinstance(result, Tensor) and result.dtype is None)
+    if isinstance(result, Tensor):
+        return result.dtype is None and not result.traits and result.infinity is None
+    return isinstance(result, (Unknown, Const))
 
 
 def _outcomes(

@@ -14,7 +14,7 @@ from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.protocol import CLEARED
-from amplint.semantics.scopes import WORD, relevant
+from amplint.semantics.scopes import WORD, extreme_names, relevant
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
@@ -29,8 +29,9 @@ SHORT_RUN = 300
 def interpret(source: Source, tell: Callable[[Event], None]) -> None:
     """Run `source` abstractly and call `tell` for every event. Raises SourceError for a part that cannot be parsed."""
     machine = Machine(source, tell, evaluate, run_body)
-    machine.relevant = relevant(source.chunks)
-    machine.slice = Slice(chunk.module for chunk in source.chunks if chunk in machine.relevant)
+    extremes = extreme_names(source.chunks)
+    machine.relevant = relevant(source.chunks, extremes)
+    machine.slice = Slice((chunk.module for chunk in source.chunks if chunk in machine.relevant), extremes)
     _start_everything(machine, _run_module(machine))
 
 

@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 PATH_LIMIT = 12
 CALL_DEPTH = 14
 STEP_BUDGET = 60_000
-STEPS_SHOWN = 8
+STEPS_KEPT = 16
 
 
 class PathEnds(Exception):
@@ -158,6 +158,11 @@ class Machine:
         if isinstance(left, Scaler) and isinstance(right, Scaler):
             enabled = left.enabled if left.enabled == right.enabled else self.unknown("enabled", parts=(symbol,))
             return Scaler(symbol, enabled, left.created, left.loops, left.cls if left.cls == right.cls else "")
+        if isinstance(left, (Tensor, Unknown)) and isinstance(right, (Tensor, Unknown)):
+            one, other = (v if isinstance(v, Tensor) else Tensor(v.symbol) for v in (left, right))
+            joint_tensor = one.joined(other, symbol)
+            if joint_tensor.infinity is not None or (isinstance(left, Tensor) and isinstance(right, Tensor)):
+                return joint_tensor
         return Unknown(symbol)
 
     def _joint(self, left: int, right: int) -> int:
@@ -257,7 +262,7 @@ def is_off(machine: Machine, state: State, enabled: Value) -> bool:
 def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:
     steps: list[Step] = []
     decisions: set[cst.CSTNode] = set()
-    while trail is not None and len(steps) < STEPS_SHOWN:
+    while trail is not None and len(steps) < STEPS_KEPT:
         steps.append(trail.step)
         if trail.branch:
             decisions.add(trail.step[0])

@@ -1,7 +1,8 @@
-"""Tensors: which dtype a result has as far as that is known, and where Python numbers meet them."""
+"""Tensor operations: which dtype a result has as far as that is known, and where Python numbers meet tensors."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -10,57 +11,50 @@ import libcst as cst
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.events import TensorOp
 from amplint.semantics.machine import Machine
+from amplint.semantics.masks import inherited, mends, spares_rows
 from amplint.semantics.state import State
+from amplint.semantics.tensors import (
+    CASTS,
+    FROM_PARAMETER,
+    converted,
+    derived,
+    dtype_of,
+    fill,
+    filled,
+    is_number,
+    number,
+    promoted,
+    tensor,
+    used_as_tensor,
+)
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Items, Module, OneOf, Ref, Tensor, Unknown, Value
-from amplint.torchlib.names import DTYPES
-from amplint.torchlib.policy import FLOAT32_CUDA, FOLLOWS_INPUT, LOWER, MODULE_OPS, result_dtype
+from amplint.semantics.values import Const, Items, Method, Module, Number, Ref, Tensor, Unknown, Value
+from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
+from amplint.torchlib.policy import BANNED, FLOAT32, FOLLOWS_INPUT, LOWER, MODULE_OPS, Regime, result_dtype, words
 
-FACTORIES = frozenset("zeros ones full empty rand randn arange linspace eye tensor as_tensor full_like zeros_like".split())
-FACTORIES_LIKE = frozenset("full_like zeros_like ones_like empty_like rand_like randn_like new_full new_zeros".split())
-FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("value", 0), "new_full": ("fill_value", 1)}
-LIMITS = {"clamp": (("min", 0), ("max", 1)), "clamp_": (("min", 0), ("max", 1)), "clip": (("min", 0), ("max", 1)),
-          "clamp_min": (("min", 0),), "clamp_min_": (("min", 0),), "clamp_max": (("max", 0),)}  # fmt: skip
-BINARY = {"add": "Add", "add_": "Add", "sub": "Subtract", "sub_": "Subtract", "mul": "Multiply", "mul_": "Multiply",
-          "div": "Divide", "div_": "Divide"}  # fmt: skip
-CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64",
-         "int": "int32", "bool": "bool", "byte": "uint8"}  # fmt: skip
-TENSOR_METHODS = frozenset({*FILLS, *LIMITS, *LOWER, *FLOAT32_CUDA, *FOLLOWS_INPUT, *CASTS, "to", "type", "type_as"}) - {
-    "view", "split", "index_select", "gather", "linear", "pow", "where", "t", "sub", "add", "chunk", "max", "min", "to",
-    "norm", "sum", "dist", "mean", "std", "var", "flip", "roll", "normalize", "log", "clip", "type", "int", "float",
-    "bool", "add_", "repeat", "expand", "select", "dropout", "square", "abs", "round", "flatten", "stack", "cat", "tan",
-}  # fmt: skip
+FACTORIES = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn tensor zeros")
+FACTORIES_LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
+NEW = words("new_empty new_full new_ones new_tensor new_zeros")
+FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("value", 0), "where": ("other", 1),
+         "index_fill": ("value", 2), "index_fill_": ("value", 2), "scatter": ("value", 2), "scatter_": ("value", 2),
+         "pad": ("value", 2)}  # fmt: skip
+LIMITS = {"clamp": (("min", 0), ("max", 1)), "clip": (("min", 0), ("max", 1)), "clamp_min": (("min", 0),),
+          "clamp_max": (("max", 0),)}  # fmt: skip
+BINARY = {"add": "Add", "sub": "Subtract", "mul": "Multiply", "div": "Divide"}
+NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
+TENSOR_METHODS = frozenset({"softmax", *FILLS, *LOWER["cuda"], *FLOAT32["cuda"], *FOLLOWS_INPUT, *CASTS, *NEW}) - words(
+    "abs add add_ bool ceil chunk clip diag diff dist dropout expand extend flatten flip float floor gather half index_select "
+    "int interpolate kthvalue linear log max mean median min mode narrow norm normalize pad pow prod repeat roll round "
+    "scatter select sort split square squeeze stack cat std sub sum swapaxes t tan transpose unfold var view where cpu cuda "
+    "sign outer sin cos"
+)
 """Methods that only tensors have: calling one shows that its object is a tensor."""
-FROM_PARAMETER = "parameter"
-"""The dtype of a tensor whose dtype a parameter of the function decides."""
 
 
-def tensor(machine: Machine, value: Value) -> Tensor:
-    """`value` as a tensor."""
-    return value if isinstance(value, Tensor) else Tensor(symbol_of(machine, value))
-
-
-def derived(machine: Machine, value: Tensor, name: str) -> Tensor:
-    """A tensor made from `value` by something that keeps its dtype and its scale."""
-    symbol = machine.symbols.intern(name, parts=(value.symbol,))
-    return Tensor(symbol, value.dtype, value.why_half, value.scaled, value.plain, value.traits, value.made)
-
-
-def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
-    """The boolean tensor that comparing gives."""
-    traits = frozenset().union(*(v.traits for v in (left, right) if isinstance(v, Tensor)))
-    symbol = machine.symbols.intern("compare", parts=(symbol_of(machine, left), symbol_of(machine, right)))
-    return Tensor(symbol, "bool", traits=traits & {"causal"})
-
-
-def autocast_now(machine: Machine, state: State) -> tuple[str, str] | None:
-    """Device type and dtype of the autocast region that is on, where both are known."""
+def regime(machine: Machine, state: State) -> Regime | None:
+    """The autocast that is or can be on."""
     region, _ = machine.region(state)
-    if region is None or region.devices is None or region.dtypes is None:
-        return None
-    if len(region.devices) == 1 and len(region.dtypes) == 1:
-        return next(iter(region.devices)), next(iter(region.dtypes))
-    return None
+    return Regime(region.devices, region.dtypes) if region is not None else None
 
 
 def half_evidence(machine: Machine, state: State, value: Tensor) -> tuple[str, cst.CSTNode | None] | None:
@@ -76,29 +70,18 @@ def half_evidence(machine: Machine, state: State, value: Tensor) -> tuple[str, c
     return None
 
 
-def _tell(
-    machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, constant: Argument | None, value: float
-) -> None:
-    where = constant.node.value if constant is not None else node
-    _tell_at(machine, state, node, op, operand, where, value)
-
-
-def _tell_at(
-    machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, where: cst.CSTNode, value: float
-) -> None:
+def _tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
     evidence = half_evidence(machine, state, operand)
     if evidence is not None:
-        machine.emit(
-            state, TensorOp, node, op=op, tensor=operand, constant=value, constant_node=where, why=evidence[0],
-            half=evidence[1],
-        )  # fmt: skip
+        machine.emit(state, TensorOp, node, op=op, tensor=operand, number=met, why=evidence[0], half=evidence[1])
 
 
-def number(value: Value | None) -> float | None:
-    """A Python number, not a bool."""
-    if isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool):
-        return float(value.value) if abs(value.value) < 1e308 else math.copysign(math.inf, value.value)
-    return None
+def _meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
+    """A Python number meets a tensor. A large integer that meets something unknown can be a label."""
+    size = abs(met.value)
+    label = operand.dtype is None and isinstance(met.value, int) and met.value > 0
+    if (size > FLOAT16_MAX or 0 < size < FLOAT16_SMALLEST_NORMAL) and not label:
+        _tell(machine, state, node, op, operand, met)
 
 
 def arithmetic(
@@ -108,195 +91,258 @@ def arithmetic(
     kind: str,
     left: tuple[cst.BaseExpression, Value],
     right: tuple[cst.BaseExpression, Value],
-) -> Value:
-    """`left kind right` where at least one side is a tensor."""
-    a, b = left[1], right[1]
-    operand = a if isinstance(a, Tensor) else b
-    assert isinstance(operand, Tensor)
-    for side, other in ((left, b), (right, a)):
-        constant = number(side[1])
-        if constant is not None and isinstance(other, Tensor):
-            _tell_at(machine, state, node, kind, other, side[0], constant)
+) -> Tensor | None:
+    """`left kind right`, None where neither side is known to be a tensor."""
+    a, b = used_as_tensor(machine, left[1]), used_as_tensor(machine, right[1])
+    for side, value, other, beside in ((left[0], a, b, right[0]), (right[0], b, a, left[0])):
+        constant = number(value)
+        times_infinity = kind == "Multiply" and constant is not None and math.isinf(constant)
+        if constant is None or is_number(machine, other) or not (isinstance(other, Tensor) or times_infinity):
+            continue
+        if not (times_infinity and isinstance(other, Tensor) and "ones" in other.traits):
+            _meets(machine, state, node, kind, tensor(machine, other), Number(constant, side, beside))
+    operand = a if isinstance(a, Tensor) and (a.dtype or not isinstance(b, Tensor)) else b
+    if not isinstance(operand, Tensor):
+        return None
     symbol = machine.symbols.intern(kind, parts=(symbol_of(machine, a), symbol_of(machine, b)))
-    scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), None)
+    given = Tensor(symbol, promoted(machine, kind, a, b), operand.why_half)
     if kind == "MatrixMultiply":
         return _result(machine, state, node, "matmul", operand, symbol)
     if kind == "Power":
-        return _result(machine, state, node, "pow", operand, symbol)
-    dtype = _promoted(a, b)
+        return _result(machine, state, node, "pow", given, symbol)
+    infinity = filled(state, a) or filled(state, b)
+    if kind == "Subtract" and (first := filled(state, a)) is not None and filled(state, b) is not None:
+        _tell(machine, state, node, kind, operand, first)
+    dtype = given.dtype
+    if kind == "Divide" and is_number(machine, a):
+        dtype = result_dtype("reciprocal", dtype, regime(machine, state))
+        if isinstance(b, Tensor) and b.floor is not None and dtype in ("float16", FROM_PARAMETER):
+            _tell(machine, state, node, kind, b, Number(number(a) or 1.0, left[0], right[0]))
+    scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
     why = next((v.why_half for v in (a, b) if isinstance(v, Tensor) and v.why_half), None)
-    traits = (a.traits if isinstance(a, Tensor) else frozenset()) & (b.traits if isinstance(b, Tensor) else frozenset())
-    plain = (scaled.scaled, scaled.plain, scaled.made) if scaled else (None, None, None)
-    return Tensor(symbol, dtype, why, plain[0], plain[1], traits, plain[2])
+    floor = _floor(operand, (left, right)) if kind == "Add" else None
+    return Tensor(
+        symbol, dtype, why, scaled.scaled, scaled.plain, inherited(kind, a, b), scaled.made, infinity, floor
+    )  # fmt: skip
 
 
-def _promoted(a: Value, b: Value) -> str | None:
-    """The dtype of an operation that follows its inputs; Python numbers do not widen a floating tensor."""
-    order = ("bool", "int64", "float16", "float32", "float64")
-    kinds = [v.dtype if isinstance(v, Tensor) else None for v in (a, b) if number(v) is None]
-    if None in kinds or any(kind not in order for kind in kinds):
-        same = set(kinds)
-        return same.pop() if len(same) == 1 else None
-    widest = max((kind for kind in kinds if kind is not None), key=order.index, default=None)
-    return None if widest in ("bool", "int64") else widest
+def _floor(operand: Tensor, sides: Sequence[tuple[cst.BaseExpression, Value]]) -> Number | None:
+    for (node, value), (beside, _) in (sides, sides[::-1]):
+        constant = number(value)
+        if constant is not None and 0 < constant < 1:
+            return Number(constant, node, beside)
+    return None
 
 
 def _result(
     machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, symbol: int | None = None
 ) -> Tensor:
-    now = autocast_now(machine, state)
-    dtype = result_dtype(op, operand.dtype, now)
+    dtype = result_dtype(op, operand.dtype, regime(machine, state))
     if symbol is None:
         symbol = machine.symbols.intern(op, parts=(operand.symbol,))
     why = operand.why_half if dtype == operand.dtype else node
-    traits = operand.traits & {"causal"} if op in FOLLOWS_INPUT else frozenset()
-    if op in ("sigmoid", "softmax", "tril", "triu"):
-        traits |= {"causal"} if op.startswith("tri") else {op}
-    carries_scale = op in FOLLOWS_INPUT or op == "sum"
-    scaled = (operand.scaled, operand.plain) if carries_scale else (None, None)
-    return Tensor(symbol, dtype, why if dtype else None, scaled[0], scaled[1], traits, node)
+    kept = derived(machine, operand, op) if op in FOLLOWS_INPUT else Tensor(symbol)
+    traits = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, kept)
+    scale = operand if op in FOLLOWS_INPUT or op == "sum" else kept
+    infinity = filled(state, operand) if op in FOLLOWS_INPUT and not op.startswith(("clamp", "nan_to_num", "relu")) else None
+    return Tensor(symbol, dtype, why if dtype else None, scale.scaled, scale.plain, traits, node, infinity)
 
 
-def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -> Tensor:
-    """`value` converted to `dtype`, None for one that is not known."""
-    operand = tensor(machine, value)
-    symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
-    return Tensor(symbol, dtype, node, operand.scaled, operand.plain, operand.traits, operand.made)
-
-
-def dtype_of(machine: Machine, value: Value | None) -> str | None:
-    """The dtype an argument names; FROM_PARAMETER when a parameter that is plainly a dtype decides it."""
-    if isinstance(value, Ref):
-        return DTYPES.get(value.name)
-    if isinstance(value, OneOf):
-        names = {DTYPES.get(option) for option in value.options}
-        return FROM_PARAMETER if "float16" in names else None
-    if isinstance(value, Unknown):
-        key = machine.symbols.key(value.symbol)
-        if key[0] == "parameter" and "dtype" in str(key[-1]):
-            return FROM_PARAMETER
-    return None
+def _softmax(machine: Machine, state: State, node: cst.CSTNode, operand: Tensor) -> None:
+    infinity = filled(state, operand)
+    if infinity is not None and not mends(machine):
+        _tell(machine, state, node, "softmax", operand, infinity)
 
 
 def method(
     machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
 ) -> Value | None:
     """A method call on a tensor, or on an unknown object that only a tensor can be; None for anything else."""
+    assert isinstance(node.func, cst.Attribute)
+    op = name.rstrip("_")
+    if op in FOLLOWS_INPUT or op in FLOAT32["cuda"] or op in BINARY:
+        owner = used_as_tensor(machine, owner)
+    if isinstance(owner, Tensor) and name in NOT_TENSORS:
+        return machine.unknown("number", name, parts=(owner.symbol,))
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS:
         return None
     if name in CASTS and not arguments.given:
-        return cast(machine, node, owner, CASTS[name]) if isinstance(owner, Tensor) or name != "half" else None
+        return converted(machine, node, tensor(machine, owner), name, arguments)
     operand = tensor(machine, owner)
-    if name in ("to", "type"):
-        found = [dtype_of(machine, value) for value in arguments.values]
-        dtypes = [dtype for dtype in found if dtype is not None]
-        if dtypes:
-            return cast(machine, node, operand, dtypes[0])
-        moved = arguments.given and any(isinstance(v, (Tensor, Unknown)) for v in arguments.values)
-        return Tensor(machine.fresh(), None, scaled=operand.scaled) if moved else derived(machine, operand, "to")
-    return _operation(machine, state, node, name, operand, arguments, shift=0)
+    if name in ("to", "type", "type_as"):
+        return converted(machine, node, operand, name, arguments)
+    if name in NEW:
+        return _factory(machine, state, node, name, arguments, operand, node.func.value)
+    return _operation(machine, state, node, name, operand, arguments, node.func.value)
 
 
 def function(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
     """A call of `torch.<op>` or `torch.nn.functional.<op>` by its qualified name; None for an unknown operation."""
     op = name.rpartition(".")[2]
+    if op == "finfo" and arguments.given and (dtype := dtype_of(machine, arguments.values[0])) is not None:
+        return Ref(f"torch.finfo.{dtype}")
     if op in FACTORIES | FACTORIES_LIKE:
-        return _factory(machine, state, node, op, arguments)
+        like = arguments.given[0] if arguments.given and op in FACTORIES_LIKE else None
+        operand = tensor(machine, like.value) if like is not None else None
+        return _factory(machine, state, node, op, arguments, operand, like.node.value if like is not None else None)
     if op == "where" and len(arguments.given) == 3:
         return _where(machine, state, node, arguments)
-    if not arguments.given:
+    given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
+    if not given:
         return None
-    known = op in LOWER or op in FLOAT32_CUDA or op in FOLLOWS_INPUT or op in LIMITS or op in FILLS
-    if not known and not op.startswith(("binary_cross_entropy", "cross_entropy")):
+    if result_dtype(op, "float32", None) is None and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
-    first = arguments.values[0]
+    first = given[0].value
     if isinstance(first, Items):
-        parts = [part for part in first.values if isinstance(part, Tensor)]
-        first = parts[0] if parts and all(part.dtype == parts[0].dtype for part in parts) else Unknown(machine.fresh())
-    return _operation(machine, state, node, op, tensor(machine, first), arguments, shift=1)
+        dtype = functools.reduce(lambda known, part: promoted(machine, "cat", Tensor(0, known), part), first.values, "bool")
+        first = Tensor(machine.fresh(), dtype if dtype != "bool" else None)
+    return _operation(machine, state, node, op, tensor(machine, first), arguments, given[0].node.value, shift=1)
 
 
 def _operation(
-    machine: Machine, state: State, node: cst.Call, op: str, operand: Tensor, arguments: Arguments, shift: int
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    name: str,
+    operand: Tensor,
+    arguments: Arguments,
+    beside: cst.BaseExpression,
+    shift: int = 0,
 ) -> Tensor:
-    if op.startswith("binary_cross_entropy"):
+    in_place = name.endswith("_")
+    op = name.rstrip("_")
+    if op in BANNED:
         bce(machine, state, node, op, operand, arguments)
     slots: Sequence[tuple[str, int]] = LIMITS.get(op, ())
-    if op in FILLS:
-        slots = (FILLS[op],)
+    if name in FILLS:
+        slots = (FILLS[name],)
     elif op == "normalize":
         slots = (("eps", 3 - shift),)
     elif op in BINARY:
         slots = (("other", 0),)
-    masked = False
+    infinity = floor = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
         value = number(argument.value) if argument else None
-        if argument is not None and value is not None:
-            _tell(machine, state, node, BINARY.get(op, op), operand, argument, value)
-            masked = masked or (op in FILLS and math.isinf(value))
-    if op in ("softmax", "log_softmax") and "masked" in operand.traits and operand.made is not None:
-        evidence = half_evidence(machine, state, operand)
-        if evidence is not None:
-            machine.emit(
-                state, TensorOp, node, op=op, tensor=operand, masked=operand.made, why=evidence[0], half=evidence[1]
-            )
-    result = _result(machine, state, node, "clamp" if op in LIMITS else op, operand)
-    if masked and not _is_causal(arguments):
-        where = arguments.get(*FILLS[op]) if shift == 0 else arguments.get(FILLS[op][0], FILLS[op][1] + shift)
-        made = where.node.value if where else node
-        return Tensor(result.symbol, result.dtype, result.why_half, traits=frozenset({"masked"}), made=made)
-    if "masked" in operand.traits and op in FOLLOWS_INPUT:
-        return Tensor(result.symbol, result.dtype, result.why_half, traits=frozenset({"masked"}), made=operand.made)
-    return result
+        if argument is None or value is None:
+            continue
+        met = Number(value, argument.node.value, beside)
+        _meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), operand, met)
+        if name in FILLS and math.isinf(value) and not spares_rows(machine, operand, arguments):
+            infinity = met
+        elif keyword == "min" or (op == "add" and 0 < value < 1):
+            floor = met
+    if op in ("softmax", "log_softmax"):
+        _softmax(machine, state, node, operand)
+    if op in BINARY and not in_place and (other := arguments.get("other", shift)) is not None:
+        operand = Tensor(operand.symbol, promoted(machine, BINARY[op], operand, other.value), operand.why_half)
+    result = _result(machine, state, node, "clamp" if op in LIMITS else name, operand)
+    explicit = dtype_of(machine, arguments.value("dtype"))
+    if infinity is not None and in_place:
+        fill(state, operand, infinity)
+    return Tensor(
+        result.symbol, explicit or result.dtype, result.why_half, result.scaled, result.plain, result.traits, result.made,
+        infinity or result.infinity, floor,
+    )  # fmt: skip
 
 
-def _is_causal(arguments: Arguments) -> bool:
-    return any(isinstance(value, Tensor) and "causal" in value.traits for value in arguments.values)
+def stored(machine: Machine, state: State, node: cst.CSTNode, target: cst.Subscript, source: cst.BaseExpression, value: Value) -> None:
+    """`target = source`, an assignment to elements of what may be a tensor."""
+    constant = number(value)
+    if constant is None or abs(constant) <= FLOAT16_MAX:
+        return
+    owner = used_as_tensor(machine, machine.evaluate(state, target.value))
+    if isinstance(owner, Tensor):
+        _meets(machine, state, node, "index_put", owner, Number(constant, source, target.value))
 
 
 def bce(
-    machine: Machine, state: State, node: cst.Call, op: str, operand: Tensor, arguments: Arguments, made: object = None
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    op: str,
+    operand: Tensor,
+    arguments: Arguments,
+    made: cst.CSTNode | None = None,
 ) -> None:
     """Binary cross-entropy runs, as a function or as a module's call."""
     given = tuple((argument.node, argument.value) for argument in arguments.given)
     machine.emit(state, TensorOp, node, op=op, tensor=operand, arguments=given, module=made)
 
 
-def _factory(machine: Machine, state: State, node: cst.Call, op: str, arguments: Arguments) -> Tensor:
-    dtype = dtype_of(machine, arguments.value("dtype"))
-    like = arguments.values[0] if arguments.given and op in FACTORIES_LIKE else None
-    if dtype is None and arguments.get("dtype") is None:
-        dtype = like.dtype if isinstance(like, Tensor) else None if op in FACTORIES_LIKE else "float32"
-        if op in ("arange", "tensor", "as_tensor", "full"):
-            dtype = None
-    made = Tensor(machine.fresh(), dtype, node if dtype not in (None, "float32") else None)
-    fill = arguments.get("fill_value", 1) if op in ("full", "full_like", "new_full") else None
-    value = number(fill.value) if fill else None
-    if fill is not None and value is not None and (dtype is not None or isinstance(like, Tensor)):
-        _tell(machine, state, node, "full", made, fill, value)
+def _factory(
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    op: str,
+    arguments: Arguments,
+    like: Tensor | None,
+    beside: cst.BaseExpression | None,
+) -> Tensor:
+    """A new tensor. Without a dtype and a model it is never half, which is what "float32" stands for here."""
+    wanted = arguments.get("dtype")
+    dtype = dtype_of(machine, wanted.value) if wanted is not None else like.dtype if like is not None else "float32"
+    content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if "tensor" in op else None
+    constant = number(content.value) if content is not None else None
+    if wanted is None and like is None and op in ("full", "tensor", "arange", "randint") and not isinstance(constant, float):
+        dtype = "int64" if isinstance(constant, int) or op == "randint" else dtype
+    traits = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    made = Tensor(machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(traits))
+    if content is not None and constant is not None and (dtype is not None or like is not None or _follows(wanted)):
+        _meets(machine, state, node, "full", made, Number(constant, content.node.value, beside))
     return made
 
 
+def _follows(dtype: Argument | None) -> bool:
+    """Whether a dtype argument is that of another tensor."""
+    return dtype is not None and isinstance(dtype.node.value, cst.Attribute) and dtype.node.value.attr.value == "dtype"
+
+
 def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Tensor:
-    branches = arguments.given[1:]
-    operands = [argument.value for argument in branches if isinstance(argument.value, Tensor)]
-    operand = operands[0] if operands else Tensor(machine.fresh())
-    for argument in branches:
+    first, second = arguments.given[1:]
+    infinity = None
+    operand = Tensor(machine.fresh(), promoted(machine, "where", first.value, second.value))
+    for argument, other in ((first, second), (second, first)):
         value = number(argument.value)
-        if value is not None and operands:
-            _tell(machine, state, node, "where", operand, argument, value)
-    return _result(machine, state, node, "where", operand)
+        if value is None or is_number(machine, other.value):
+            continue
+        operand = tensor(machine, other.value)
+        met = Number(value, argument.node.value, other.node.value)
+        _meets(machine, state, node, "where", operand, met)
+        if math.isinf(value) and not spares_rows(machine, operand, arguments):
+            infinity = met
+    result = _result(machine, state, node, "where", operand)
+    return Tensor(result.symbol, result.dtype, result.why_half, traits=result.traits, infinity=infinity or result.infinity)
 
 
 def module(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
     """The call of a `torch.nn` object."""
-    op = MODULE_OPS.get(called.cls.rpartition(".")[2])
-    if op is None or not arguments.given:
+    if not arguments.given:
         return Tensor(machine.fresh())
     operand = tensor(machine, arguments.values[0])
-    if op.startswith("binary_cross_entropy"):
-        bce(machine, state, node, op, operand, arguments, called.made)
-        return Tensor(machine.fresh())
-    return _result(machine, state, node, op, operand)
+    for part in called.parts or (called,):
+        operand = _layer(machine, state, node, part, operand, arguments)
+    return operand
 
+
+def make_module(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """What calling a class of `torch.nn` makes; parameters are float32 unless the model is cast."""
+    last = name.rpartition(".")[2]
+    if last in ("Parameter", "Buffer"):
+        content = arguments.values[0] if arguments.given else None
+        return Tensor(machine.fresh(), content.dtype if isinstance(content, Tensor) else None)
+    return Module(machine.fresh(), name, node, arguments.values if last == "Sequential" else ())
+
+
+def _layer(
+    machine: Machine, state: State, node: cst.Call, part: Value, operand: Tensor, arguments: Arguments
+) -> Tensor:
+    name = part.cls.rpartition(".")[2] if isinstance(part, Module) else ""
+    op = MODULE_OPS.get(name)
+    if op in BANNED and isinstance(part, Module):
+        bce(machine, state, node, op, operand, arguments, part.made)
+    if op in ("softmax", "log_softmax"):
+        _softmax(machine, state, node, operand)
+    if op is None:
+        return Tensor(machine.fresh(), "float32" if name == "Embedding" and regime(machine, state) else None)
+    return _result(machine, state, node, op, operand)

@@ -214,7 +214,9 @@ def _pair_event(
     loop = _inner_loop(machine, scaler, optimizer)
     _spell(machine, scaler, node)
     machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
-    if kind is ScalerStep:
+    if kind is Unscale:
+        machine.index.unscales.setdefault(optimizer.symbol, []).append(node)
+    else:
         machine.index.partners.setdefault(scaler.symbol, []).append(optimizer.symbol)
         machine.index.steps.setdefault(optimizer.symbol, []).append(node)
     machine.emit(

@@ -7,12 +7,13 @@ its origin is out of sight. A name alone never does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Set
 
 import libcst as cst
 
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
+from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 TRIGGERS = frozenset(
@@ -53,6 +54,9 @@ TRIGGERS = frozenset(
     ]
 )
 EXTREME_NUMBER = re.compile(r"\b\d[\d_.]*[eE][-+]?\d+|\b0?\.0{7,}\d|\b\d{6,}\b")
+_BOUND = re.compile(
+    r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
+)
 SCALER, OPTIMIZER = "scaler", "optimizer"
 
 
@@ -68,10 +72,24 @@ def dotted(node: cst.CSTNode) -> str | None:
     return ".".join(reversed(parts))
 
 
-def relevant(chunks: Iterable[Chunk]) -> set[Chunk]:
+def extreme_names(chunks: Collection[Chunk]) -> frozenset[str]:
+    """Variables, attributes and parameters that are given a number float16 does not hold, in a file that uses float16."""
+    if not any(word in chunk.text for chunk in chunks for word in ("autocast", "half", "float16", "dtype")):
+        return frozenset()
+    found = (match.groups() for chunk in chunks for match in _BOUND.finditer(chunk.text))
+    return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
+
+
+def is_extreme(number: float) -> bool:
+    """Whether float16 makes infinity, 0 or a subnormal of `number`."""
+    return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
+
+
+def relevant(chunks: Iterable[Chunk], extremes: Set[str] = frozenset()) -> set[Chunk]:
     """The chunks in which something can happen: they hold a trigger word, or name a chunk that does."""
     words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
-    found = {chunk for chunk, used in words.items() if used & TRIGGERS or EXTREME_NUMBER.search(chunk.text)}
+    triggers = TRIGGERS | extremes
+    found = {chunk for chunk, used in words.items() if used & triggers or EXTREME_NUMBER.search(chunk.text)}
     names = {chunk.name for chunk in found if chunk.name}
     while True:
         more = {chunk for chunk, used in words.items() if chunk not in found and used & names}

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics.scopes import TRIGGERS
+from amplint.semantics.scopes import TRIGGERS, is_extreme
 from amplint.source.tree import children, walk
-from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
 SWITCHED = frozenset({"autocast", "GradScaler", "ShardedGradScaler", "nullcontext", "set_grad_enabled"})
@@ -52,7 +51,8 @@ class Part:
 class Slice:
     """The statements and names of a file that matter."""
 
-    def __init__(self, trees: Iterable[cst.Module]) -> None:
+    def __init__(self, trees: Iterable[cst.Module], extremes: Set[str] = frozenset()) -> None:
+        self._extremes = extremes
         self._parts: dict[cst.CSTNode, Part] = {}
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
@@ -75,10 +75,10 @@ class Slice:
         return self._parts[statement].bound
 
     def _active(self, part: Part) -> bool:
-        return part.triggered or bool(part.called & self._calling)
+        return part.triggered or bool(part.called & self._calling or part.words & self._extremes)
 
     def _functions_that_matter(self) -> set[str]:
-        found = {name for name, part in self._functions.items() if part.triggered}
+        found = {name for name, part in self._functions.items() if part.triggered or part.words & self._extremes}
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}
             if not more:
@@ -218,8 +218,7 @@ def _words(tree: cst.CSTNode, part: Part) -> None:
         elif isinstance(node, cst.Call):
             _called(node, part)
         elif isinstance(node, cst.Float):
-            size = abs(node.evaluated_value)
-            part.triggered = part.triggered or size > FLOAT16_MAX or 0 < size < FLOAT16_SMALLEST_NORMAL
+            part.triggered = part.triggered or is_extreme(node.evaluated_value)
         elif isinstance(node, cst.NamedExpr):
             _bind(node.target, part)
 

@@ -23,6 +23,8 @@ from amplint.semantics.values import (
 
 Either = Callable[[Value, Value], Value]
 MODULE_FRAME = 0
+RESULT = "<result>"
+"""The variable that holds what a call returned while its paths are joined."""
 ANY_OPTIMIZER = -1
 NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 
@@ -39,7 +41,8 @@ class Region:
 class Trail:
     """The steps so far, newest first; a chain, so that paths share what they have in common.
 
-    `branch` marks a decision at a condition, which is forgotten when both its outcomes turn out alike.
+    `branch` marks a decision at a condition, which is forgotten when both its outcomes turn out alike. It has no message
+    where what is known of the path has decided it.
     """
 
     step: Step
@@ -221,12 +224,16 @@ def _join_tables(
             if mine is None or other is None:
                 table[name] = mine or other  # type: ignore[assignment]
             elif mine != other:
-                flags = name in (names or ()) and _decisive(mine) and _decisive(other)
-                if names is not None and (flags or _scaled(mine) != _scaled(other)):
+                if names is not None and _apart(mine, other, name in names or name == RESULT):
                     return None
                 table[name] = either(mine, other)
         joined[key] = table
     return joined
+
+
+def _apart(left: Value, right: Value, decides: bool) -> bool:
+    """Whether two values keep their paths apart; `decides` tells that conditions look at the variable."""
+    return _scaled(left) != _scaled(right) or (decides and _decisive(left) and _decisive(right))
 
 
 def _scaled(value: Value) -> bool:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import contexts, definitions
+from amplint.semantics import contexts, definitions, numerics
 from amplint.semantics.events import AutocastUnused
-from amplint.semantics.expressions import assign, evaluate, operate, test
+from amplint.semantics.expressions import assign, evaluate, test
 from amplint.semantics.machine import PATH_LIMIT, Machine
+from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
 from amplint.semantics.state import State, merge
 from amplint.semantics.truth import symbol_of
@@ -96,6 +97,8 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
     value = evaluate(machine, state, node.value)
     for target in node.targets:
         assign(machine, state, target.target, value)
+        if isinstance(target.target, cst.Subscript):
+            numerics.stored(machine, state, node, target.target, node.value, value)
     return None
 
 
@@ -167,10 +170,9 @@ def _if(machine: Machine, states: list[State], node: cst.If, flow: Flow) -> list
         machine.spend()
         machine.statement = node
         outcomes = test(machine, state, node.test)
-        forked = len(outcomes) > 1
         for holds, twin in outcomes:
-            if forked:
-                twin.note(node.test, "on the path where this is " + ("true" if holds else "false"), branch=True)
+            side = "true" if holds else "false"
+            twin.note(node.test, f"on the path where this is {side}" if len(outcomes) > 1 else "", branch=True)
             (taken if holds else skipped).append(twin)
     taken = run_block(machine, taken, _body(node.body), flow)
     if isinstance(node.orelse, cst.If):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Scaler, Unknown, Value
+from amplint.semantics.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Scaler, Tensor, Unknown, Value
 
 
 def symbol_of(machine: Machine, value: Value) -> int:
@@ -19,7 +19,7 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
         return bool(value.value)
     if isinstance(value, Items):
         return bool(value.values)
-    if isinstance(value, Unknown) or _may_be_none(value):
+    if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):
         return _known(machine, state, value.symbol)  # type: ignore[union-attr]
     return True
 
@@ -62,7 +62,7 @@ def negate(machine: Machine, value: Value) -> Value:
         if key[0] == "not":
             return Unknown(machine.symbols.parts(value.symbol)[0])
         return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))
-    if _may_be_none(value):
+    if isinstance(value, Tensor) or _may_be_none(value):
         return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))  # type: ignore[union-attr]
     return Const(isinstance(value, Items) and not value.values)
 
@@ -86,6 +86,15 @@ def _assume(machine: Machine, state: State, symbol: int, holds: bool) -> None:
         state.facts["is none", inner] = Const(holds)
         if holds:
             state.facts[inner] = FALSE
+
+
+def decide_value(machine: Machine, state: State, value: Value) -> bool:
+    """Whether `value` is true, choosing where it can be either."""
+    known = truth(machine, state, value)
+    if known is None:
+        known = machine.choices.pick(2) == 0
+        assume(machine, state, value, known)
+    return known
 
 
 def refined(state: State, value: Value) -> Value:

@@ -140,12 +140,22 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Number:
+    """A Python number that meets a tensor: its value, where it stands, and the expression of that tensor."""
+
+    value: float
+    node: cst.BaseExpression
+    beside: cst.BaseExpression | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor.
 
     `dtype` is None when unknown; `why_half` is the node that made it half (a cast, a factory, a parameter).
     `scaled` is the scaler whose scale it carries and `plain` the symbol it had before. `traits` names what else
-    matters: `causal` (built by tril or triu), `sigmoid`, `masked` (filled with infinity), `boolean`, `probability`.
+    matters: `causal` (a mask built by tril or triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`).
+    `infinity` was put into some of its elements; `floor` is the small number that keeps it from 0.
     """
 
     symbol: int
@@ -155,15 +165,32 @@ class Tensor:
     plain: int | None = None
     traits: frozenset[str] = frozenset()
     made: cst.CSTNode | None = None
+    infinity: Number | None = None
+    floor: Number | None = None
+
+    def joined(self, other: Tensor, symbol: int) -> Tensor:
+        """What is known of a tensor that is this one on one path and `other` on another."""
+        return Tensor(
+            symbol,
+            self.dtype if self.dtype == other.dtype else None,
+            self.why_half if self.dtype == other.dtype else None,
+            self.scaled if self.scaled == other.scaled else None,
+            self.plain if self.plain == other.plain else None,
+            self.traits & other.traits,
+            self.made if self.made is other.made else None,
+            self.infinity or other.infinity,
+            self.floor if self.floor == other.floor else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An object of a `torch.nn` class, by the class's qualified name."""
+    """An object of a `torch.nn` class, by the class's qualified name; `parts` are those of a `Sequential`."""
 
     symbol: int
     cls: str
     made: cst.CSTNode | None = None
+    parts: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

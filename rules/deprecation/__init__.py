@@ -1,1 +1,1 @@
-"""AMP7xx: old APIs."""
+"""AMP7xx: old APIs and frameworks."""

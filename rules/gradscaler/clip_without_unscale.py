@@ -36,8 +36,8 @@ class ClipWithoutUnscale(Rule):
     ```
 
     ## Fix safety
-    `unscale_()` is inserted only where a `scaler.step()` of the same optimizer follows in the block around it; that
-    step then leaves out its own unscaling, so all that changes is the size of the gradients that are clipped.
+    `unscale_()` is inserted only where a `scaler.step()` of the same optimizer follows in the block around it and no
+    other path unscales; the step then leaves out its own unscaling, so only the size of what is clipped changes.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping>
@@ -72,6 +72,8 @@ class ClipWithoutUnscale(Rule):
         if len(optimizers) != 1:
             return None
         (optimizer,) = optimizers
+        if any(rewrite.same_function(call, event.node) for call in event.index.unscales.get(optimizer, [])):
+            return None
         step = next((s for s in event.index.steps.get(optimizer, []) if rewrite.shares_block(s, event.node)), None)
         if step is None:
             return None

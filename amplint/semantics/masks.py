@@ -1,0 +1,59 @@
+"""Masks: which ones leave something in every row, and what is done against a row of nothing but infinities."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.machine import Machine
+from amplint.semantics.values import Tensor, Value
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+_CAUSAL_WORDS = ("causal", "tril", "triu", "future", "subsequent", "look_ahead", "lookahead")
+_MENDERS = words("nan_to_num nan_to_num_ isnan isfinite all")
+
+
+def inherited(op: str, *operands: Value) -> frozenset[str]:
+    """The traits of a result that come from the tensors it is computed from."""
+    traits = [value.traits for value in operands if isinstance(value, Tensor)]
+    if op.startswith(("tril", "triu")):
+        return frozenset({"causal"})
+    causal = any("causal" in known for known in traits)
+    ranges = sum("positions" in known for known in traits)
+    if op == "Subtract" and ranges == 2:
+        return frozenset({"causal"})
+    kept = {"causal"} if causal else {"positions"} if ranges else set[str]()
+    if "ones" in frozenset().union(*traits) and len(traits) == 1 and op not in ("Subtract", "sub"):
+        kept.add("ones")
+    return frozenset(kept)
+
+
+def spares_rows(machine: Machine, operand: Tensor, arguments: Arguments) -> bool:
+    """Whether the mask of a fill leaves something in every row: a causal one, or one that compares the values filled."""
+    for argument in arguments.given:
+        value = argument.value
+        if isinstance(value, Tensor):
+            compares_itself = machine.symbols.key(value.symbol)[0] == "compare" and operand.symbol in machine.symbols.parts(
+                value.symbol
+            )
+            if "causal" in value.traits or compares_itself:
+                return True
+        names = (node.value.lower() for node in walk(argument.node) if isinstance(node, cst.Name))
+        if any(word in name for name in names for word in _CAUSAL_WORDS):
+            return True
+    return False
+
+
+def mends(machine: Machine) -> bool:
+    """Whether the running function does something about NaN, or about rows that are masked altogether."""
+    scope = machine.calls[-1] if machine.calls else machine.chunk and machine.chunk.module
+    for node in walk(scope) if scope is not None else ():
+        if isinstance(node, cst.Name) and node.value in _MENDERS:
+            return True
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
+            last = node.args[-1].value
+            zero = isinstance(last, (cst.Integer, cst.Float)) and float(last.value) == 0
+            if zero and node.func.attr.value in ("masked_fill", "masked_fill_"):
+                return True
+    return False

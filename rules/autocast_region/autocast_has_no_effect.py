@@ -1,0 +1,90 @@
+"""AMP106."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import AutocastCreated, AutocastUnused, Event
+from amplint.semantics.values import FALSE, Ref
+from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
+
+WARNS_AND_SWITCHES_OFF = AUTOCAST_DEVICES - {"cuda"}
+
+
+class AutocastHasNoEffect(Rule):
+    """An autocast region is set up in a way that leaves everything in float32.
+
+    ## Why is this bad?
+    `torch.autocast(...)` only builds a context; nothing is cast until a `with` statement or a decorator enters it. The
+    class itself, without a call, is no context at all: `with autocast:` raises `TypeError`. And except on CUDA, a dtype
+    other than float16 and bfloat16 makes PyTorch warn that the dtype is not supported and switch the region off.
+
+    ## Example
+    ```python
+    torch.autocast("cpu", dtype=torch.bfloat16)
+    logits = model(inputs)
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(inputs)
+    ```
+
+    Write `enabled=False` for a region that is meant to be off. `torch.autocast("cuda", dtype=torch.float32)` is left
+    alone: it runs half-precision weights and inputs in float32.
+
+    ## Fix safety
+    The missing parentheses are added where the class needs no arguments; the code could only raise without them. What a
+    bare statement should have covered is for you to say.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP106"
+    name = "autocast-has-no-effect"
+    severity = Severity.WARNING
+    screen = (b"autocast",)
+    fixable = Applicability.SAFE
+
+    def on_autocast_unused(self, event: AutocastUnused) -> Iterator[Report]:
+        if event.called:
+            yield self.report(
+                event,
+                "this autocast context is never entered",
+                reason="Building a context changes nothing; a `with` statement or a decorator has to enter it.",
+                advice="Put the forward pass into a `with` statement with this context.",
+            )
+        else:
+            yield self.report(
+                event,
+                "the autocast class is entered without being called",
+                reason="Entering the class raises TypeError: only the object that a call builds is a context.",
+                advice="Call it.",
+            )
+
+    def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
+        devices = event.context.devices
+        argument, value = event.arguments.get("dtype", (None, None))
+        dtype = DTYPES.get(value.name) if isinstance(value, Ref) else None
+        spelled_out = argument is not None and isinstance(argument.value, cst.Attribute)
+        if dtype is None or dtype in HALF_DTYPES or not spelled_out or event.context.enabled == FALSE:
+            return
+        if devices and devices <= WARNS_AND_SWITCHES_OFF:
+            yield self.report(
+                event,
+                f"autocast to {dtype} is switched off on this device type",
+                reason=f"PyTorch supports only float16 and bfloat16 here; with {dtype} it warns and casts nothing.",
+                advice="Pass torch.bfloat16 or torch.float16, or enabled=False for a region that is meant to be off.",
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if not isinstance(event, AutocastUnused) or event.called or AUTOCASTS.get(event.api) is None:
+            return None
+        return Fix("Call autocast", (rewrite.replace(event.node, f"{rewrite.text(event.node)}()"),))

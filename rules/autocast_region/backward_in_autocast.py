@@ -1,0 +1,71 @@
+"""AMP101."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Backward, Event
+from amplint.source.rewrite import Rewriter
+
+
+class BackwardInAutocast(Rule):
+    """`backward()` runs while autocast is on.
+
+    ## Why is this bad?
+    Autocast belongs around the forward pass and the loss. The backward pass takes each operation's dtype from the
+    forward pass; under autocast it is cast once more. Layers that were kept in float32 on purpose, before the region or
+    in a disabled one, then get their gradients from half-precision products that overflow or lose digits.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda"):
+        loss = criterion(model(inputs), targets)
+        scaler.scale(loss).backward()
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda"):
+        loss = criterion(model(inputs), targets)
+    scaler.scale(loss).backward()
+    ```
+
+    ## Fix safety
+    The region ends before `backward()`. What follows leaves the region too, except statements that may run tensor
+    operations: these stay in a second region under the same header. There is no fix when `backward()` is nested in
+    another block of the region or stands in a function that is called there.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP101"
+    name = "backward-in-autocast"
+    severity = Severity.WARNING
+    screen = (b"autocast", b"backward")
+    fixable = Applicability.SAFE
+    reason = "Backward operations take their dtypes from the forward pass; autocast casts them to half once more."
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        if event.region_with is not None:
+            yield self.report(
+                event,
+                "backward() runs while autocast is on",
+                advice="End the autocast region once the loss is computed.",
+                notes=[(event.region_with, "autocast is on from here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if not isinstance(event.region_with, cst.With):
+            return None
+        idle = set(event.idle).union(*event.index.backwards.values())
+
+        def computes(statement: cst.BaseStatement) -> bool:
+            return any(call not in idle for call in rewrite.calls(statement))
+
+        edit = rewrite.end_region(event.region_with, event.statement, computes)
+        return Fix("End the autocast region before backward()", (edit,)) if edit else None

@@ -1,0 +1,83 @@
+"""AMP102."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, OptimizerStep, ScalerStep
+from amplint.source.rewrite import Rewriter
+
+
+class StepInAutocast(Rule):
+    """An optimizer or scaler step runs while autocast is on.
+
+    ## Why is this bad?
+    The optimizer's own arithmetic is cast to half: matrix products, as in Adafactor, Shampoo or Muon, overflow or
+    vanish. And a region keeps the half copies it has made of the weights until its outermost `with` ends: a forward
+    pass after the step, in the same region, still runs on the old weights.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda"):
+        for inputs, targets in loader:
+            loss = criterion(model(inputs), targets)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    for inputs, targets in loader:
+        with torch.autocast("cuda"):
+            loss = criterion(model(inputs), targets)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    ```
+
+    ## Fix safety
+    The region ends before the step. What follows leaves the region too, except statements that may run tensor
+    operations: these stay in a second region under the same header. There is no fix when the step is nested in another
+    block of the region or stands in a function that is called there.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP102"
+    name = "step-in-autocast"
+    severity = Severity.WARNING
+    screen = (b"autocast", b"step")
+    fixable = Applicability.SAFE
+    reason = "The optimizer's arithmetic is cast to half, and the region goes on with half copies of the old weights."
+
+    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
+        yield from self._step(event)
+
+    def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
+        yield from self._step(event)
+
+    def _step(self, event: Event) -> Iterator[Report]:
+        if event.region_with is not None:
+            yield self.report(
+                event,
+                "the optimizer steps while autocast is on",
+                advice="End the autocast region once the loss is computed; begin a new one for the next forward pass.",
+                notes=[(event.region_with, "autocast is on from here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if not isinstance(event.region_with, cst.With):
+            return None
+        idle = set(event.idle).union(*event.index.backwards.values())
+
+        def computes(statement: cst.BaseStatement) -> bool:
+            return any(call not in idle for call in rewrite.calls(statement))
+
+        edit = rewrite.end_region(event.region_with, event.statement, computes)
+        return Fix("End the autocast region before the step", (edit,)) if edit else None

@@ -1,0 +1,97 @@
+"""AMP701."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.findings import Applicability, Edit, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import ApiUse, Event
+from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import AUTOCAST_PARAMETERS, SUCCESSORS
+
+
+class DeprecatedAmpApi(Rule):
+    """A deprecated spelling of the AMP API, such as `torch.cuda.amp.autocast`, is used.
+
+    ## Why is this bad?
+    Since PyTorch 2.4, `torch.cuda.amp` and `torch.cpu.amp` (`autocast`, `GradScaler`, `custom_fwd`, `custom_bwd`) and
+    `torch.get_autocast_gpu_dtype` and its kin warn at every use. `torch.amp` is one API for all devices. Its arguments
+    come in another order: `autocast(enabled, dtype)` has become `autocast(device_type, dtype, enabled)`.
+
+    ## Example
+    ```python
+    scaler = torch.cuda.amp.GradScaler(1024.0)
+    with torch.cuda.amp.autocast(use_amp):
+        loss = model(inputs)
+    ```
+
+    ## Use instead
+    ```python
+    scaler = torch.amp.GradScaler("cuda", 1024.0)
+    with torch.amp.autocast("cuda", enabled=use_amp):
+        loss = model(inputs)
+    ```
+
+    ## Fix safety
+    The device type is added, arguments that change their place are named, imports follow; an imported name is changed
+    with all its uses or not at all. The result needs PyTorch 2.4. Where `dtype` is left out, the old CUDA `autocast`
+    takes float16 even inside a bfloat16 region; the new one keeps the dtype of the region around it.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html>
+    """
+
+    code = "AMP701"
+    name = "deprecated-amp-api"
+    severity = Severity.INFO
+    screen = ((b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd"), (b"amp", b"autocast_"))
+    fixable = Applicability.SAFE
+    reason = "PyTorch warns about it since 2.4; the successor serves every device type, with another argument order."
+
+    def on_api_use(self, event: ApiUse) -> Iterator[Report]:
+        if event.name in SUCCESSORS:
+            advice = "Use {} and pass it the device type {!r}.".format(*SUCCESSORS[event.name])
+            yield self.report(event, f"{event.name} is deprecated", advice=advice)
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, ApiUse)
+        successor, imports = SUCCESSORS[event.name][0], list[str]()
+        if isinstance(event.node, cst.ImportAlias):
+            edits = list(_change_import(event.node, rewrite))
+        else:
+            root = rewrite.text(event.node).removesuffix(event.name.removeprefix("torch"))
+            if root == rewrite.text(event.node):
+                root, imports = "torch", ["import torch"]
+            edits = list(_change_use(event.node, event.name, root + successor.removeprefix("torch"), rewrite))
+        done = tuple(edit for edit in edits if edit is not None)
+        return Fix(f"Use {successor}", done, imports=tuple(imports)) if len(done) == len(edits) else None
+
+
+def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit | None]:
+    """The edits of an import and of all uses of what it imports, None for each that is not possible."""
+    module, names = rewrite.import_uses(alias) or (alias, {})
+    yield rewrite.replace(module, "torch.amp") if names and all(names.values()) else None
+    for imported, uses in names.items():
+        name = f"{rewrite.text(module)}.{imported}"
+        if SUCCESSORS.get(name, ("",))[0] != f"torch.amp.{imported}":
+            yield None
+            return
+        for use in uses:
+            yield from _change_use(use, name, rewrite.text(use), rewrite)
+
+
+def _change_use(node: cst.CSTNode, name: str, spelled: str, rewrite: Rewriter) -> Iterator[Edit | None]:
+    """The edits that turn one use of the deprecated `name` into its successor, there `spelled` so."""
+    device, custom, above = SUCCESSORS[name][1], ".custom_" in name, rewrite.source.parent(node)
+    argument = f'device_type="{device}"' if custom else f'"{device}"'
+    bare = custom and isinstance(above, cst.Decorator)
+    yield rewrite.replace(node, f"{spelled}({argument})" if bare else spelled)
+    if isinstance(above, cst.Call) and above.func is node:
+        if name.endswith(".autocast"):
+            yield from rewrite.name_arguments(above, AUTOCAST_PARAMETERS[device])
+        yield rewrite.insert_argument(above, len(above.args) if custom else 0, argument)
+    elif not bare and not rewrite.names_type(node):
+        yield None

@@ -1,0 +1,63 @@
+"""AMP404."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.rules.numerics.logits import from_logits
+from amplint.semantics.events import Event, TensorOp
+from amplint.source.rewrite import Rewriter
+from amplint.torchlib.policy import BANNED
+
+
+class BceInAutocast(Rule):
+    """Binary cross-entropy on probabilities runs under CUDA autocast.
+
+    ## Why is this bad?
+    `F.binary_cross_entropy` and `nn.BCELoss` raise `RuntimeError: ... are unsafe to autocast` in a region that is on for
+    CUDA, whatever the dtypes: their backward pass needs gradients that float16 does not hold. CPU autocast allows them.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda"):
+        loss = F.binary_cross_entropy(torch.sigmoid(logits), targets)
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda"):
+        loss = F.binary_cross_entropy_with_logits(logits, targets)
+    ```
+    Where the sigmoid cannot go, leave the region: `with torch.autocast("cuda", enabled=False):` and `.float()` inputs.
+
+    ## Fix safety
+    The fix takes away a sigmoid in sight and changes the loss to its `with_logits` form, which computes the same value.
+    There is none where the probabilities, or the loss module, are used elsewhere too.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#prefer-binary-cross-entropy-with-logits-over-binary-cross-entropy>
+    """
+
+    code = "AMP404"
+    name = "bce-in-autocast"
+    severity = Severity.ERROR
+    screen = (b"autocast", (b"binary_cross_entropy", b"BCELoss"))
+    fixable = Applicability.SAFE
+    reason = "PyTorch refuses to run it there, because float16 does not hold the gradients its backward pass needs."
+
+    def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
+        devices = event.region.devices if event.region is not None else None
+        if devices and not devices.isdisjoint(BANNED.get(event.op, ())):
+            notes = [(event.region_with, "the region begins here")] if event.region_with is not None else []
+            yield self.report(
+                event,
+                "binary cross-entropy of probabilities raises under CUDA autocast",
+                advice="Drop the sigmoid and use binary_cross_entropy_with_logits or BCEWithLogitsLoss.",
+                notes=notes if event.module is None else [(event.module, "the loss is made here"), *notes],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, TensorOp)
+        return from_logits(event, rewrite)

@@ -1,0 +1,307 @@
+"""Whatever the input: one clear diagnostic for it, the other files linted, no traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from amplint import semantics
+from amplint.engine import pool as pool_module
+from amplint.engine import run as run_module
+from amplint.engine.analyse import analyse
+from amplint.engine.deep import call_deep
+from amplint.engine.discover import Target
+from amplint.engine.registry import load_registry
+from amplint.engine.run import Linter
+from amplint.findings import Finding
+from tests.conftest import Command, Plugin
+from tests.test_cli import BAD
+
+DEPTH = 2000
+RULE = """
+    import os
+    from amplint.findings import Severity
+    from amplint.rule import Rule
+
+    class Odd(Rule):
+        '''Odd.'''
+
+        code = "TST001"
+        name = "odd"
+        severity = Severity.WARNING
+        screen = (b"GradScaler",)
+
+        def on_scaler_created(self, event):
+            yield self.report(event, "made")
+"""
+
+
+@pytest.fixture
+def good(project: Path) -> None:
+    """A neighbour that has one finding, which must always be reported."""
+    (project / "zz_good.py").write_text(BAD, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize(
+    ("raw", "place", "message"),
+    [
+        (b"def f(:\n    pass\n", "1:7", "syntax error"),
+        (b"import torch\nx = = 1\n", "2:5", "syntax error"),
+        (b"x = 1\n  y = 2\n", "2:", "syntax error"),
+        (b"x = (\n", "", "syntax error"),
+        (b"\n\nx = '\xff'\n", "3:1", "not valid utf-8"),
+        (b"x = '\xff'\n", "1:1", "cannot be decoded"),
+        (b"# coding: latin-1\nx = 1\n# coding: \xff\n\x00", "4:1", "NUL bytes"),
+        (b"# coding: nonsense\n", "1:1", "cannot be decoded"),
+        (b"x = 1\0\n", "1:1", "NUL bytes"),
+        (b"\x7fELF\x02\x01\x01\x00", "1:1", "NUL bytes"),
+        (b"\xff\xfex\x00", "1:1", "NUL bytes"),
+        (b"{" * DEPTH, "1:", "too many nested"),
+    ],
+)
+def test_not_python(amplint: Command, project: Path, raw: bytes, place: str, message: str) -> None:
+    (project / "bad.py").write_bytes(raw)
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 1
+    first, second = ran.out.splitlines()
+    assert first.startswith(f"bad.py:{place}")
+    assert "AMP001[syntax-error] error: " in first
+    assert message in first
+    assert second.startswith("zz_good.py:11:9: AMP205")
+    assert amplint("--fix", "bad.py").status == 1
+    assert (project / "bad.py").read_bytes() == raw
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n", b"\xef\xbb\xbf", b"\x0c", b"# only a comment", b"\r", b"pass"])
+def test_next_to_nothing(amplint: Command, project: Path, raw: bytes) -> None:
+    (project / "a.py").write_bytes(raw)
+    assert amplint().status == 0
+
+
+NESTED: dict[str, Callable[[int], str]] = {
+    "parentheses": lambda n: "x = " + "(" * n + "1" + ")" * n,
+    "lists": lambda n: "x = " + "[" * n + "]" * n,
+    "attributes": lambda n: "x = scaler" + ".b" * n,
+    "sums": lambda n: "x = " + "1 + " * n + "1",
+    "signs": lambda n: "x = " + "-" * n + "1",
+    "calls": lambda n: "x = f" + "()" * n,
+    "arguments": lambda n: "x = " + "f(" * n + ")" * n,
+    "lambdas": lambda n: "x = " + "lambda: " * n + "1",
+    "conditions": lambda n: "x = " + "1 if a else " * n + "1",
+    "branches": lambda n: "if x:\n    pass\n" + "elif x:\n    pass\n" * n,
+    "blocks": lambda n: "".join(" " * i + "if x:\n" for i in range(n)) + " " * n + "pass",
+    "strings": lambda n: "x = " + "'a' " * n,
+}
+
+
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize("shape", NESTED)
+def test_nesting_2000_deep(amplint: Command, project: Path, shape: str) -> None:
+    # Either the finding beside it is found, or one diagnostic says why not.
+    nested = textwrap.indent(NESTED[shape](DEPTH), " " * 8)
+    text = BAD.replace("        optimizer.zero_grad()\n", f"{nested}\n        optimizer.zero_grad()\n")
+    (project / "deep.py").write_text(text, encoding="utf-8")
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 1
+    first, second = ran.out.splitlines()
+    assert first.startswith("deep.py:")
+    assert "AMP205" in first or "AMP001" in first
+    assert second.startswith("zz_good.py:11:9: AMP205")
+
+
+def test_the_deep_thread_passes_on_what_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        call_deep(lambda: 1 // 0)
+    assert call_deep(lambda: sys.getrecursionlimit()) == sys.getrecursionlimit()
+
+
+def test_100_000_lines(amplint: Command, project: Path) -> None:
+    lines = "".join(f"def f{n}(x):\n    y = x + {n}\n    return [y, 'text']\n\n" for n in range(25_000))
+    (project / "long.py").write_text(lines + BAD, encoding="utf-8")
+    start = time.monotonic()
+    ran = amplint("--output-format", "concise")
+    assert "AMP205" in ran.out
+    assert len(ran.out.splitlines()) == 1
+    assert time.monotonic() - start < 60
+
+
+@pytest.mark.usefixtures("good")
+def test_dangling_link(amplint: Command, project: Path) -> None:
+    os.symlink("gone.py", project / "link.py")
+    os.symlink("gone", project / "data")
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 1
+    assert ran.out.splitlines()[0] == (
+        "link.py:1:1: AMP002[unreadable-file] error: a symbolic link to gone.py, which does not exist"
+    )
+    assert len(ran.out.splitlines()) == 2
+    assert amplint("link.py").status == 1
+
+
+@pytest.mark.usefixtures("good")
+def test_link_loops(amplint: Command, project: Path) -> None:
+    (project / "pkg").mkdir()
+    os.symlink("..", project / "pkg" / "up")
+    os.symlink("there", project / "here")
+    os.symlink("here", project / "there")
+    os.symlink("self.py", project / "self.py")
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 1
+    assert ran.out.splitlines()[:-1] == [
+        "here:1:1: AMP002[unreadable-file] error: a loop of symbolic links",
+        "self.py:1:1: AMP002[unreadable-file] error: a loop of symbolic links",
+        "there:1:1: AMP002[unreadable-file] error: a loop of symbolic links",
+        "pkg/up:1:1: AMP002[unreadable-file] error: a symbolic link to a folder it lies in; it is not followed",
+    ]
+    assert "AMP205" in ran.out.splitlines()[-1]
+    assert "AMP002" in amplint("here").out
+
+
+@pytest.mark.usefixtures("good")
+def test_a_folder_without_permission(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "closed").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: str) -> object:
+        if os.path.basename(path) == "closed":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)  # the tests may run as root, who may read everything
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 1
+    assert ran.out.splitlines()[0] == "closed:1:1: AMP002[unreadable-file] error: cannot be read: Permission denied"
+    assert "AMP205" in ran.out.splitlines()[1]
+
+
+@pytest.mark.usefixtures("good")
+def test_a_file_that_is_gone_when_it_is_read(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "a.py").write_text(BAD, encoding="utf-8")
+    check_all = Linter.check_all
+
+    def late(self: Linter, targets: Sequence[Target], progress: Callable[[int], None]) -> list[list[Finding]]:
+        (project / "a.py").unlink()
+        return check_all(self, targets, progress)
+
+    monkeypatch.setattr(Linter, "check_all", late)
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 1
+    assert ran.out.startswith("a.py:1:1: AMP002[unreadable-file] error: cannot be read: No such file or directory\n")
+
+
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize(
+    ("broken", "place", "message"),
+    [
+        ('raise ValueError("no\\nsecond line")', "5:14", "Rule TST001 (odd) failed: ValueError: no"),
+        ("return self.report(event)", "5:14", "Rule TST001 (odd) failed: TypeError: "),
+        ("yield 3", "5:14", "Rule TST001 (odd) failed: AttributeError: "),
+        ("yield self.report(event, 'm', at=event)", "5:14", "Rule TST001 (odd) failed: "),
+        ("yield from self.on_scaler_created(event)", "5:14", "Rule TST001 (odd) failed: RecursionError: "),
+    ],
+)
+def test_a_rule_that_raises(amplint: Command, plugin: Plugin, broken: str, place: str, message: str) -> None:
+    plugin(RULE.replace('yield self.report(event, "made")', broken))
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 2
+    crash, finding = ran.out.splitlines()
+    assert crash.startswith(f"zz_good.py:{place}: AMP003[rule-crashed] error: {message}")
+    assert "second line" not in crash
+    assert "AMP205" in finding
+
+
+@pytest.mark.usefixtures("good")
+def test_a_repair_that_raises(amplint: Command, plugin: Plugin) -> None:
+    plugin(f"{RULE}\n        def fix(self, event, rewrite):\n            return 1 // 0\n")
+    ran = amplint("--output-format", "concise", "--select", "TST")
+    assert ran.status == 2
+    crash, finding = ran.out.splitlines()
+    assert "The repair by rule TST001 (odd) failed: ZeroDivisionError: " in crash
+    assert "TST001[odd] warning: made" in finding
+
+
+@pytest.mark.usefixtures("good")
+def test_a_rule_that_cannot_be_made(amplint: Command, plugin: Plugin) -> None:
+    plugin(f"{RULE}\n        def __init__(self):\n            raise KeyError('x')\n")
+    ran = amplint("--output-format", "concise", "--select", "TST")
+    assert ran.status == 2
+    assert ran.out.startswith("zz_good.py:1:1: AMP003[rule-crashed] error: Rule TST001 (odd) failed: KeyError: 'x'")
+
+
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("1 // 0", "ZeroDivisionError: "),
+        ("import no_such_module_at_all", "ModuleNotFoundError: "),
+        ("def f(:", "SyntaxError: "),
+        (RULE.replace("TST001", "AMP205"), "ValueError: "),
+    ],
+)
+def test_a_plugin_that_cannot_be_loaded(amplint: Command, plugin: Plugin, code: str, why: str) -> None:
+    name = plugin(code)
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 2
+    assert "AMP205[clip-without-unscale]" in ran.out
+    warning, *_ = ran.err.splitlines()
+    assert warning.startswith(f"Warning: the plug-in {name} could not be loaded, its rules are missing: {why}")
+    assert amplint("rule", "AMP205").status == 2
+
+
+def test_an_analysis_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("lost")
+
+    rules = [rule for rule in load_registry().rules.values() if rule.code == "AMP205"]
+    monkeypatch.setattr(semantics, "interpret", fail)
+    (finding,) = analyse("a.py", BAD.encode(), rules)
+    assert (finding.code, finding.message) == ("AMP003", "The analysis failed: LookupError: lost")
+
+
+def test_worker_processes(amplint: Command, project: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin(RULE)
+    for number in range(5):
+        (project / f"train{number}.py").write_text(BAD, encoding="utf-8")
+    (project / "bad.py").write_text("def f(:\n", encoding="utf-8")
+    (project / "gs_bad.py").write_text("GradScaler = (\n", encoding="utf-8")
+    alone = amplint("--no-cache", "--output-format", "json")
+    monkeypatch.setattr(run_module, "POOL_BYTES", 0)
+    assert amplint("--no-cache", "--output-format", "json") == alone
+    assert alone.out.count('"AMP205"') == alone.out.count('"TST001"') == 5
+
+
+def test_a_worker_process_that_dies(
+    amplint: Command, project: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(RULE.replace('yield self.report(event, "made")', "os._exit(9) if event.node.args else 0; yield from ()"))
+    for number in range(4):
+        text = BAD if number == 2 else BAD.replace('GradScaler("cuda")', "GradScaler()")
+        (project / f"train{number}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(run_module, "POOL_BYTES", 0)
+    ran = amplint("--no-cache", "--output-format", "concise")
+    assert ran.status == 2
+    assert [line.split(": ")[:2] for line in ran.out.splitlines()] == [
+        ["train0.py:11:9", "AMP205[clip-without-unscale] error"],
+        ["train1.py:11:9", "AMP205[clip-without-unscale] error"],
+        ["train2.py:1:1", "AMP003[rule-crashed] error"],
+        ["train3.py:11:9", "AMP205[clip-without-unscale] error"],
+    ]
+
+
+def test_no_processes_to_be_had(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(workers: int) -> None:
+        raise OSError("no more processes")
+
+    for number in range(3):
+        (project / f"train{number}.py").write_text(BAD, encoding="utf-8")
+    monkeypatch.setattr(run_module, "POOL_BYTES", 0)
+    monkeypatch.setattr(pool_module, "_executor", refuse)
+    assert amplint("--output-format", "concise").out.count("AMP205") == 3

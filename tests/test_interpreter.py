@@ -1,0 +1,367 @@
+"""What the interpreter follows: each case is a small script and the findings it must, or must not, lead to."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.dispatch import Dispatcher
+from amplint.rule import Registry
+from amplint.semantics import interpret
+from amplint.source.source import Source
+
+RULES = [rule for rule in Registry().load().rules.values() if rule.code.startswith(("AMP1", "AMP2"))]
+HEADER = "import contextlib, functools, torch\nfrom torch.amp import GradScaler, autocast\nclip = torch.nn.utils.clip_grad_norm_\n"
+
+
+def lint(body: str) -> list[str]:
+    """The codes found in `body`, each with the text of its line up to the first parenthesis."""
+    source = Source("script.py", HEADER + textwrap.dedent(body))
+    dispatcher = Dispatcher(source, RULES)
+    interpret(source, dispatcher.emit)
+    found = dispatcher.findings()
+    return [f"{f.code} {source.lines[f.span.start.row - 1].strip().partition('(')[0]}" for f in found]
+
+
+CLIPPED = "AMP205 clip"
+
+FOUND = {
+    "through a method and attributes": (
+        """
+        class Trainer:
+            def __init__(self, model):
+                self.model = model
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.scaler = GradScaler("cuda")
+
+            def backward(self, loss):
+                self.scaler.scale(loss).backward()
+
+            def train_step(self, batch):
+                self.backward(self.model(batch))
+                clip(self.model.parameters(), 1.0)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        """,
+        [CLIPPED],
+    ),
+    "through an attribute that another method sets": (
+        """
+        class Trainer:
+            def __init__(self, model):
+                self.scaler = None
+
+            def setup(self):
+                self.scaler = GradScaler("cuda")
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def train_step(self, loss):
+                self.scaler.scale(loss).backward()
+                clip(self.model.parameters(), 1.0)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        """,
+        [CLIPPED],
+    ),
+    "through an alias and a tuple": (
+        """
+        def train(model, loss, optimizer):
+            scaler, limit = GradScaler("cuda"), 1.0
+            amp = scaler
+            amp.scale(loss).backward()
+            clip(model.parameters(), limit)
+            scaler.step(optimizer)
+            amp.update()
+        """,
+        [CLIPPED],
+    ),
+    "a parameter known by what is done to it": (
+        """
+        def train(model, loss, opt, s):
+            s.scale(loss).backward()
+            clip(model.parameters(), 1.0)
+            s.step(opt)
+            s.update()
+        """,
+        [CLIPPED],
+    ),
+    "a parameter known by its annotation": (
+        """
+        def backward(model, loss, scaling: "GradScaler | None" = None, other: GradScaler = None):
+            other.scale(loss).backward()
+            clip(model.parameters(), 1.0)
+        """,
+        [CLIPPED],
+    ),
+    "only the path that leaves update out": (
+        """
+        def train(model, loader, optimizer, scaler):
+            for batch in loader:
+                scaler.scale(model(batch)).backward()
+                scaler.step(optimizer)
+                if skip(batch):
+                    continue
+                scaler.update()
+        """,
+        ["AMP203 scaler.step"],
+    ),
+    "behind a condition on a tensor": (
+        """
+        def train(model, loader, optimizer, scaler):
+            for batch in loader:
+                loss = model(batch)
+                scaler.scale(loss).backward()
+                skip = False
+                if torch.isnan(loss) or torch.isinf(loss):
+                    skip = True
+                if not skip:
+                    clip(model.parameters(), 1.0)
+                    scaler.step(optimizer)
+                    scaler.update()
+        """,
+        [CLIPPED],
+    ),
+    "a region entered by an exit stack": (
+        """
+        def train(model, batch):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(autocast("cuda"))
+                model(batch).backward()
+        """,
+        ["AMP101 model"],
+    ),
+    "a region entered by a context manager of the file": (
+        """
+        @contextlib.contextmanager
+        def half():
+            with autocast("cuda"):
+                yield
+
+        def train(model, batch):
+            with half():
+                model(batch).backward()
+        """,
+        ["AMP101 model"],
+    ),
+    "a region that a function returns": (
+        """
+        def context(on):
+            return autocast("cuda") if on else contextlib.nullcontext()
+
+        def train(model, batch, on):
+            with context(on):
+                model(batch).backward()
+        """,
+        ["AMP101 model"],
+    ),
+    "a decorated function": (
+        """
+        @autocast("cuda")
+        def step(model, batch):
+            model(batch).backward()
+        """,
+        ["AMP101 model"],
+    ),
+    "a helper called in a region": (
+        """
+        def finish(loss):
+            loss.backward()
+
+        def train(model, batch):
+            with autocast("cuda"):
+                finish(model(batch))
+        """,
+        ["AMP101 loss.backward"],
+    ),
+    "a scaler made for every epoch by a helper": (
+        """
+        def epoch(model, loader, optimizer):
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                scaler.scale(model(batch)).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+        def main(model, loader):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(3):
+                epoch(model, loader, optimizer)
+        """,
+        ["AMP210 scaler = GradScaler"],
+    ),
+}
+
+SILENT = {
+    "one flag for scaler and branches": """
+        def train(model, loader, optimizer, use_amp):
+            scaler = GradScaler("cuda", enabled=use_amp)
+            for batch in loader:
+                loss = model(batch)
+                if use_amp:
+                    scaler.scale(loss).backward()
+                else:
+                    loss.backward()
+                if use_amp:
+                    scaler.unscale_(optimizer)
+                clip(model.parameters(), 1.0)
+                if use_amp:
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    optimizer.step()
+        """,
+    "a scaler that may be None": """
+        def train(model, loader, optimizer, scaler=None):
+            for batch in loader:
+                loss = model(batch)
+                if scaler is not None:
+                    scaler.scale(loss).backward()
+                    scaler.unscale_(optimizer)
+                    clip(model.parameters(), 1.0)
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    clip(model.parameters(), 1.0)
+                    optimizer.step()
+        """,
+    "a flag derived from a string": """
+        def train(model, loader, optimizer, precision):
+            amp = precision == "fp16"
+            scaler = GradScaler("cuda") if amp else None
+            for batch in loader:
+                loss = model(batch)
+                if amp:
+                    loss = scaler.scale(loss)
+                loss.backward()
+                if precision == "fp16":
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    optimizer.step()
+        """,
+    "accumulation with an inner loop": """
+        def train(model, loader, optimizer, scaler):
+            for window in loader:
+                for batch in window:
+                    scaler.scale(model(batch) / 4).backward()
+                scaler.unscale_(optimizer)
+                clip(model.parameters(), 1.0)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+        """,
+    "accumulation with a boundary": """
+        def train(model, loader, optimizer, scaler):
+            for i, batch in enumerate(loader):
+                scaler.scale(model(batch) / 4).backward()
+                if (i + 1) % 4 == 0:
+                    scaler.unscale_(optimizer)
+                    clip(model.parameters(), 1.0)
+                    scaler.step(optimizer)
+                    scaler.update()
+                    optimizer.zero_grad()
+        """,
+    "two optimizers and two rounds in an iteration": """
+        def train(g, d, loader, scaler):
+            opt_g = torch.optim.Adam(g.parameters())
+            opt_d = torch.optim.Adam(d.parameters())
+            for batch in loader:
+                opt_d.zero_grad()
+                scaler.scale(d(batch)).backward()
+                scaler.step(opt_d)
+                scaler.update()
+                opt_g.zero_grad()
+                scaler.scale(g(batch)).backward()
+                scaler.unscale_(opt_g)
+                clip(g.parameters(), 1.0)
+                scaler.step(opt_g)
+                scaler.update()
+        """,
+    "a scaler handed to code out of sight": """
+        from library import finish
+
+        def train(model, loader, optimizer, scaler):
+            for batch in loader:
+                scaler.scale(model(batch)).backward()
+                finish(scaler, optimizer)
+                clip(model.parameters(), 1.0)
+                scaler.step(optimizer)
+        """,
+    "a context that is only sometimes autocast, left before backward": """
+        def train(model, batch, device):
+            ctx = contextlib.nullcontext() if device == "cpu" else autocast("cuda")
+            with ctx:
+                loss = model(batch)
+            loss.backward()
+        """,
+    "backward in a disabled region": """
+        def train(model, batch):
+            with autocast("cuda"):
+                loss = model(batch)
+                with autocast("cuda", enabled=False):
+                    loss.backward()
+        """,
+    "a new scaler and optimizer for every fold": """
+        def main(build, folds):
+            for fold in folds:
+                model = build()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                scaler = GradScaler("cuda")
+                for batch in fold:
+                    scaler.scale(model(batch)).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+        """,
+    "a limit that carries the scale": """
+        def train(model, loss, optimizer, scaler):
+            scaler.scale(loss).backward()
+            clip(model.parameters(), 1.0 * scaler.get_scale())
+            scaler.step(optimizer)
+            scaler.update()
+        """,
+    "a framework's own backward": """
+        def train(model, loader, optimizer, accelerator, scaler):
+            for batch in loader:
+                accelerator.backward(model(batch))
+                clip(model.parameters(), 1.0)
+                optimizer.step()
+        """,
+    "an error path that ends": """
+        import sys
+
+        def train(model, loader, optimizer, scaler):
+            for batch in loader:
+                scaler.scale(model(batch)).backward()
+                scaler.step(optimizer)
+                if bad(batch):
+                    sys.exit(1)
+                scaler.update()
+        """,
+    "a norm taken after unscale_ in a loop over parameters": """
+        def train(model, loss, optimizer, scaler):
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            total = sum(p.grad.norm() for p in model.parameters() if p.grad is not None)
+            scaler.step(optimizer)
+            scaler.update()
+            return total
+        """,
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), FOUND.values(), ids=FOUND)
+def test_found(body: str, expected: list[str]) -> None:
+    assert lint(body) == expected
+
+
+@pytest.mark.parametrize("body", SILENT.values(), ids=SILENT)
+def test_silent(body: str) -> None:
+    assert lint(body) == []
+
+
+def test_cost_grows_with_the_code_not_with_its_paths() -> None:
+    branches = "\n".join(f"        if flags.f{i}:\n            note(flags.f{i})\n            scaler.update()" for i in range(40))
+    body = f"def train(model, loader, optimizer, scaler, flags):\n    for batch in loader:\n        scaler.scale(model(batch)).backward()\n        scaler.step(optimizer)\n{branches}\n"
+    lint(body)
