@@ -88,12 +88,13 @@ def tools(peers: Path | None) -> list[Tool]:
     return found
 
 
-def measure(title: str, target: Path, peers: Path | None, runs: int, limit: float) -> Table:
-    """Run every tool `runs` times on `target`; the ratio compares the fastest run to amplint's."""
+def measure(console: Console, title: str, target: Path, peers: Path | None, runs: int, limit: float) -> None:
+    """Run every tool `runs` times on `target` and print a table; its ratio compares the fastest run to amplint's."""
     compared = tools(peers)
     for _ in range(runs):
         for tool in compared:
-            tool.run(target, limit)
+            with console.status(f"{title}: {tool.name}"):
+                tool.run(target, limit)
 
     own = compared[0]
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
@@ -108,7 +109,7 @@ def measure(title: str, target: Path, peers: Path | None, runs: int, limit: floa
         ratio = f"{more}{min(tool.wall) / min(own.wall):.2f} x" if own.wall else ""
         times = [f"{more}{value:.3f} s" for value in seconds]
         table.add_row(tool.name, str(len(tool.wall)), *times, ratio, str(tool.lines))
-    return table
+    console.print(table)
 
 
 def copy_corpus(source: Path, to: Path) -> tuple[int, int]:
@@ -147,13 +148,14 @@ def main(arguments: Iterable[str] | None = None) -> None:
         script.parent.mkdir()
         script.write_bytes(options.script.read_bytes() if options.script else training_script().encode())
         lines = script.read_bytes().count(b"\n")
-        console.print(measure(f"one script, {lines:,} lines", script, options.peers, options.runs, options.limit))
+        title = f"one script, {lines:,} lines"
+        measure(console, title, script, options.peers, options.runs, options.limit)
 
         if options.corpus and options.corpus_runs:
             corpus = Path(scratch, "corpus", options.corpus.name)
             files, lines = copy_corpus(options.corpus, corpus)
             title = f"{options.corpus.name}, {files:,} files, {lines:,} lines"
-            console.print(measure(title, corpus, options.peers, options.corpus_runs, options.limit))
+            measure(console, title, corpus, options.peers, options.corpus_runs, options.limit)
 
 
 if __name__ == "__main__":

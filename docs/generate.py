@@ -49,16 +49,22 @@ def rule_page(rule: type[Rule]) -> str:
     return f"# {rule.code} {rule.name}\n\n{facts}\n\n{rule.page()}\n"
 
 
-def first_look() -> str:
-    """What `amplint examples/train.py` prints, as a Markdown block."""
+def shown(command: str) -> str:
+    """A shell prompt with `command`, which runs amplint and finds something, and what it prints."""
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
-    program = "from amplint.cli.main import main; main(['--no-cache', 'examples/train.py'])"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    program = "import sys; from amplint.cli.main import main; main([*sys.argv[1:], '--no-cache'])"
+    arguments = [sys.executable, "-c", program, *command.split()[1:]]
+    done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 1:
         raise RuntimeError(done.stdout + done.stderr)
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
-    return "\n".join(["```text", "$ amplint examples/train.py", *lines, "```"])
+    return "\n".join([f"$ {command}", *(line.rstrip() for line in done.stdout.rstrip().splitlines())])
+
+
+def first_look() -> str:
+    """All findings in the example script, one of them in full, as a Markdown block."""
+    findings = shown("amplint examples/train.py --output-format concise")
+    one = shown("amplint examples/train.py --select clip-without-unscale")
+    return f"```text\n{findings}\n\n{one}\n```"
 
 
 def outputs() -> dict[Path, str]:

@@ -47,7 +47,10 @@ class Import:
 
 
 def imports_of(path: Path) -> Iterator[Import]:
-    """Everything `path` imports, anywhere in it; `from a import b` counts as `a.b` where that is a module."""
+    """Everything `path` imports, anywhere in it; `from a import b` counts as `a.b` where that is a module.
+
+    Only rules import relatively, and only from their own family.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         inner
@@ -60,8 +63,10 @@ def imports_of(path: Path) -> Iterator[Import]:
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield Import(name.name, node.lineno, node in typing_only)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            assert node.level == 1, f"{path}:{node.lineno} imports from outside its folder"
+            assert path in RULES, f"{path}:{node.lineno}: imports are absolute"
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
             for name in node.names:
                 inner = f"{node.module}.{name.name}"
                 found = inner if is_module(inner) else str(node.module)

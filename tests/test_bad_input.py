@@ -244,6 +244,10 @@ def test_a_rule_that_cannot_be_made(amplint: Command, plugin: Plugin) -> None:
         ("import no_such_module_at_all", "ModuleNotFoundError: "),
         ("def f(:", "SyntaxError: "),
         (RULE.replace("TST001", "AMP205"), "ValueError: "),
+        (RULE.replace("name = ", "nam = "), "AttributeError: "),
+        (RULE.replace("severity = ", "seriousness = "), "Odd has no valid `severity`"),
+        (RULE.replace('(b"GradScaler",)', '("GradScaler",)'), "Odd has no valid `screen`"),
+        (RULE.replace('(b"GradScaler",)', 'b"GradScaler"'), "Odd has no valid `screen`"),
     ],
 )
 def test_a_plugin_that_cannot_be_loaded(amplint: Command, plugin: Plugin, code: str, why: str) -> None:
@@ -254,6 +258,14 @@ def test_a_plugin_that_cannot_be_loaded(amplint: Command, plugin: Plugin, code: 
     warning, *_ = ran.err.splitlines()
     assert warning.startswith(f"Warning: the plug-in {name} could not be loaded, its rules are missing: {why}")
     assert amplint("rule", "AMP205").status == 2
+
+
+@pytest.mark.usefixtures("good")
+def test_a_notebook(amplint: Command, project: Path) -> None:
+    (project / "train.ipynb").write_text("{}", encoding="utf-8")
+    ran = amplint("--output-format", "concise", "train.ipynb", ".")
+    assert ran.out.startswith("train.ipynb:1:1: AMP002[unreadable-file] error: notebooks cannot be linted yet\n")
+    assert "AMP205" in ran.out
 
 
 def test_an_analysis_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:

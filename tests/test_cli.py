@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from amplint import __version__
+from amplint.cli.main import main
 from amplint.engine.run import Linter
 from tests.conftest import Command, Plugin
 
@@ -253,6 +254,30 @@ def test_interrupt_is_quiet(amplint: Command, script: Path, monkeypatch: pytest.
     assert (ran.status, ran.out, ran.err) == (130, "", "")
 
 
+def test_a_failure_of_amplint_itself(amplint: Command, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("lost")
+
+    monkeypatch.setattr(Linter, "check_all", fail)
+    ran = amplint()
+    assert ran.status == 2
+    assert ran.err.startswith("Warning: amplint failed, please report it: LookupError: lost")
+    monkeypatch.setenv("AMPLINT_TRACEBACK", "1")
+    with pytest.raises(LookupError):
+        main([])
+
+
+def test_names_that_are_no_text(amplint: Command, project: Path) -> None:
+    name = os.fsdecode(b"tr\xffin.py")
+    (project / name).write_text(BAD, encoding="utf-8")
+    for form in ("full", "concise", "github"):
+        assert "tr\\udcffin.py" in amplint("--output-format", form).out
+    assert json.loads(amplint("--output-format", "json").out)[0]["filename"] == name
+    assert amplint("--output-format", "json", "--output-file", "out").status == 1
+    assert amplint("--diff", name).status == 1
+    assert amplint("--fix", name).status == 0
+
+
 def test_colours(amplint: Command, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" not in amplint().out
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -295,3 +320,15 @@ def test_screened_out_files_cost_no_heavy_import(project: Path) -> None:
     )
     heavy = {"libcst._nodes", "rich", "torch", "pathspec", "concurrent.futures.process"}
     assert not heavy.intersection(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["metadata", "matchers", "helpers", "_nodes.expression"])
+def test_rules_may_import_libcst_in_any_way(module: str) -> None:
+    program = (
+        "from amplint.engine.registry import load_registry; load_registry()\n"
+        f"import libcst.{module}, libcst.helpers, libcst as cst\n"
+        "from libcst.helpers import get_full_name_for_node as name\n"
+        "assert name is libcst.helpers.get_full_name_for_node\n"
+        "assert name(cst.parse_expression('a.b')) == 'a.b'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[1])

@@ -12,7 +12,9 @@ import click
 
 from amplint import __version__
 from amplint.cli.check import check
+from amplint.cli.failures import warn
 from amplint.cli.rule import rule
+from amplint.engine.diagnostics import describe
 
 FAILED = 2
 INTERRUPTED = 130
@@ -64,6 +66,11 @@ def _run(arguments: list[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_gone()
+    except Exception as failure:
+        if os.environ.get("AMPLINT_TRACEBACK"):
+            raise
+        warn(f"amplint failed, please report it: {describe(failure)} (AMPLINT_TRACEBACK=1 shows where)")
+        return FAILED
     return 0
 
 

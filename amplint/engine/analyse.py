@@ -14,12 +14,12 @@ from amplint.rule import Rule
 
 def analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
     """Findings and diagnostics in the order of the text. Without rules only the syntax is checked. Raises nothing."""
-    if not rules and _python_says(raw) is None:
-        return []
     return call_deep(_analyse, filename, raw, rules)
 
 
 def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
+    if not rules and _python_says(raw) is None:
+        return []
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
     from amplint.source.source import Source, SourceError
@@ -38,8 +38,8 @@ def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Fin
     except (RecursionError, MemoryError) as failure:
         return [diagnostic(SyntaxErrorFound, filename, f"too deeply nested to be analysed ({describe(failure)})")]
     except Exception as failure:
-        advice = "This is a defect in amplint; please report it together with the file."
-        return [diagnostic(RuleCrashed, filename, f"The analysis failed: {describe(failure)}", advice=advice)]
+        reason = "This is a defect in amplint; please report it together with the file."
+        return [diagnostic(RuleCrashed, filename, f"The analysis failed: {describe(failure)}", reason=reason)]
 
 
 def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:

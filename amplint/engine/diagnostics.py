@@ -93,9 +93,9 @@ DIAGNOSTICS: tuple[type[Rule], ...] = (SyntaxErrorFound, UnreadableFile, RuleCra
 ALWAYS_ON = frozenset({SyntaxErrorFound.code, UnreadableFile.code, RuleCrashed.code})
 
 
-def diagnostic(kind: type[Rule], filename: str, message: str, *, span: Span = START, advice: str = "") -> Finding:
+def diagnostic(kind: type[Rule], filename: str, message: str, *, span: Span = START, reason: str = "") -> Finding:
     """A finding of one of `DIAGNOSTICS`; `span` is the start of the file unless something better is known."""
-    return Finding(kind.code, kind.name, kind.severity, message, filename, span, advice=advice)
+    return Finding(kind.code, kind.name, kind.severity, message, filename, span, reason)
 
 
 def describe(failure: BaseException) -> str:

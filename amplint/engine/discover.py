@@ -60,6 +60,8 @@ def discover(paths: Iterable[str], projects: Projects) -> Found:
         shown = given[2:] if given.startswith("./") and len(given) > 2 else given
         if os.path.isdir(path):
             _walk(shown, path, projects, found)
+        elif path.endswith(".ipynb"):
+            found.problems.append(diagnostic(UnreadableFile, shown, "notebooks cannot be linted yet"))
         elif os.path.exists(path):
             found.targets.append(Target(shown, path, projects.of(Path(path).parent)))
         elif os.path.islink(path):

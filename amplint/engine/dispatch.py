@@ -106,5 +106,5 @@ class Dispatcher:
         except Exception:
             span = START
         message = f"{what} {rule.code} ({rule.name}) failed: {describe(failure)}"
-        advice = "Report this to the authors of the rule; everything else was checked."
-        return diagnostic(RuleCrashed, self._source.filename, message, span=span, advice=advice)
+        reason = "This is a defect in the rule; please report it to its authors. Everything else was checked."
+        return diagnostic(RuleCrashed, self._source.filename, message, span=span, reason=reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -29,27 +28,33 @@ class Job:
     rules: Sequence[type[Rule]]
 
 
-def analyse_in_processes(jobs: Mapping[int, Job], meanwhile: Callable[[], None]) -> Iterator[tuple[int, list[Finding]]]:
-    """The findings of each job as they come in, under its key; `meanwhile` runs here once the processes are busy.
+def analyse_in_processes(
+    jobs: Mapping[int, Job], workers: int, meanwhile: Callable[[], None]
+) -> Iterator[tuple[int, list[Finding]]]:
+    """The findings of each job as they come in, under its key, from as many processes as `workers`.
+
+    `meanwhile` runs here once they are busy.
 
     A file whose analysis kills its process (a parser out of stack, the system out of memory) gets a diagnostic, the
     others are analysed again. Where the system grants no processes, everything happens in this one.
     """
     waiting = dict(sorted(jobs.items(), key=lambda item: -len(item[1].raw)))
-    workers = min(cores(), len(jobs), _MOST_WORKERS)
+    workers = min(workers, len(jobs), _MOST_WORKERS)
     while waiting:
         try:
             pool = _executor(workers)
             futures = {pool.submit(_work, job): key for key, job in waiting.items()}
         except (OSError, ImportError, NotImplementedError):
+            meanwhile()
             break
         meanwhile()
         try:
             for future in as_completed(futures):
-                if not isinstance(future.exception(), BrokenProcessPool):
+                failure = future.exception()
+                if not isinstance(failure, BrokenProcessPool):
                     key = futures[future]
-                    del waiting[key]
-                    yield key, future.result()
+                    job = waiting.pop(key)
+                    yield key, _work(job) if failure else future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         if waiting and workers == 1:  # a single process takes the jobs in order, so it died of the first that is left
@@ -58,13 +63,6 @@ def analyse_in_processes(jobs: Mapping[int, Job], meanwhile: Callable[[], None])
         workers, meanwhile = 1, _nothing
     for key, job in waiting.items():
         yield key, _work(job)
-
-
-def cores() -> int:
-    """How many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _executor(workers: int) -> ProcessPoolExecutor:

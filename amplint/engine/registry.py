@@ -8,7 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from amplint.engine.diagnostics import DIAGNOSTICS
-from amplint.rule import Registry
+from amplint.findings import Severity
+from amplint.rule import BrokenPlugin, Registry, Rule
 
 
 def load_registry() -> Registry:
@@ -17,7 +18,23 @@ def load_registry() -> Registry:
     registry = Registry()
     for diagnostic in DIAGNOSTICS:
         registry.add(diagnostic)
-    return registry.load()
+    registry.load()
+    for rule in list(registry.rules.values()):
+        flaw = _flaw(rule)
+        if flaw:
+            del registry.rules[rule.code]
+            registry.broken.append(BrokenPlugin(rule.__module__, f"{rule.__qualname__} has no valid `{flaw}`"))
+    return registry
+
+
+def _flaw(rule: type[Rule]) -> str | None:
+    """The name of a class variable that is missing or of the wrong type."""
+    kinds = {"code": str, "name": str, "severity": Severity, "screen": tuple, "default": bool}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(rule, name, None), kind):
+            return name
+    patterns = [pattern for item in rule.screen for pattern in (item if isinstance(item, tuple) else (item,))]
+    return None if all(isinstance(pattern, bytes) for pattern in patterns) else "screen"
 
 
 class _Deferred(ModuleType):

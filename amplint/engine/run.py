@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,11 @@ class _Work:
     raw: bytes
     rules: tuple[type[Rule], ...]
     key: str
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Linter:
@@ -91,11 +97,12 @@ class Linter:
 
     def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:
         heavy = {index: work for index, work in waiting.items() if work.rules}
-        if len(heavy) < 2 or sum(len(work.raw) for work in heavy.values()) < POOL_BYTES:
+        size = sum(len(work.raw) for work in heavy.values())
+        if len(heavy) < 2 or size < POOL_BYTES or cores() < 2:
             for index, work in waiting.items():
                 yield index, self._analysed(work)
             return
-        from amplint.engine.pool import Job, analyse_in_processes
+        from amplint.engine.pool import Job, analyse_in_processes  # these imports are slow
 
         light: dict[int, list[Finding]] = {}
 
@@ -103,6 +110,6 @@ class Linter:
             light.update({index: self._analysed(work) for index, work in waiting.items() if not work.rules})
 
         jobs = {index: Job(work.target.filename, work.raw, work.rules) for index, work in heavy.items()}
-        for index, findings in analyse_in_processes(jobs, meanwhile=check_syntax):
+        for index, findings in analyse_in_processes(jobs, cores(), meanwhile=check_syntax):
             yield index, self._kept(waiting[index], findings)
         yield from light.items()

@@ -109,4 +109,4 @@ class _Block:
         return click.style(text, bold=True) if self._context.colour else text
 
     def _paint(self, text: str, colour: str) -> str:
-        return click.style(text, fg=colour, bold=colour != "blue") if self._context.colour else text
+        return click.style(text, fg=colour, bold=True if colour != "blue" else None) if self._context.colour else text

@@ -32,6 +32,7 @@ from amplint.semantics.values import (
 from amplint.source.tree import walk
 from amplint.torchlib.constants import CONSTANTS
 
+
 def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
     """`owner.name`."""
     if isinstance(owner, Ref):

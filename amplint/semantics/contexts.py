@@ -51,7 +51,7 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
 
 
 def _is_device(machine: Machine, value: Value) -> bool:
-    """Whether `value` is the `device` of a tensor, a pretrained model or an accelerator: a `torch.device` in any case."""
+    """Whether `value` is the `device` of a tensor, a pretrained model or an accelerator: always a `torch.device`."""
     if isinstance(value, Method):
         return value.name == "device" and isinstance(value.owner, Tensor)
     if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):

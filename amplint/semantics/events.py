@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import libcst as cst
 
@@ -61,7 +61,7 @@ class Stage:
     iteration: tuple[int, ...] = ()
 
 
-Step = tuple[cst.CSTNode, str]
+Step: TypeAlias = "tuple[cst.CSTNode, str]"
 STEPS_TOLD = 8
 
 

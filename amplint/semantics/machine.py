@@ -30,6 +30,7 @@ Result = TypeVar("Result")
 
 PATH_LIMIT = 12
 CALL_DEPTH = 14
+CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 60_000
 STEPS_KEPT = 16
 
@@ -45,10 +46,17 @@ class BudgetSpent(Exception):
 class Choices:
     """The decisions taken while one statement runs, so that it can be run again once for every other decision."""
 
-    def __init__(self, script: tuple[int, ...], todo: list[tuple[int, ...]], memory: dict[Hashable, Any]) -> None:
+    def __init__(
+        self,
+        script: tuple[int, ...],
+        todo: list[tuple[int, ...]],
+        memory: dict[Hashable, Any],
+        budget: list[int],
+    ) -> None:
         self.script = script
         self.todo = todo
         self.memory = memory
+        self.budget = budget
         self.taken: tuple[int, ...] = ()
 
     def pick(self, options: int) -> int:
@@ -58,7 +66,9 @@ class Choices:
             choice = self.script[position]
         else:
             choice = 0
-            self.todo.extend((*self.taken, other) for other in range(1, options))
+            if self.budget[0] > 0:
+                self.budget[0] -= options - 1
+                self.todo.extend((*self.taken, other) for other in range(1, options))
         self.taken = (*self.taken, choice)
         return choice
 
@@ -81,7 +91,7 @@ class Machine:
         self.slice = Slice(())
         self.chunk: Chunk | None = None
         self.statement: cst.CSTNode | None = None
-        self.choices = Choices((), [], {})
+        self.choices = Choices((), [], {}, [0])
         self.loops: tuple[cst.CSTNode, ...] = ()
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: tuple[int, ...] = ()
@@ -180,10 +190,11 @@ class Machine:
         outer = self.choices
         todo: list[tuple[int, ...]] = [()]
         memory: dict[Hashable, Any] = {}
+        budget = [CHOICES_PER_STATEMENT]
         results: list[tuple[Result, State]] = []
         try:
             while todo:
-                self.choices = Choices(todo.pop(), todo, memory)
+                self.choices = Choices(todo.pop(), todo, memory, budget)
                 twin = state.copy()
                 try:
                     results.append((run(twin), twin))

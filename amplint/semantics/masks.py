@@ -1,13 +1,15 @@
-"""Masks: which ones leave something in every row, and what is done against a row of nothing but infinities."""
+"""Masks that leave something in every row, and what a function does itself against infinities and overflow."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.values import Tensor, Value
-from amplint.source.tree import walk
+from amplint.source.tree import children, walk
 from amplint.torchlib.policy import words
 
 _CAUSAL_WORDS = ("causal", "tril", "triu", "future", "subsequent", "look_ahead", "lookahead")
@@ -30,14 +32,12 @@ def inherited(op: str, *operands: Value) -> frozenset[str]:
 
 
 def spares_rows(machine: Machine, operand: Tensor, arguments: Arguments) -> bool:
-    """Whether the mask of a fill leaves something in every row: a causal one, or one that compares the values filled."""
+    """Whether the mask of a fill leaves something in every row: a causal one, or one made from the values filled."""
     for argument in arguments.given:
         value = argument.value
         if isinstance(value, Tensor):
-            compares_itself = machine.symbols.key(value.symbol)[0] == "compare" and operand.symbol in machine.symbols.parts(
-                value.symbol
-            )
-            if "causal" in value.traits or compares_itself:
+            compared = machine.symbols.parts(value.symbol) if machine.symbols.key(value.symbol)[0] == "compare" else ()
+            if "causal" in value.traits or operand.symbol in compared:
                 return True
         names = (node.value.lower() for node in walk(argument.node) if isinstance(node, cst.Name))
         if any(word in name for name in names for word in _CAUSAL_WORDS):
@@ -47,8 +47,7 @@ def spares_rows(machine: Machine, operand: Tensor, arguments: Arguments) -> bool
 
 def mends(machine: Machine) -> bool:
     """Whether the running function does something about NaN, or about rows that are masked altogether."""
-    scope = machine.calls[-1] if machine.calls else machine.chunk and machine.chunk.module
-    for node in walk(scope) if scope is not None else ():
+    for node in _running(machine):
         if isinstance(node, cst.Name) and node.value in _MENDERS:
             return True
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
@@ -57,3 +56,27 @@ def mends(machine: Machine) -> bool:
             if zero and node.func.attr.value in ("masked_fill", "masked_fill_"):
                 return True
     return False
+
+
+def minds_dtypes(machine: Machine) -> bool:
+    """Whether the running function chooses by dtype, or by whether autocast is on, and so can do right by float16."""
+    for node in _running(machine):
+        if isinstance(node, cst.Comparison) and any(_is_dtype(side) for side in children(node)):
+            return True
+        if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
+            return True
+    return False
+
+
+def _is_dtype(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.ComparisonTarget):
+        node = node.comparator
+    name = node.attr if isinstance(node, cst.Attribute) else node
+    return isinstance(name, cst.Name) and name.value.endswith(("dtype", "float16", "half", "float32"))
+
+
+def _running(machine: Machine) -> Iterator[cst.CSTNode]:
+    """The nodes of the running function, or of the top-level statements around."""
+    if machine.calls:
+        return walk(machine.calls[-1])
+    return walk(machine.chunk.module) if machine.chunk is not None else iter(())

@@ -50,6 +50,8 @@ def call_method(
         return Const(None)
     if (name in SAME_OBJECT or name in CASTS) and not isinstance(owner, Tensor):
         return converted(machine, node, owner, name, arguments) or owner
+    if name == "type" and (cast := converted(machine, node, owner, name, arguments)) is not None:
+        return cast
     if _is_gradient(machine, owner):
         return _gradient_method(machine, state, node, owner, name, arguments)
     return numerics.method(machine, state, node, owner, name, arguments)

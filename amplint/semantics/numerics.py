@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.events import TensorOp
 from amplint.semantics.machine import Machine
-from amplint.semantics.masks import inherited, mends, spares_rows
+from amplint.semantics.masks import inherited, mends, minds_dtypes, spares_rows
 from amplint.semantics.state import State
 from amplint.semantics.tensors import (
     CASTS,
@@ -28,7 +28,7 @@ from amplint.semantics.tensors import (
     used_as_tensor,
 )
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Items, Method, Module, Number, Ref, Tensor, Unknown, Value
+from amplint.semantics.values import Const, Items, Module, Number, Ref, Tensor, Value
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 from amplint.torchlib.policy import BANNED, FLOAT32, FOLLOWS_INPUT, LOWER, MODULE_OPS, Regime, result_dtype, words
 
@@ -42,12 +42,13 @@ LIMITS = {"clamp": (("min", 0), ("max", 1)), "clip": (("min", 0), ("max", 1)), "
           "clamp_max": (("max", 0),)}  # fmt: skip
 BINARY = {"add": "Add", "sub": "Subtract", "mul": "Multiply", "div": "Divide"}
 NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
-TENSOR_METHODS = frozenset({"softmax", *FILLS, *LOWER["cuda"], *FLOAT32["cuda"], *FOLLOWS_INPUT, *CASTS, *NEW}) - words(
-    "abs add add_ bool ceil chunk clip diag diff dist dropout expand extend flatten flip float floor gather half index_select "
-    "int interpolate kthvalue linear log max mean median min mode narrow norm normalize pad pow prod repeat roll round "
-    "scatter select sort split square squeeze stack cat std sub sum swapaxes t tan transpose unfold var view where cpu cuda "
-    "sign outer sin cos"
+AMBIGUOUS = words(
+    "abs add add_ bool cat ceil chunk clip cos cpu cuda diag diff dist dropout expand flatten flip float floor "
+    "gather half index_select int interpolate kthvalue linear log max mean median min narrow norm normalize outer "
+    "pad pow prod repeat roll round scatter select sign sin sort split square squeeze stack std sub sum swapaxes t "
+    "tan transpose unfold var view where"
 )
+TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER["cuda"], FLOAT32["cuda"], FILLS, LIMITS, CASTS, NEW) - AMBIGUOUS
 """Methods that only tensors have: calling one shows that its object is a tensor."""
 
 
@@ -60,14 +61,21 @@ def regime(machine: Machine, state: State) -> Regime | None:
 def half_evidence(machine: Machine, state: State, value: Tensor) -> tuple[str, cst.CSTNode | None] | None:
     """Why `value` is or can be float16, and where that began; None where nothing says so."""
     if value.dtype == "float16":
-        return "it is float16", value.why_half
-    if value.dtype == FROM_PARAMETER:
-        return "its dtype is a parameter and can be float16", value.why_half
+        return "the tensor is float16 from here on", value.why_half
+    if minds_dtypes(machine):
+        return None
+    if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
+        return "the dtype chosen here can be float16", value.why_half
     if value.dtype is None:
         region, entered_by = machine.region(state)
         if region is not None and region.dtypes is not None and "float16" in region.dtypes:
-            return "it runs in a float16 autocast region", entered_by
+            return "the float16 autocast region begins here", entered_by
     return None
+
+
+def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
+    """Whether `node` stands in the running function."""
+    return node is not None and bool(machine.calls) and machine.calls[-1] in machine.source.ancestors(node)
 
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
@@ -101,6 +109,8 @@ def arithmetic(
             continue
         if not (times_infinity and isinstance(other, Tensor) and "ones" in other.traits):
             _meets(machine, state, node, kind, tensor(machine, other), Number(constant, side, beside))
+    if kind == "MatrixMultiply" and regime(machine, state) is not None:
+        a, b = tensor(machine, a), tensor(machine, b)
     operand = a if isinstance(a, Tensor) and (a.dtype or not isinstance(b, Tensor)) else b
     if not isinstance(operand, Tensor):
         return None
@@ -112,7 +122,7 @@ def arithmetic(
         return _result(machine, state, node, "pow", given, symbol)
     infinity = filled(state, a) or filled(state, b)
     if kind == "Subtract" and (first := filled(state, a)) is not None and filled(state, b) is not None:
-        _tell(machine, state, node, kind, operand, first)
+        _tell(machine, state, node, kind, replace(operand, infinity=first), first)
     dtype = given.dtype
     if kind == "Divide" and is_number(machine, a):
         dtype = result_dtype("reciprocal", dtype, regime(machine, state))
@@ -144,7 +154,8 @@ def _result(
     kept = derived(machine, operand, op) if op in FOLLOWS_INPUT else Tensor(symbol)
     traits = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, kept)
     scale = operand if op in FOLLOWS_INPUT or op == "sum" else kept
-    infinity = filled(state, operand) if op in FOLLOWS_INPUT and not op.startswith(("clamp", "nan_to_num", "relu")) else None
+    keeps_infinity = op in FOLLOWS_INPUT and not op.startswith(("clamp", "nan_to_num", "relu"))
+    infinity = filled(state, operand) if keeps_infinity else None
     return Tensor(symbol, dtype, why if dtype else None, scale.scaled, scale.plain, traits, node, infinity)
 
 
@@ -194,9 +205,16 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
     first = given[0].value
     if isinstance(first, Items):
-        dtype = functools.reduce(lambda known, part: promoted(machine, "cat", Tensor(0, known), part), first.values, "bool")
-        first = Tensor(machine.fresh(), dtype if dtype != "bool" else None)
+        first = _joined(machine, first.values)
     return _operation(machine, state, node, op, tensor(machine, first), arguments, given[0].node.value, shift=1)
+
+
+def _joined(machine: Machine, parts: Sequence[Value]) -> Tensor:
+    """What concatenating or stacking `parts` makes."""
+    whole = tensor(machine, parts[0]) if parts else Tensor(machine.fresh())
+    for part in parts[1:]:
+        whole = Tensor(machine.fresh(), promoted(machine, "cat", whole, tensor(machine, part)), whole.why_half)
+    return whole
 
 
 def _operation(
@@ -227,7 +245,8 @@ def _operation(
         if argument is None or value is None:
             continue
         met = Number(value, argument.node.value, beside)
-        _meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), operand, met)
+        guarded = _result(machine, state, node, "norm", operand) if op == "normalize" else operand
+        _meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), guarded, met)
         if name in FILLS and math.isinf(value) and not spares_rows(machine, operand, arguments):
             infinity = met
         elif keyword == "min" or (op == "add" and 0 < value < 1):
@@ -240,13 +259,17 @@ def _operation(
     explicit = dtype_of(machine, arguments.value("dtype"))
     if infinity is not None and in_place:
         fill(state, operand, infinity)
-    return Tensor(
-        result.symbol, explicit or result.dtype, result.why_half, result.scaled, result.plain, result.traits, result.made,
-        infinity or result.infinity, floor,
-    )  # fmt: skip
+    return replace(result, dtype=explicit or result.dtype, infinity=infinity or result.infinity, floor=floor)
 
 
-def stored(machine: Machine, state: State, node: cst.CSTNode, target: cst.Subscript, source: cst.BaseExpression, value: Value) -> None:
+def stored(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: cst.Subscript,
+    source: cst.BaseExpression,
+    value: Value,
+) -> None:
     """`target = source`, an assignment to elements of what may be a tensor."""
     constant = number(value)
     if constant is None or abs(constant) <= FLOAT16_MAX:
@@ -284,8 +307,8 @@ def _factory(
     dtype = dtype_of(machine, wanted.value) if wanted is not None else like.dtype if like is not None else "float32"
     content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if "tensor" in op else None
     constant = number(content.value) if content is not None else None
-    if wanted is None and like is None and op in ("full", "tensor", "arange", "randint") and not isinstance(constant, float):
-        dtype = "int64" if isinstance(constant, int) or op == "randint" else dtype
+    if wanted is None and like is None and (op == "randint" or isinstance(constant, int)):
+        dtype = "int64"
     traits = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
     made = Tensor(machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(traits))
     if content is not None and constant is not None and (dtype is not None or like is not None or _follows(wanted)):
@@ -312,7 +335,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         if math.isinf(value) and not spares_rows(machine, operand, arguments):
             infinity = met
     result = _result(machine, state, node, "where", operand)
-    return Tensor(result.symbol, result.dtype, result.why_half, traits=result.traits, infinity=infinity or result.infinity)
+    return replace(result, infinity=infinity or result.infinity)
 
 
 def module(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
@@ -322,7 +345,7 @@ def module(machine: Machine, state: State, node: cst.Call, called: Module, argum
     operand = tensor(machine, arguments.values[0])
     for part in called.parts or (called,):
         operand = _layer(machine, state, node, part, operand, arguments)
-    return operand
+    return replace(operand, traits=frozenset()) if called.parts else operand
 
 
 def make_module(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> Value:

@@ -11,7 +11,22 @@ from amplint.semantics import numerics, tensors
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.truth import decide_value, equal, is_none, negate, symbol_of, truth
-from amplint.semantics.values import Const, Items, OneOf, Ref, Tensor, Unknown, Value
+from amplint.semantics.values import (
+    Autocast,
+    Const,
+    Entered,
+    GradMode,
+    Instance,
+    Items,
+    Module,
+    Neutral,
+    OneOf,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Value,
+)
 from amplint.torchlib.names import DTYPES
 
 _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
@@ -104,6 +119,9 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
         known = is_none(machine, state, left)
         value: Value = Const(known) if known is not None else machine.unknown("is none", parts=(left.symbol,))  # type: ignore[union-attr]
         return value if isinstance(kind, cst.Is) else negate(machine, value)
+    same = tensors.same_dtype(left, right)
+    if same is not None:
+        return Const(same is not isinstance(kind, (cst.NotEqual, cst.IsNot, cst.NotIn)))
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return tensors.comparison(machine, left, right)
     if isinstance(kind, (cst.Equal, cst.Is)):
@@ -153,14 +171,27 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     joined = alternatives((body, orelse))
     if joined is not None:
         return joined
-    if isinstance(body, (Unknown, Const)) and isinstance(orelse, (Unknown, Const)) and not _flags(body, orelse):
+    if not _worth_a_choice(machine, node, body, orelse):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
 
 
-def _flags(*values: Value) -> bool:
-    return any(isinstance(value, Const) and isinstance(value.value, (bool, type(None))) for value in values)
+def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
+    """Whether following both sides can show something: one is a context or scaler, or a flag is being set."""
+    contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Optimizer, Module, Instance)
+    if isinstance(body, contexts) or isinstance(orelse, contexts):
+        return True
+    flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))
+    statement = machine.statement
+    return (
+        flags
+        and isinstance(statement, cst.SimpleStatementLine)
+        and any(
+            isinstance(small, (cst.Assign, cst.AnnAssign, cst.Return)) and small.value is node
+            for small in statement.body
+        )
+    )
 
 
 def alternatives(values: tuple[Value, ...]) -> Value | None:

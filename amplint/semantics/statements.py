@@ -9,7 +9,7 @@ import libcst as cst
 
 from amplint.semantics import contexts, definitions, numerics
 from amplint.semantics.events import AutocastUnused
-from amplint.semantics.expressions import assign, evaluate, test
+from amplint.semantics.expressions import assign, decide, evaluate, test
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
@@ -139,6 +139,10 @@ def _continue(machine: Machine, state: State, node: cst.Continue) -> Leaving:
     return "continue"
 
 
+def _assert(machine: Machine, state: State, node: cst.Assert) -> Leaving:
+    return None if decide(machine, state, node.test) else "raise"
+
+
 def _delete(machine: Machine, state: State, node: cst.Del) -> Leaving:
     return None
 
@@ -157,6 +161,7 @@ _SIMPLE: dict[type[cst.CSTNode], Callable[..., Leaving]] = {
     cst.Raise: _raise,
     cst.Break: _break,
     cst.Continue: _continue,
+    cst.Assert: _assert,
     cst.Del: _delete,
     cst.Import: _import,
     cst.ImportFrom: _import,

@@ -10,7 +10,7 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Device, Method, Number, OneOf, Ref, Tensor, Unknown, Value
+from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import INTEGRAL
 
@@ -124,6 +124,22 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
         if key[0] == "converted":
             return str(key[1])
     return None
+
+
+def same_dtype(left: Value, right: Value) -> bool | None:
+    """Whether two dtypes are equal, or the first is one of several; None where they are not known, or no dtypes."""
+    known = _known_dtype(left)
+    if isinstance(right, Items):
+        options = {_known_dtype(option) for option in right.values}
+        return known in options if known is not None and options and None not in options else None
+    other = _known_dtype(right)
+    return known == other if known is not None and other is not None else None
+
+
+def _known_dtype(value: Value) -> str | None:
+    if isinstance(value, Method) and value.name == "dtype" and isinstance(value.owner, Tensor):
+        return value.owner.dtype if value.owner.dtype != FROM_PARAMETER else None
+    return DTYPES.get(value.name) if isinstance(value, Ref) else None
 
 
 def number(value: Value | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Ref, Scaler, Tensor, Unknown, Value
 
 
 def symbol_of(machine: Machine, value: Value) -> int:
@@ -19,6 +19,8 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
         return bool(value.value)
     if isinstance(value, Items):
         return bool(value.values)
+    if isinstance(value, Ref):
+        return _known(machine, state, symbol_of(machine, value))
     if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):
         return _known(machine, state, value.symbol)  # type: ignore[union-attr]
     return True
@@ -62,16 +64,14 @@ def negate(machine: Machine, value: Value) -> Value:
         if key[0] == "not":
             return Unknown(machine.symbols.parts(value.symbol)[0])
         return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))
-    if isinstance(value, Tensor) or _may_be_none(value):
-        return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))  # type: ignore[union-attr]
+    if isinstance(value, (Tensor, Ref)) or _may_be_none(value):
+        return Unknown(machine.symbols.intern("not", parts=(symbol_of(machine, value),)))  # type: ignore[union-attr]
     return Const(isinstance(value, Items) and not value.values)
 
 
 def assume(machine: Machine, state: State, value: Value, holds: bool) -> None:
     """Continue `state` where `value` is true (or false)."""
-    symbol = getattr(value, "symbol", None)
-    if isinstance(symbol, int):
-        _assume(machine, state, symbol, holds)
+    _assume(machine, state, symbol_of(machine, value), holds)
 
 
 def _assume(machine: Machine, state: State, symbol: int, holds: bool) -> None:

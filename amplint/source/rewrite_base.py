@@ -85,10 +85,6 @@ class RewriterBase:
         """The variables that `node` reads."""
         return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
 
-    def calls(self, node: cst.CSTNode) -> list[cst.Call]:
-        """The calls in `node`."""
-        return [inner for inner in walk(node) if isinstance(inner, cst.Call)]
-
     def same_function(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
         """Whether both nodes run in one function, or both at the top level."""
         return self._function_of(one) is self._function_of(other)

@@ -1,7 +1,7 @@
 """One file as amplint sees it: decoded text, and a concrete syntax tree that grows only where something looks.
 
 Building a libcst tree costs about twelve times what `ast.parse` does, so the file is first cut into chunks, one for
-each top-level function or class and one for each run of other statements between them. A chunk's tree is built when it
+each top-level function or class and one for each short run of other statements between them. A chunk's tree is built when it
 is asked for.
 """
 
@@ -24,6 +24,7 @@ from amplint.source.tree import children
 if TYPE_CHECKING:
     from libcst.metadata import CodeRange
 
+RUN_ROWS = 200
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -163,7 +164,7 @@ def _cut(text: str) -> Iterator[Chunk]:
     for first, last, name in outline:
         if runs and first <= runs[-1][1]:
             runs[-1][1], names[-1] = max(last, runs[-1][1]), None
-        elif runs and name is None and names[-1] is None:
+        elif runs and name is None and names[-1] is None and last - runs[-1][0] < RUN_ROWS:
             runs[-1][1] = last
         else:
             runs.append([first, last])

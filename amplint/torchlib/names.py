@@ -106,3 +106,6 @@ def is_optimizer(name: str) -> bool:
     """Whether a qualified name is a class of `torch.optim` that updates parameters."""
     module, _, cls = name.rpartition(".")
     return cls[:1].isupper() and module.startswith("torch.optim") and "lr_scheduler" not in module and cls != "Optimizer"
+
+SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
+"""Bytes of which a file that uses a gradient scaler holds at least one."""

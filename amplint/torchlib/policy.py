@@ -30,8 +30,8 @@ FLOAT32 = {
     "cuda": _LOSSES | words(
         "acos asin cdist cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm gumbel_softmax "
         "interpolate layer_norm local_response_norm log log10 log1p log2 log_softmax logsumexp matrix_norm "
-        "multilabel_soft_margin_loss norm normalize pairwise_distance pdist pow prod reciprocal renorm rms_norm rsqrt sinh "
-        "softmax softmin softplus square sum tan vector_norm"
+        "multilabel_soft_margin_loss norm normalize pairwise_distance pdist pow prod reciprocal renorm rms_norm "
+        "rsqrt sinh softmax softmin softplus square sum tan vector_norm"
     ),
     "cpu": _LOSSES | words(
         "adaptive_avg_pool3d avg_pool3d binary_cross_entropy cdist grid_sample local_response_norm prod quantile "
@@ -44,19 +44,19 @@ BANNED = {"binary_cross_entropy": frozenset({"cuda", "xpu"})}
 """Operation -> device types whose autocast refuses to run it."""
 
 _KEEPS = words(
-    "abs absolute add add_ addcmul amax amin broadcast_to cat ceil chunk clamp clamp_ clamp_max clamp_min clamp_min_ clip "
-    "clip_ clone contiguous cpu cuda cummax cummin detach diag diagonal diff expand expand_as fill_ flatten flip floor "
-    "gather index_fill index_fill_ index_select kthvalue masked_fill masked_fill_ masked_select max max_pool1d max_pool2d "
-    "maximum median min minimum moveaxis movedim mul mul_ nan_to_num nan_to_num_ narrow neg outer pad permute "
-    "pixel_shuffle relu relu6 relu_ repeat repeat_interleave reshape reshape_as roll round scatter scatter_ select sign "
-    "sort split squeeze stack sub sub_ swapaxes t take_along_dim topk transpose tril tril_ triu triu_ trunc unbind "
-    "unflatten unfold unsqueeze view view_as where"
+    "abs absolute add add_ addcmul amax amin broadcast_to cat ceil chunk clamp clamp_ clamp_max clamp_min clamp_min_ "
+    "clip clip_ clone contiguous cpu cuda cummax cummin detach diag diagonal diff expand expand_as fill_ flatten "
+    "flip floor gather index_fill index_fill_ index_select kthvalue masked_fill masked_fill_ masked_select max "
+    "max_pool1d max_pool2d maximum median min minimum moveaxis movedim mul mul_ nan_to_num nan_to_num_ narrow neg "
+    "outer pad permute pixel_shuffle relu relu6 relu_ repeat repeat_interleave reshape reshape_as roll round scatter "
+    "scatter_ select sign sort split squeeze stack sub sub_ swapaxes t take_along_dim topk transpose tril tril_ triu "
+    "triu_ trunc unbind unflatten unfold unsqueeze view view_as where"
 )
 FOLLOWS_INPUT = _KEEPS | words(
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d addcdiv atan avg_pool1d avg_pool2d "
-    "batch_norm celu cos div div_ dropout dropout1d dropout2d elu erf exp_ frac gelu glu hardsigmoid hardswish hardtanh "
-    "instance_norm leaky_relu lerp lgamma log_ logit logsigmoid mean mish nanmean selu sigmoid sigmoid_ silu sin softsign "
-    "sqrt sqrt_ std tanh tanh_ tanhshrink var"
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d addcdiv atan avg_pool1d "
+    "avg_pool2d batch_norm celu cos div div_ dropout dropout1d dropout2d elu erf exp_ frac gelu glu hardsigmoid "
+    "hardswish hardtanh instance_norm leaky_relu lerp lgamma log_ logit logsigmoid mean mish nanmean selu sigmoid "
+    "sigmoid_ silu sin softsign sqrt sqrt_ std tanh tanh_ tanhshrink var"
 )
 """Operations whose result has the dtype of their floating input, on every device."""
 
@@ -117,7 +117,8 @@ def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | Non
     if regime is None or given == "float64":
         return given
     devices = {"cuda" if device == "xpu" else device for device in regime.devices or LOWER}
-    results = {_on(device, op, given, dtype) for device in devices for dtype in regime.dtypes or {None}}
+    dtypes: Set[str | None] = regime.dtypes or {None}
+    results = {_on(device, op, given, dtype) for device in devices for dtype in dtypes}
     return results.pop() if len(results) == 1 else None
 
 

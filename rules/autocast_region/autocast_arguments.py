@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -10,11 +11,13 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import AutocastCreated, Event
 from amplint.semantics.values import Const, Device, Ref, Value
-from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DTYPES
 
 TAKES = {"device_type": "str", "dtype": "torch.dtype", "enabled": "bool"}
 BELONGS_TO = {"torch.dtype": "dtype", "bool": "enabled"}
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class AutocastArguments(Rule):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -10,10 +11,12 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import AutocastCreated, AutocastUnused, Event
 from amplint.semantics.values import FALSE, Ref
-from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
 
 WARNS_AND_SWITCHES_OFF = AUTOCAST_DEVICES - {"cuda"}
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class AutocastHasNoEffect(Rule):

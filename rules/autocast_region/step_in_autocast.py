@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
+from amplint.semantics.casting import may_be_cast
 from amplint.semantics.events import Event, OptimizerStep, ScalerStep
-from amplint.source.rewrite import Rewriter
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class StepInAutocast(Rule):
@@ -74,10 +79,5 @@ class StepInAutocast(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event.region_with, cst.With):
             return None
-        idle = set(event.idle).union(*event.index.backwards.values())
-
-        def computes(statement: cst.BaseStatement) -> bool:
-            return any(call not in idle for call in rewrite.calls(statement))
-
-        edit = rewrite.end_region(event.region_with, event.statement, computes)
+        edit = rewrite.end_region(event.region_with, event.statement, partial(may_be_cast, event))
         return Fix("End the autocast region before the step", (edit,)) if edit else None

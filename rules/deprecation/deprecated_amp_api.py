@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Applicability, Edit, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ApiUse, Event
-from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, SUCCESSORS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class DeprecatedAmpApi(Rule):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, GradState, PairEvent, ScalerStep, Unscale
-from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import SCALER_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class BackwardWithoutScale(Rule):
@@ -43,7 +47,7 @@ class BackwardWithoutScale(Rule):
     code = "AMP207"
     name = "backward-without-scale"
     severity = Severity.ERROR
-    screen = (b"backward(", (b".step(", b"unscale_"))
+    screen = (b"backward(", (b".step(", b"unscale_"), SCALER_SIGNS)
     fixable = Applicability.SAFE
     reason = (
         "The scaler divides the gradients by a scale they never carried: they end up 65536 times too small at first."

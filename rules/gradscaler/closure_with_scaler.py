@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ScalerStep
+from amplint.torchlib.names import SCALER_SIGNS
 
 
 class ClosureWithScaler(Rule):
@@ -48,7 +49,7 @@ class ClosureWithScaler(Rule):
     code = "AMP214"
     name = "closure-with-scaler"
     severity = Severity.ERROR
-    screen = (b".step(", (b"closure", b"LBFGS", b"lambda", b"def "))
+    screen = (b".step(", (b"closure", b"LBFGS", b"lambda", b"def "), SCALER_SIGNS)
     reason = "The closure runs backward again inside the step, on gradients the scaler neither unscales nor checks."
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, OptState, ScalerStep
-from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import SCALER_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class DoubleStep(Rule):
@@ -43,7 +47,7 @@ class DoubleStep(Rule):
     code = "AMP204"
     name = "double-step"
     severity = Severity.ERROR
-    screen = (b".step(",)
+    screen = (b".step(", SCALER_SIGNS)
     fixable = Applicability.UNSAFE
     reason = "PyTorch allows one step() per optimizer between two update() calls; the second raises RuntimeError."
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, OptState, PairEvent, ScalerStep, Unscale
-from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import SCALER_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class MissingUpdate(Rule):
@@ -48,7 +52,7 @@ class MissingUpdate(Rule):
     code = "AMP203"
     name = "missing-update"
     severity = Severity.ERROR
-    screen = ((b"unscale_", b".step("),)
+    screen = ((b"unscale_", b".step("), SCALER_SIGNS)
     fixable = Applicability.SAFE
     reason = "Until update() is called, PyTorch refuses another step() or unscale_() for the same optimizer."
 

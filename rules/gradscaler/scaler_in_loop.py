@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, ScalerStep
-from amplint.source.rewrite import Rewriter
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class ScalerInLoop(Rule):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, GradState, OptimizerStep
-from amplint.source.rewrite import Rewriter
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class StepBypassesScaler(Rule):

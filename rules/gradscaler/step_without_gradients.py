@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import GradState, ScalerStep, ScalerUpdate
+from amplint.torchlib.names import SCALER_SIGNS
 
 
 class StepWithoutGradients(Rule):
@@ -44,7 +45,7 @@ class StepWithoutGradients(Rule):
     code = "AMP221"
     name = "step-without-gradients"
     severity = Severity.ERROR
-    screen = ((b".step(", b".update("),)
+    screen = ((b".step(", b".update("), SCALER_SIGNS)
     every_path = True
     reason = "The scaler finds no gradient to check for inf and NaN and raises AssertionError."
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, GradientUse, GradState, OptState, Unscale
-from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import SCALER_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class UnscaleAfterStep(Rule):
@@ -47,7 +51,7 @@ class UnscaleAfterStep(Rule):
     code = "AMP202"
     name = "unscale-after-step"
     severity = Severity.ERROR
-    screen = ((b"unscale_", b"clip_grad", b".grad"), (b".step(",))
+    screen = ((b"unscale_", b"clip_grad", b".grad"), b".step(", SCALER_SIGNS)
     fixable = Applicability.UNSAFE
 
     def on_unscale(self, event: Unscale) -> Iterator[Report]:

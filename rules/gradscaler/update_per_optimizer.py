@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, GradState, PairEvent, ScalerStep, ScalerUpdate, Unscale
-from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import SCALER_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class UpdatePerOptimizer(Rule):
@@ -47,7 +51,7 @@ class UpdatePerOptimizer(Rule):
     code = "AMP215"
     name = "update-per-optimizer"
     severity = Severity.ERROR
-    screen = (b".update(",)
+    screen = (b".update(", SCALER_SIGNS)
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 

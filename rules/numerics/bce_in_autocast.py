@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.rules.numerics.logits import from_logits
 from amplint.semantics.events import Event, TensorOp
-from amplint.source.rewrite import Rewriter
+from amplint.semantics.repairs import from_logits
 from amplint.torchlib.policy import BANNED
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class BceInAutocast(Rule):
     """Binary cross-entropy on probabilities runs under CUDA autocast.
 
     ## Why is this bad?
-    `F.binary_cross_entropy` and `nn.BCELoss` raise `RuntimeError: ... are unsafe to autocast` in a region that is on for
-    CUDA, whatever the dtypes: their backward pass needs gradients that float16 does not hold. CPU autocast allows them.
+    `F.binary_cross_entropy` and `nn.BCELoss` raise `RuntimeError: ... are unsafe to autocast` in a region that is on
+    for CUDA, whatever the dtypes are: their backward pass needs gradients that float16 does not hold. CPU autocast runs
+    them in float32.
 
     ## Example
     ```python

@@ -7,24 +7,28 @@ from collections.abc import Iterator
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.rules.numerics.limits import limit
 from amplint.semantics.events import Event, TensorOp
+from amplint.semantics.repairs import limit
 from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import FLOAT16_MAX
 
-INTO_ELEMENTS = ("masked_fill", "masked_fill_", "where", "index_put", "index_fill", "index_fill_", "scatter", "scatter_")
-BECOMES_INFINITE = ("where", "index_put", "Add", "Subtract", "Multiply")
+ARITHMETIC = ("Add", "Subtract", "Multiply")
+CLAMPS = ("clamp_min", "clamp_max")
+FILLS = (
+    *("masked_fill", "masked_fill_", "where", "index_put"),
+    *("index_fill", "index_fill_", "scatter", "scatter_"),
+)
 
 
 class ConstantOverflowsHalf(Rule):
     """A constant past 65504 meets a float16 tensor.
 
     ## Why is this bad?
-    The largest float16 number is 65504. `masked_fill(mask, -1e9)` on a float16 tensor raises `RuntimeError: value cannot
-    be converted to type at::Half without overflow`, and so do `fill_`, `full` and their kind; `where`, indexed assignment
-    and arithmetic make infinities, which softmax and the loss turn into NaN. The code works in float32 and in bfloat16, so
-    it breaks when mixed precision is switched on. Lines whose tensor is known to be float32 are left alone: CUDA
-    autocast returns softmax, exp, sums, norms and losses in float32.
+    The largest float16 number is 65504. `scores.masked_fill(mask, -1e9)` on a float16 tensor raises `RuntimeError: value
+    cannot be converted to type at::Half without overflow`, as do `fill_`, `full` and their kind; `where` and arithmetic
+    make infinities, which softmax and the loss turn into NaN. In float32 and bfloat16 the line works, so it breaks when
+    mixed precision is switched on. Under CUDA autocast, softmax, exp, sums, norms and losses are float32: -1e9 is fine
+    there.
 
     ## Example
     ```python
@@ -37,8 +41,8 @@ class ConstantOverflowsHalf(Rule):
     ```
 
     ## Fix safety
-    Only a value that masks elements is replaced, by the lowest or highest number of the tensor's own dtype. It stands
-    for "as small as can be" as the old one did.
+    Only a value that masks elements is replaced, by the lowest or highest number of the tensor's own dtype, which means
+    "as small (or large) as can be" just like the old one.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/type_info.html#torch.torch.finfo>
@@ -58,23 +62,24 @@ class ConstantOverflowsHalf(Rule):
         number, op = event.number, event.op
         if number is None or math.isinf(number.value) or abs(number.value) <= FLOAT16_MAX or op == "Divide":
             return
-        certain = event.tensor.dtype is not None
-        if (op in ("Add", "Subtract", "Multiply") or op.startswith("clamp")) and not certain:
+        if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None:
             return
-        what = f"becomes {math.copysign(math.inf, number.value)}" if op in BECOMES_INFINITE else "raises"
-        what = "limits nothing on CUDA and raises on CPU" if op.startswith("clamp") else what
+        infinity = "inf" if number.value > 0 else "-inf"
+        outcome = f"becomes {infinity}" if op in ("where", *ARITHMETIC) else f"raises or becomes {infinity}"
         yield self.report(
             event,
-            f"{number.value:g} does not fit {'a' if certain else 'what can be a'} float16 tensor: it {what}",
-            advice="Write torch.finfo(x.dtype).min (or .max) for a mask, and scale or cast to float32 for anything else.",
+            f"{number.value:g} does not fit float16 and {'raises or limits nothing' if op in CLAMPS else outcome}",
+            advice="Write torch.finfo(x.dtype).min (or .max) for a mask; else scale, or compute in float32.",
             at=number.node,
             notes=[(event.half, event.why)] if event.half is not None else (),
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, TensorOp) and event.number is not None
-        lowest = event.op in ("full", "Multiply") and event.number.value < 0
-        text = limit(event, rewrite) if event.op in INTO_ELEMENTS or lowest else None
+        if not isinstance(event, TensorOp) or event.number is None:
+            return None
+        masks = event.op in FILLS or (event.op in ("full", "Multiply") and event.number.value < 0)
+        text = limit(event, rewrite) if masks else None
         if text is None:
             return None
-        return Fix("Use the limit of the tensor's dtype", (rewrite.replace(event.number.node, text),), imports=("import torch",))
+        edit = rewrite.replace(event.number.node, text)
+        return Fix("Use the limit of the tensor's dtype", (edit,), imports=("import torch",))

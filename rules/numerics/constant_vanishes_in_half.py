@@ -11,17 +11,15 @@ from amplint.semantics.values import Number
 from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_ROUNDS_TO_ZERO, FLOAT16_SMALLEST_NORMAL
 
-EPSILON = "1e-4"
-
 
 class ConstantVanishesInHalf(Rule):
     """An epsilon that is 0 in float16 guards a half tensor.
 
     ## Why is this bad?
     float16 rounds everything up to 2.98e-8 to 0. `x / (y + 1e-8)`, `torch.log(p + 1e-8)` and `y.clamp(min=1e-12)` then
-    guard nothing: the first 0 makes infinity or NaN. Larger epsilons down to 6e-8 are stored (1e-7 as 1.19e-7) and are
-    left alone, except below a constant numerator: `1 / (y + 1e-7)` is 8.4e6 for `y` 0, which overflows.
-    bfloat16 keeps all of them. Under CUDA autocast sums, norms, powers, exponentials and softmax are float32 already.
+    guard nothing: the first 0 makes infinity or NaN. Larger epsilons are stored (1e-7 as 1.19e-7) and left alone, except
+    under a constant numerator: `1 / (y + 1e-7)` is 8.4e6 where `y` is 0, which overflows. bfloat16 keeps all of them.
+    Under CUDA autocast, sums, norms, powers, exponentials, softmax and reciprocals are float32 already.
 
     ## Example
     ```python
@@ -35,9 +33,9 @@ class ConstantVanishesInHalf(Rule):
     ```
 
     ## Fix safety
-    The fix writes 1e-4, the smallest power of ten that float16 holds in full (below 6.1e-5 it loses digits) and whose
-    reciprocal it holds too. That changes results where the guarded value is small, in float32 as well. Casting the
-    operand to float32, as above, does not, and is often the better choice.
+    The fix writes 1e-4, the smallest power of ten that float16 holds with all its digits (they shrink below 6.1e-5), and
+    whose reciprocal fits too. It changes results where the guarded value is small, in float32 as well. Casting the operand
+    to float32, as above, does not, and is often the better choice.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior>
@@ -48,30 +46,38 @@ class ConstantVanishesInHalf(Rule):
     severity = Severity.WARNING
     screen = (
         (b"autocast", b"half", b"float16", b"HalfTensor", b"dtype"),
-        (*(b"e-%d" % digit for digit in range(10)), *(b"E-%d" % digit for digit in range(10)), b"** -", b"**-", b"0000", b"finfo", b"float_info"),
+        (
+            *(b"%c-%d" % (e, digit) for e in b"eE" for digit in range(10)),
+            b"**-",
+            b"** -",
+            b"0000",
+            b"finfo",
+            b"float_info",
+        ),
     )
     fixable = Applicability.UNSAFE
-    reason = "float16 rounds everything up to 2.98e-8 to 0, so the guard is gone when it is needed."
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
         number = _lost(event)
-        if number is not None:
-            gone = number.value <= FLOAT16_ROUNDS_TO_ZERO
-            what = "is 0 in float16 and guards nothing" if gone else "is so small in float16 that dividing by it overflows"
-            yield self.report(
-                event,
-                f"{number.value:g} {what}",
-                advice="Compute this in float32 (x.float()), or choose an epsilon that float16 holds, such as 1e-4.",
-                reason="" if gone else "A constant divided by anything below 1.5e-5 is past 65504, the largest float16 number.",
-                at=number.node,
-                notes=[(event.half, event.why)] if event.half is not None else (),
-            )
+        if number is None:
+            return
+        gone = number.value <= FLOAT16_ROUNDS_TO_ZERO
+        yield self.report(
+            event,
+            f"{number.value:g} {'is 0 in float16 and guards nothing' if gone else 'is too small a divisor in float16'}",
+            advice="Compute this in float32 (x.float()), or choose an epsilon that float16 holds, such as 1e-4.",
+            reason="float16 rounds everything up to 2.98e-8 to 0, so the guard is gone when it is needed."
+            if gone
+            else "A constant over something below 1.5e-5 is past 65504, the largest float16 number.",
+            at=number.node,
+            notes=[(event.half, event.why)] if event.half is not None else (),
+        )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         number = _lost(event) if isinstance(event, TensorOp) else None
         if number is None:
             return None
-        edit = rewrite.replace(number.node, EPSILON)
+        edit = rewrite.replace(number.node, "1e-4")
         return Fix("Use an epsilon that float16 holds", (edit,), Applicability.UNSAFE)
 
 

@@ -7,26 +7,26 @@ from collections.abc import Iterator
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.rules.numerics.limits import limit
 from amplint.semantics.events import Event, TensorOp
+from amplint.semantics.repairs import limit
 from amplint.source.rewrite import Rewriter
 
 TURNS_TO_NAN = {
     "Multiply": "0 times infinity is NaN",
     "Subtract": "infinity minus infinity is NaN",
-    "softmax": "the softmax of a row that is all infinities is NaN",
+    "softmax": "the softmax of a row of nothing but -inf is NaN",
 }
 
 
 class InfinityInHalf(Rule):
-    """An infinity turns into NaN in half precision code.
+    """An infinity turns into NaN in half-precision code.
 
     ## Why is this bad?
     `float("-inf")` is often put where -1e9 did not fit float16. But `(1 - mask) * float("-inf")` is NaN wherever the mask
-    is 1, and softmax is NaN for a row whose elements are all masked: a padding row, an empty sequence. One NaN in
-    the forward pass makes every gradient NaN. With a gradient scaler each step is then skipped, silently.
-    Causal masks (`tril`, `triu`, compared positions) leave something in every row and are fine, as is code that replaces the
-    NaN afterwards.
+    is 1, and softmax is NaN in a row whose elements are all masked: a padding row, an empty sequence. One NaN in the
+    forward pass makes all gradients NaN, and with a gradient scaler every such step is skipped without a word. Causal
+    masks (`tril`, `triu`, compared positions) leave something in every row and are fine, as is code that takes the NaN away
+    afterwards.
 
     ## Example
     ```python
@@ -42,7 +42,7 @@ class InfinityInHalf(Rule):
 
     ## Fix safety
     The lowest number of the dtype is not -inf: a row that is masked altogether becomes uniform weights instead of NaN, and
-    adding to it can still overflow. Whether such rows should count is for you to decide.
+    a sum with it can still overflow. Whether such rows should count is for you to decide.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/type_info.html#torch.torch.finfo>
@@ -54,27 +54,28 @@ class InfinityInHalf(Rule):
     screen = (
         (b"autocast", b"half", b"float16", b"HalfTensor", b"dtype"),
         (b"'inf", b'"inf', b"-inf", b"+inf", b".inf", b" inf", b"Inf"),
-        (b"softmax", b"Softmax", b"*", b"-"),
     )
     fixable = Applicability.UNSAFE
+    reason = "One NaN in the forward pass makes all gradients NaN, and a gradient scaler then skips the step."
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
         number, why = event.number, TURNS_TO_NAN.get(event.op)
-        if number is not None and math.isinf(number.value) and why is not None:
-            notes = [(event.half, event.why)] if event.half is not None else []
-            yield self.report(
-                event,
-                f"{number.value:g} turns into NaN: {why}",
-                advice="Write torch.finfo(x.dtype).min, the lowest number of the dtype, in place of -inf.",
-                reason="One NaN in the forward pass makes all gradients NaN, and the scaler skips every step.",
-                at=number.node,
-                notes=[*notes, (event.node, "NaN arises here")],
-            )
+        if number is None or why is None or not math.isinf(number.value):
+            return
+        if event.op == "Subtract" and number is not event.tensor.infinity:
+            return
+        begins = [(event.half, event.why)] if event.half is not None else []
+        yield self.report(
+            event,
+            f"{number.value:g} turns into NaN: {why}",
+            advice="Write torch.finfo(x.dtype).min, the lowest number of the dtype, in place of -inf.",
+            at=number.node,
+            notes=[*begins, (event.node, "NaN arises here")],
+        )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, TensorOp) and event.number is not None
-        text = limit(event, rewrite)
-        if text is None:
+        text = limit(event, rewrite) if isinstance(event, TensorOp) else None
+        if text is None or not isinstance(event, TensorOp) or event.number is None:
             return None
         edit = rewrite.replace(event.number.node, text)
         return Fix("Use the limit of the tensor's dtype", (edit,), Applicability.UNSAFE, ("import torch",))

@@ -1,0 +1,32 @@
+"""Which code autocast can change."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import Event
+from amplint.source.tree import walk
+
+UNTOUCHED = frozenset({
+    "abs", "all", "any", "append", "argmax", "argmin", "barrier", "bool", "clone", "contiguous", "cpu", "cuda",
+    "debug", "detach", "dict", "dim", "empty_cache", "enumerate", "extend", "flatten", "float", "format", "getattr",
+    "half", "hasattr", "info", "int", "isinstance", "item", "join", "len", "list", "max", "max_memory_allocated",
+    "mean", "memory_allocated", "min", "next", "numel", "numpy", "open", "perf_counter", "permute", "print",
+    "range", "repr", "reset_peak_memory_stats", "reshape", "round", "save", "set_description", "set_postfix",
+    "size", "sorted", "squeeze", "state_dict", "str", "strftime", "synchronize", "time", "to", "tolist",
+    "transpose", "tuple", "unsqueeze", "view", "warning", "zero_grad", "zip",
+})  # fmt: skip
+"""Functions and methods whose result does not depend on autocast, whoever they belong to."""
+
+
+def may_be_cast(event: Event, node: cst.CSTNode) -> bool:
+    """Whether `node` may run an operation that autocast casts; a backward pass does not count."""
+    harmless = set(event.idle).union(*event.index.backwards.values())
+    for inner in walk(node):
+        if isinstance(inner, (cst.MatrixMultiply, cst.Power)):
+            return True
+        if isinstance(inner, cst.Call) and inner not in harmless:
+            name = inner.func.attr if isinstance(inner.func, cst.Attribute) else inner.func
+            if not isinstance(name, cst.Name) or name.value not in UNTOUCHED:
+                return True
+    return False

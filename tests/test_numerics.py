@@ -1,0 +1,608 @@
+"""Half-precision numerics: small programs whose comments say which rule fires on which line."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import analyse
+from amplint.engine.registry import load_registry
+from amplint.findings import Finding
+
+RULES = [rule for code, rule in load_registry().rules.items() if code.startswith("AMP40")]
+HEADER = """\
+import math
+import sys
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor
+
+"""
+REGION = 'with torch.autocast("cuda", dtype=torch.float16):'
+
+
+def lint(code: str) -> list[Finding]:
+    """What the rules of this family find; diagnostics included."""
+    return analyse("program.py", code.encode(), RULES)
+
+
+def check(body: str) -> None:
+    """Lint `body` below the header; `# AMP401 AMP402` ends the lines that these rules report."""
+    code = HEADER + textwrap.dedent(body).lstrip("\n")
+    expected = {
+        (row, rule)
+        for row, line in enumerate(code.splitlines(), 1)
+        for rule in re.findall(r"AMP\d+", line.partition("#")[2])
+    }
+    assert {(finding.span.start.row, finding.code) for finding in lint(code)} == expected
+
+
+def in_region(lines: str) -> str:
+    """`lines` in a float16 region of CUDA, with `half` a tensor known to be float16 and `x`, `mask` unknown ones."""
+    start = f"def run(x, mask, a, b):\n    {REGION}\n        half = a @ b\n"
+    return start + textwrap.indent(textwrap.dedent(lines).strip("\n"), " " * 8) + "\n"
+
+
+CONSTANTS = {
+    "literal": "-1e9",
+    "integer": "-10**9",
+    "digits": "-100000",
+    "power": "-2**32 + 1",
+    "product": "-1 * 1e9",
+    "division": "-1 / 1e-9",
+    "call": 'float("-1e9")',
+    "maximum of float32": "-torch.finfo(torch.float32).max",
+    "minimum of float32": "torch.finfo(torch.float32).min",
+    "maxsize": "-sys.maxsize",
+}
+
+
+@pytest.mark.parametrize("constant", CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_are_followed(constant: str) -> None:
+    check(in_region(f"out = half.masked_fill(mask, {constant})  # AMP401"))
+    check(in_region(f"value = {constant}\nout = half.masked_fill(mask, value)  # AMP401"))
+    check(f"VALUE = {constant}\n" + in_region("out = half.masked_fill(mask, VALUE)  # AMP401"))
+
+
+def test_constants_from_classes_and_defaults() -> None:
+    check("""
+        class Attention(nn.Module):
+            LOW = -1e9
+
+            def __init__(self, fill=-1e10, eps=1e-8):
+                super().__init__()
+                self.fill = fill
+                self.eps = eps
+
+            @torch.autocast("cuda", dtype=torch.float16)
+            def forward(self, q, k, mask, value=-1e12):
+                scores = q @ k
+                first = scores.masked_fill(mask, self.LOW)  # AMP401
+                second = scores.masked_fill(mask, self.fill)  # AMP401
+                third = scores.masked_fill(mask, value)  # AMP401
+                return first / (second.amax() + self.eps)  # AMP402
+    """)
+
+
+INFINITIES = {
+    "float": 'float("-inf")',
+    "negated": '-float("inf")',
+    "capital": '-float("Inf")',
+    "word": 'float("-infinity")',
+    "math": "-math.inf",
+    "numpy": "-np.inf",
+    "torch": "-torch.inf",
+    "conversion": "float(-math.inf)",
+}
+
+
+@pytest.mark.parametrize("infinity", INFINITIES.values(), ids=INFINITIES)
+def test_infinities_are_followed(infinity: str) -> None:
+    check(in_region(f"out = half.masked_fill(mask, {infinity}).softmax(dim=-1)  # AMP403"))
+    check(f"INF = {infinity}\n" + in_region("out = half.masked_fill(mask, INF).softmax(dim=-1)  # AMP403"))
+
+
+@pytest.mark.parametrize("module", ["math", "torch", "numpy"])
+def test_imported_infinity(module: str) -> None:
+    check(f"from {module} import inf\n" + in_region("out = half.masked_fill(mask, -inf).softmax(dim=-1)  # AMP403"))
+
+
+OVERFLOWS = """
+half.masked_fill(mask, -1e9)
+half.masked_fill(mask=mask, value=-1e9)
+half.masked_fill_(mask, -1e9)
+torch.masked_fill(half, mask, -1e9)
+x.masked_fill(mask, -1e9)
+half.fill_(1e6)
+half.clamp(max=1e6)
+half.clamp(-1e6)
+torch.clamp(half, min=-1e5)
+half + 1e6
+1e6 - half
+half * 1e6
+half.mul(1e6)
+half.add_(1e6)
+torch.where(mask, half, -1e9)
+torch.where(mask, 1e9, half)
+torch.where(mask, x, -1e9)
+torch.full((2, 2), 1e9, dtype=torch.float16)
+torch.full_like(half, 1e9)
+half.new_full((2, 2), 1e9)
+torch.tensor(1e9, dtype=torch.half)
+F.pad(half, (1, 1), value=-1e9)
+half.index_fill(0, mask, -1e9)
+x.half() * 1e6
+(1 - x.to(torch.float16)) * -1e9
+x.type(torch.cuda.HalfTensor) * 1e6
+torch.zeros(2, dtype=x.dtype).masked_fill(mask, -1e9)
+torch.zeros_like(half).masked_fill(mask, -1e9)
+F.relu(F.linear(x, a)).masked_fill(mask, 1e9)
+half.float().to(half.dtype) * 1e6
+half.masked_fill(mask, 65505)
+"""
+FITS = """
+half.masked_fill(mask, -1e4)
+half.masked_fill(mask, -65504.0)
+half.masked_fill(mask, torch.finfo(half.dtype).min)
+half.masked_fill(mask, -torch.finfo(torch.float16).max)
+half.masked_fill(mask, value)
+half.float().masked_fill(mask, -1e9)
+half.to(torch.float32).masked_fill(mask, -1e9)
+half.bfloat16().masked_fill(mask, -1e9)
+half.softmax(-1).masked_fill(mask, -1e9)
+F.log_softmax(half, dim=-1).masked_fill(mask, -1e9)
+half.sum(-1).masked_fill(mask, 1e9)
+half.exp() * 1e9
+half.norm(dim=-1) * 1e9
+half ** 2 * 1e9
+(1.0 / half) * 1e9
+F.normalize(half) * 1e9
+F.layer_norm(half, (4,)) * 1e9
+F.cross_entropy(half, mask) * 1e9
+half.softmax(-1, dtype=torch.float32) * 1e9
+(1.0 - mask.float()) * -1e9
+(1 - mask.long()) * -1e9
+~mask * -1e9
+x + 1e9
+x * 1e9
+x.clamp(max=1e6)
+labels.masked_fill(mask, 100000)
+torch.full((2, 2), -1e9)
+torch.full((2, 2), -1e9).masked_fill(mask, 1e9)
+torch.zeros(2, 2).masked_fill(mask, -1e9)
+torch.tensor(-1e9)
+half.item() * 1e9
+half.size(0) * 1e9
+half.shape[0] * 1e9
+half > 1e9
+half / 1e9
+torch.nan_to_num(half, posinf=1e9)
+half.argmax(-1) * 100000
+(half > 0) * 1e9
+torch.arange(5, device=x.device) * 1e9
+half * torch.ones(4, 4) * 1e9
+"""
+
+
+@pytest.mark.parametrize("expression", OVERFLOWS.strip().splitlines())
+def test_overflow(expression: str) -> None:
+    check(in_region(f"out = {expression}  # AMP401"))
+
+
+@pytest.mark.parametrize("expression", FITS.strip().splitlines())
+def test_no_overflow(expression: str) -> None:
+    check(in_region(f"out = {expression}"))
+
+
+VANISHES = """
+half / (half.amax() + 1e-8)
+half / (1e-8 + half.abs())
+torch.log(half.sigmoid() + 1e-12)
+torch.sqrt(half.var(dim=0) + 1e-10)
+half / half.std().clamp(min=1e-8)
+half / half.mean().clamp_min(1e-12)
+torch.clamp(half, 1e-8, 1.0)
+half.add(1e-8)
+half.std().add_(1e-8)
+torch.log(torch.sigmoid(x) + 1e-8)
+torch.rsqrt(x.half().square() + 1e-8) if False else half + 1e-8
+"""
+STAYS = """
+half / (half.amax() + 1e-5)
+half / (half.amax() + 1e-7)
+half / (half.sum() + 1e-8)
+half / (half.norm(dim=-1, keepdim=True) + 1e-12)
+half / half.norm(dim=-1).clamp(min=1e-12)
+torch.log(half.softmax(-1) + 1e-12)
+torch.log(half.exp() + 1e-12)
+torch.sqrt(half.pow(2) + 1e-12)
+torch.sqrt(half ** 2 + 1e-12)
+torch.sqrt(half.float() + 1e-12)
+half / (half.float().std() + 1e-8)
+half / (half.bfloat16().std() + 1e-8)
+F.normalize(half, eps=1e-12)
+F.layer_norm(half, (4,), eps=1e-12)
+half / (mask.sum() + 1e-8)
+half.sum() / (mask.bool().sum() + 1e-8)
+1.0 / (half + 1e-7)
+(x - x.mean()) / (x.std() + 1e-8)
+half.item() + 1e-8
+torch.optim.Adam([half], eps=1e-8)
+half * 1e-8
+torch.isclose(half, half, atol=1e-8)
+half.clamp(max=1e-8)
+"""
+
+
+@pytest.mark.parametrize("expression", VANISHES.strip().splitlines())
+def test_epsilon_vanishes(expression: str) -> None:
+    check(in_region(f"out = {expression}  # AMP402"))
+
+
+@pytest.mark.parametrize("expression", STAYS.strip().splitlines())
+def test_epsilon_stays(expression: str) -> None:
+    check(in_region(f"out = {expression}"))
+
+
+def test_outside_a_region_half_stays_half() -> None:
+    check("""
+        def run(x, mask):
+            x = x.half()
+            a = x.softmax(-1) + 1e-8  # AMP402
+            b = F.normalize(x, dim=-1, eps=1e-12)  # AMP402
+            c = 1.0 / (x + 1e-7)  # AMP402
+            d = 1.0 / (x + 1e-4)
+            e = 1e-2 / (x + 1e-6)
+            f = 1.0 / x.clamp(min=1e-6)  # AMP402
+            return a, b, c, d, e, f, x.sum() * 1e6  # AMP401
+    """)
+
+
+def test_cpu_autocast_lifts_less() -> None:
+    check("""
+        def run(a, b, mask):
+            with torch.autocast("cpu", dtype=torch.float16):
+                half = a @ b
+                half.softmax(-1).masked_fill(mask, -1e9)  # AMP401
+                half / (half.norm() + 1e-8)  # AMP402
+                F.mse_loss(half, half) * 1e6
+    """)
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        'torch.autocast("cuda", dtype=torch.bfloat16)',
+        'torch.autocast("cpu")',
+        'torch.autocast("cuda", enabled=False)',
+        "torch.no_grad()",
+        "torch.cuda.amp.autocast(False)",
+    ],
+)
+def test_no_float16_no_finding(region: str) -> None:
+    check(f"""
+        def run(x, mask, a, b):
+            with {region}:
+                scores = a @ b
+                scores = scores.masked_fill(mask, -1e9) + 1e-8
+                return scores.masked_fill(mask, -math.inf).softmax(-1), F.relu(x) * 1e6
+    """)
+
+
+def test_disabled_inside_a_region() -> None:
+    check("""
+        def run(x, mask, a, b):
+            with torch.autocast("cuda"):
+                half = a @ b
+                with torch.autocast("cuda", enabled=False):
+                    lifted = half.float().masked_fill(mask, -1e9) + 1e-8
+                    half.masked_fill(mask, -1e9)  # AMP401
+                    x.masked_fill(mask, -1e9)
+                return lifted, half.masked_fill(mask, 1e9)  # AMP401
+    """)
+
+
+def test_region_around_a_call() -> None:
+    check("""
+        EPS = 1e-8
+
+        def attend(q, k, mask):
+            scores = q @ k
+            return scores.masked_fill(mask, -1e9)  # AMP401
+
+        def standardise(x):
+            if x.dim() > 2:
+                return x / (x.std() + EPS)  # AMP402
+            return x.float() / (x.float().std() + EPS)
+
+        def plain(q, k, mask):
+            return (q @ k).masked_fill(mask, -1e9)
+
+        def main(q, k, mask, linear):
+            plain(q, k, mask)
+            with torch.autocast("cuda"):
+                attend(q, k, mask)
+                standardise(q @ k)
+    """)
+
+
+def test_half_leaves_the_region() -> None:
+    check("""
+        layer = nn.Linear(4, 4)
+
+        def run(x, mask):
+            with torch.autocast("cuda"):
+                scores = layer(x)
+            return scores.masked_fill(mask, -1e9)  # AMP401
+    """)
+
+
+def test_module_chains() -> None:
+    check("""
+        head = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        probabilities = nn.Sequential(nn.Linear(4, 4), nn.Softmax(dim=-1))
+        embedding = nn.Embedding(4, 4)
+
+        def run(x, i, mask):
+            with torch.autocast("cuda"):
+                a = head(x) * 1e6  # AMP401
+                b = probabilities(x).masked_fill(mask, -1e9) + 1e-8
+                c = embedding(i).masked_fill(mask, -1e9)
+    """)
+
+
+def test_dtype_parameters() -> None:
+    check("""
+        def causal(n, dtype):
+            return torch.full((n, n), -1e9, dtype=dtype)  # AMP401
+
+        def additive(mask, dtype):
+            return (1.0 - mask.to(dtype)) * -1e9  # AMP401
+
+        def chosen(n, dtype):
+            low = -1e4 if dtype == torch.float16 else -1e9
+            return torch.full((n, n), low, dtype=dtype)
+
+        def wide(n, dtype):
+            if dtype == torch.float32:
+                return torch.full((n, n), -1e9, dtype=dtype)
+            return torch.full((n, n), -1e4, dtype=dtype)
+
+        class Buffers(nn.Module):
+            def __init__(self, dtype=None):
+                super().__init__()
+                self.register_buffer("var", torch.ones(3, dtype=dtype))
+
+            def forward(self, x):
+                return x / (self.var + 1e-8)
+    """)
+
+
+def test_dtype_checks_are_understood() -> None:
+    check("""
+        def run(x, mask, a, b):
+            with torch.autocast("cuda"):
+                scores = a @ b
+                if scores.dtype == torch.float16:
+                    scores = scores.masked_fill(mask, -1e4)
+                else:
+                    scores = scores.masked_fill(mask, -1e9)
+                return scores.masked_fill(mask, -1e9 if scores.dtype == torch.float32 else -1e4)
+    """)
+
+
+def test_assignment_to_elements() -> None:
+    check("""
+        def run(x, mask, a, b):
+            with torch.autocast("cuda"):
+                scores = a @ b
+                scores[mask] = -1e9  # AMP401
+                scores[:, 0] = float(2**30)  # AMP401
+                scores[mask] = -1e4
+                counts = {}
+                counts["large"] = 1e9
+                x[mask] = -1e9
+    """)
+
+
+NAN = """
+half.masked_fill(mask, -INF).softmax(dim=-1)
+torch.softmax(half.masked_fill(mask == 0, -INF), dim=-1)
+F.softmax(torch.where(mask, half, -INF), dim=-1)
+F.log_softmax(half.masked_fill(~mask, -INF), dim=-1)
+nn.Softmax(dim=-1)(half.masked_fill(mask, -INF))
+(half.masked_fill(mask, -INF) / 2).softmax(-1)
+x.masked_fill(mask, -INF).softmax(-1)
+(1 - mask) * -INF
+half * INF
+mask.half() * -INF
+half.masked_fill(torch.arange(5) >= x[:, None], -INF).softmax(-1)
+half.masked_fill(torch.rand(5) > 0.5, -INF).softmax(-1)
+"""
+NO_NAN = """
+half.masked_fill(mask, -INF)
+half.masked_fill(mask, -INF).amax(-1)
+half.masked_fill(mask, -INF).topk(3)
+half.masked_fill(mask, -INF).clamp(min=-1e4).softmax(-1)
+half.float().masked_fill(mask, -INF).softmax(-1)
+half.masked_fill(torch.triu(torch.ones(4, 4), 1).bool(), -INF).softmax(-1)
+half.masked_fill(~torch.tril(torch.ones(4, 4)).bool(), -INF).softmax(-1)
+half.masked_fill(torch.ones(4, 4).tril() == 0, -INF).softmax(-1)
+half.masked_fill(torch.ones(4, 4, dtype=torch.bool).triu(1).to(x.device)[None], -INF).softmax(-1)
+half.masked_fill(1 - torch.ones(4, 4).tril(), -INF).softmax(-1)
+half.masked_fill(torch.arange(4)[None] > torch.arange(4)[:, None], -INF).softmax(-1)
+half.masked_fill(causal_mask, -INF).softmax(-1)
+half.masked_fill(half < half.topk(3)[0][:, -1:], -INF).softmax(-1)
+torch.nan_to_num(half.masked_fill(mask, -INF).softmax(-1))
+half.masked_fill(mask, -INF).softmax(-1).masked_fill(mask, 0.0)
+torch.ones(4, 4) * -INF
+torch.triu(torch.ones(4, 4, dtype=torch.float16) * -INF, 1)
+torch.full((4, 4), -INF, dtype=torch.float16)
+half == INF
+half - INF
+min(1.0, INF)
+"""
+
+
+@pytest.mark.parametrize("expression", NAN.strip().splitlines())
+def test_infinity_turns_into_nan(expression: str) -> None:
+    check('INF = float("inf")\n' + in_region(f"out = {expression}  # AMP403"))
+
+
+@pytest.mark.parametrize("expression", NO_NAN.strip().splitlines())
+def test_infinity_is_fine(expression: str) -> None:
+    check('INF = float("inf")\n' + in_region(f"out = {expression}"))
+
+
+def test_infinity_across_statements() -> None:
+    check("""
+        class Attention(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.register_buffer("causal", torch.tril(torch.ones(size, size)).view(1, size, size))
+                self.register_buffer("bias", torch.tril(torch.ones(size, size)).view(1, size, size))
+                self.query = nn.Linear(4, 4)
+
+            @torch.autocast("cuda")
+            def forward(self, x, mask=None, padding=None):
+                scores = self.query(x) @ self.query(x).mT
+                scores = scores.masked_fill(self.bias[:, : x.size(1)] == 0, -math.inf)
+                if mask is not None:
+                    scores = scores.masked_fill(mask == 0, -math.inf)  # AMP403
+                return F.softmax(scores, dim=-1)
+
+            @torch.autocast("cuda")
+            def in_place(self, x, padding):
+                scores = self.query(x) @ self.query(x).mT
+                scores.masked_fill_(padding, float("-inf"))  # AMP403
+                scores = scores - scores.max(dim=-1, keepdim=True).values
+                return scores.softmax(-1)
+    """)
+
+
+BCE = """
+F.binary_cross_entropy(p, y)  # AMP404
+F.binary_cross_entropy(p.float(), y.float())  # AMP404
+torch.nn.functional.binary_cross_entropy(torch.sigmoid(p), y)  # AMP404
+nn.BCELoss()(p, y)  # AMP404
+F.binary_cross_entropy_with_logits(p, y)
+nn.BCEWithLogitsLoss()(p, y)
+"""
+
+
+@pytest.mark.parametrize("line", BCE.strip().splitlines())
+@pytest.mark.parametrize(
+    ("region", "banned"),
+    [
+        ('torch.autocast("cuda")', True),
+        ('torch.autocast("cuda", dtype=torch.bfloat16)', True),
+        ('torch.autocast("cuda", enabled=use_amp)', True),
+        ("torch.cuda.amp.autocast()", True),
+        ('torch.autocast("xpu")', True),
+        ('torch.autocast("cpu")', False),
+        ("torch.autocast(device)", False),
+        ('torch.autocast("cuda", enabled=False)', False),
+        ("torch.no_grad()", False),
+    ],
+)
+def test_binary_cross_entropy(line: str, region: str, banned: bool) -> None:
+    check(
+        f"def run(p, y, device, use_amp):\n    with {region}:\n        loss = {line if banned else line.partition('#')[0]}\n"
+    )
+
+
+def test_binary_cross_entropy_modules() -> None:
+    check("""
+        criterion = nn.BCELoss()
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.loss = nn.BCELoss(reduction="sum")
+
+            def forward(self, x, y):
+                return self.loss(x, y)  # AMP404
+
+        def train(loader, model, loss_function):
+            for x, y in loader:
+                with torch.autocast("cuda"):
+                    p = torch.sigmoid(model(x))
+                    loss = criterion(p, y)  # AMP404
+                    other = loss_function(p, y)
+                    with torch.autocast("cuda", enabled=False):
+                        plain = criterion(p.float(), y)
+                after = criterion(p.float(), y)
+
+        with torch.autocast("cuda"):
+            Net()(torch.rand(2), torch.rand(2))
+    """)
+
+
+FIXES = [
+    ("scores.masked_fill(mask, -1e9)", "scores.masked_fill(mask, torch.finfo(scores.dtype).min)"),
+    ("torch.where(mask, scores, 1e9)", "torch.where(mask, scores, torch.finfo(scores.dtype).max)"),
+    ("torch.where(mask, -1e9, scores)", "torch.where(mask, torch.finfo(scores.dtype).min, scores)"),
+    ("(1.0 - scores) * -1e9", "(1.0 - scores) * torch.finfo(scores.dtype).min"),
+    ("torch.full((4, 4), -1e9, dtype=torch.float16)", "torch.full((4, 4), torch.finfo(torch.float16).min, dtype=torch.float16)"),
+    ("torch.full_like(scores, -1e9)", "torch.full_like(scores, torch.finfo(scores.dtype).min)"),
+    ("scores * 1e6", None),
+    ("scores + 1e6", None),
+    ("scores.clamp(max=1e6)", None),
+    ("(a @ b).masked_fill(mask, -1e9)", None),
+    ("scores.amax() + 1e-8", "scores.amax() + 1e-4"),
+    ("scores.clamp(min=1e-12)", "scores.clamp(min=1e-4)"),
+    ("scores.masked_fill(mask, -math.inf).softmax(-1)", "scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)"),
+    ("(1 - scores) * -math.inf", "(1 - scores) * torch.finfo(scores.dtype).min"),
+    ("F.binary_cross_entropy(torch.sigmoid(scores), mask)", "F.binary_cross_entropy_with_logits(scores, mask)"),
+    ("F.binary_cross_entropy(scores.sigmoid(), mask)", "F.binary_cross_entropy_with_logits(scores, mask)"),
+    ("F.binary_cross_entropy(scores, mask)", None),
+    ("nn.BCELoss()(F.sigmoid(scores), mask)", "nn.BCEWithLogitsLoss()(scores, mask)"),
+]  # fmt: skip
+
+
+def fixed(code: str) -> str | None:
+    """`code` with the edits of its one finding, None when that has no fix."""
+    (finding,) = lint(code)
+    if finding.fix is None:
+        return None
+    lines = code.splitlines(keepends=True)
+    for edit in sorted(finding.fix.edits, key=lambda edit: edit.span, reverse=True):
+        start, end = edit.span.start, edit.span.end
+        assert start.row == end.row
+        line = lines[start.row - 1]
+        lines[start.row - 1] = line[: start.column - 1] + edit.content + line[end.column - 1 :]
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(("before", "after"), FIXES)
+def test_fix(before: str, after: str | None) -> None:
+    program = f"{HEADER}def run(mask, a, b):\n    {REGION}\n        scores = a @ b\n        out = %s\n"
+    assert fixed(program % before) == (program % after if after is not None else None)
+
+
+def test_fix_of_assigned_probabilities() -> None:
+    program = f"""{HEADER}def run(model, x, y):
+    {REGION}
+        %s = %s
+        loss = %s
+    return loss
+"""
+    before = program % ("p", "torch.sigmoid(model(x))", "F.binary_cross_entropy(p, y)")
+    assert fixed(before) == program % ("logits", "model(x)", "F.binary_cross_entropy_with_logits(logits, y)")
+    used_again = before.replace("return loss", "return loss, p > 0.5")
+    assert fixed(used_again) is None
+    kept = used_again.replace("model(x)", "x")
+    assert fixed(kept) == kept.replace("F.binary_cross_entropy(p, y)", "F.binary_cross_entropy_with_logits(x, y)")
+    model = "model = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())\n"
+    assert (
+        fixed(
+            HEADER
+            + model
+            + before.removeprefix(HEADER).replace("torch.sigmoid(model(x))", "model(x)").replace("run(model, ", "run(")
+        )
+        is None
+    )
