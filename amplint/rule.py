@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "amplint.rules"
 DOCS_URL = "https://amplint.github.io/rules"
 
-Screen = tuple[bytes | tuple[bytes, ...], ...]
+Screen = tuple[bytes | tuple[bytes, ...] | re.Pattern[bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Rule:
     """Base of all rules.
 
     `screen` names bytes without which the rule cannot fire: every item must occur in the file, an item that is itself a
-    tuple is satisfied by any of its members. `every_path` asks that a report is kept only when the handler reported the
+    tuple is satisfied by any of its members, a pattern where it matches. `every_path` asks that a report is kept only when the handler reported the
     node on every execution path that reaches it. `fixable` is what `fix` promises at best, for tables and help.
     """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import importlib.util
 import os
 import resource
@@ -63,14 +64,29 @@ class Tool:
             except subprocess.TimeoutExpired:
                 self.timed_out = True
             finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            self.wall.append(time.perf_counter() - start)
+                self.wall.append(time.perf_counter() - start)
+                end_group(process)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             output.seek(0)
             self.lines = sum(1 for _ in output)
         self.cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def adopt_orphans() -> None:
+    """Make processes whose parents end children of this one, so that their CPU time is counted. Only Linux can."""
+    if sys.platform == "linux":
+        set_child_subreaper = 36
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of `process` and the processes it started, and wait for them."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def tools(peers: Path | None) -> list[Tool]:
@@ -141,6 +157,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds after which a run is ended")
     options = parser.parse_args(list(arguments) if arguments is not None else None)
 
+    adopt_orphans()
     console = Console()
     console.width = max(console.width, 110)
     with tempfile.TemporaryDirectory() as scratch:

@@ -330,6 +330,71 @@ def test_region_around_a_call() -> None:
     """)
 
 
+def test_data_is_not_half() -> None:
+    check("""
+        def train(model, loader, device):
+            for i, (x, y) in enumerate(loader):
+                x = x.to(device, non_blocking=True)
+                with torch.autocast("cuda"):
+                    x = (x - torch.mean(x)) / (torch.std(x.view(4, -1)) + 1e-8)
+                    x = x.masked_fill(y == 0, -1e9)
+                    out = model(x)
+                    p = torch.sigmoid(out)
+                    loss = -torch.log(p + 1e-8) + out.masked_fill(y == 0, -1e9)  # AMP401 AMP402
+    """)
+
+
+def test_lists_of_layers() -> None:
+    check("""
+        import copy
+
+        class Attention(nn.Module):
+            def forward(self, q, k, mask):
+                return (q @ k).masked_fill(mask, -1e9)  # AMP401
+
+        class Other(nn.Module):
+            def forward(self, x):
+                return x.masked_fill(x > 0, 1e9)  # AMP401
+
+        class Appended(nn.Module):
+            def forward(self, x, mask):
+                return torch.where(mask, x, 1e9)  # AMP401
+
+        class Model(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.layers = nn.ModuleList([Attention() for _ in range(n)])
+                self.first = nn.ModuleList(copy.deepcopy(Other()) for _ in range(n))
+                self.chain = nn.Sequential(nn.Linear(4, 4), *[Other() for _ in range(n)], nn.Softmax(-1))
+                self.more = nn.ModuleList()
+                for _ in range(n):
+                    self.more.append(Appended())
+
+            def forward(self, x, mask):
+                for i, layer in enumerate(self.layers):
+                    x = layer(x, x, mask)
+                for layer, other in zip(self.layers, self.first):
+                    x = other(layer(x, x, mask))
+                for layer in self.more:
+                    x = layer(x, mask)
+                return self.chain(x).masked_fill(mask, -1e9), self.layers[0](x, x, mask)
+
+        with torch.autocast("cuda"):
+            Model(3)(torch.rand(4), torch.rand(4) > 0.5)
+    """)
+
+
+def test_one_or_the_other() -> None:
+    check("""
+        def run(a, b, mask, flag):
+            with torch.autocast("cuda"):
+                scores = a @ b
+                low = scores.masked_fill(mask, -math.inf) if mask is not None else scores  # AMP403
+                other = scores.float() if flag else scores.softmax(-1)
+                return low.softmax(-1), other * 1e9 + 1e-8
+    """)
+
+
 def test_half_leaves_the_region() -> None:
     check("""
         layer = nn.Linear(4, 4)
@@ -510,9 +575,8 @@ nn.BCEWithLogitsLoss()(p, y)
     ],
 )
 def test_binary_cross_entropy(line: str, region: str, banned: bool) -> None:
-    check(
-        f"def run(p, y, device, use_amp):\n    with {region}:\n        loss = {line if banned else line.partition('#')[0]}\n"
-    )
+    loss = line if banned else line.partition("#")[0]
+    check(f"def run(p, y, device, use_amp):\n    with {region}:\n        loss = {loss}\n")
 
 
 def test_binary_cross_entropy_modules() -> None:
@@ -547,7 +611,7 @@ FIXES = [
     ("torch.where(mask, scores, 1e9)", "torch.where(mask, scores, torch.finfo(scores.dtype).max)"),
     ("torch.where(mask, -1e9, scores)", "torch.where(mask, torch.finfo(scores.dtype).min, scores)"),
     ("(1.0 - scores) * -1e9", "(1.0 - scores) * torch.finfo(scores.dtype).min"),
-    ("torch.full((4, 4), -1e9, dtype=torch.float16)", "torch.full((4, 4), torch.finfo(torch.float16).min, dtype=torch.float16)"),
+    ("torch.full((4,), -1e9, dtype=torch.half)", "torch.full((4,), torch.finfo(torch.half).min, dtype=torch.half)"),
     ("torch.full_like(scores, -1e9)", "torch.full_like(scores, torch.finfo(scores.dtype).min)"),
     ("scores * 1e6", None),
     ("scores + 1e6", None),
@@ -555,13 +619,16 @@ FIXES = [
     ("(a @ b).masked_fill(mask, -1e9)", None),
     ("scores.amax() + 1e-8", "scores.amax() + 1e-4"),
     ("scores.clamp(min=1e-12)", "scores.clamp(min=1e-4)"),
-    ("scores.masked_fill(mask, -math.inf).softmax(-1)", "scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)"),
+    (
+        "scores.masked_fill(mask, -math.inf).softmax(-1)",
+        "scores.masked_fill(mask, torch.finfo(scores.dtype).min).softmax(-1)",
+    ),
     ("(1 - scores) * -math.inf", "(1 - scores) * torch.finfo(scores.dtype).min"),
     ("F.binary_cross_entropy(torch.sigmoid(scores), mask)", "F.binary_cross_entropy_with_logits(scores, mask)"),
     ("F.binary_cross_entropy(scores.sigmoid(), mask)", "F.binary_cross_entropy_with_logits(scores, mask)"),
     ("F.binary_cross_entropy(scores, mask)", None),
     ("nn.BCELoss()(F.sigmoid(scores), mask)", "nn.BCEWithLogitsLoss()(scores, mask)"),
-]  # fmt: skip
+]
 
 
 def fixed(code: str) -> str | None:
@@ -597,12 +664,20 @@ def test_fix_of_assigned_probabilities() -> None:
     assert fixed(used_again) is None
     kept = used_again.replace("model(x)", "x")
     assert fixed(kept) == kept.replace("F.binary_cross_entropy(p, y)", "F.binary_cross_entropy_with_logits(x, y)")
-    model = "model = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())\n"
-    assert (
-        fixed(
-            HEADER
-            + model
-            + before.removeprefix(HEADER).replace("torch.sigmoid(model(x))", "model(x)").replace("run(model, ", "run(")
-        )
-        is None
-    )
+
+
+def test_no_fix_where_the_sigmoid_is_inside_a_model() -> None:
+    program = f"""{HEADER}model = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+{REGION}
+    p = model(torch.rand(4))
+    loss = F.binary_cross_entropy(p, p)
+"""
+    assert fixed(program) is None
+
+
+def test_notes_tell_where_float16_begins() -> None:
+    (finding,) = lint(HEADER + in_region("out = x.masked_fill(mask, -1e9)"))
+    assert [note.message for note in finding.notes] == ["the float16 autocast region begins here"]
+    (finding,) = lint(HEADER + in_region("out = half.masked_fill(mask, -1e9)"))
+    (note,) = finding.notes
+    assert (note.message, note.span.start.row) == ("the tensor is float16 from here on", 11)

@@ -31,7 +31,7 @@ def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Fin
             return []
         with deep_recursion():
             dispatcher = Dispatcher(source, rules)
-            interpret(source, dispatcher.emit)
+            interpret(source, dispatcher.emit, dispatcher.kinds)
             return dispatcher.findings()
     except SourceError as failure:
         return [_syntax_error(filename, raw, failure.message, failure.position)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
@@ -42,6 +42,11 @@ class Dispatcher:
                 continue
             for event_kind, method in kind.handlers().items():
                 self._handlers.setdefault(event_kind, []).append((rule, getattr(rule, method)))
+
+    @property
+    def kinds(self) -> Set[str]:
+        """The kinds of events that some rule handles."""
+        return self._handlers.keys()
 
     def emit(self, event: Event) -> None:
         """Show `event` to every rule that handles its kind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -34,7 +35,7 @@ def _flaw(rule: type[Rule]) -> str | None:
         if not isinstance(getattr(rule, name, None), kind):
             return name
     patterns = [pattern for item in rule.screen for pattern in (item if isinstance(item, tuple) else (item,))]
-    return None if all(isinstance(pattern, bytes) for pattern in patterns) else "screen"
+    return None if all(isinstance(pattern, (bytes, re.Pattern)) for pattern in patterns) else "screen"
 
 
 class _Deferred(ModuleType):

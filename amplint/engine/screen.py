@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from amplint.rule import Rule
@@ -10,6 +11,7 @@ from amplint.rule import Rule
 def screen(rules: Sequence[type[Rule]], raw: bytes) -> tuple[type[Rule], ...]:
     """The rules whose `screen` is satisfied by `raw`, in the order given."""
     seen: dict[bytes, bool] = {}
+    matched: dict[re.Pattern[bytes], bool] = {}
 
     def occurs(pattern: bytes) -> bool:
         found = seen.get(pattern)
@@ -17,7 +19,15 @@ def screen(rules: Sequence[type[Rule]], raw: bytes) -> tuple[type[Rule], ...]:
             found = seen[pattern] = pattern in raw
         return found
 
+    def holds(item: bytes | tuple[bytes, ...] | re.Pattern[bytes]) -> bool:
+        if isinstance(item, re.Pattern):
+            found = matched.get(item)
+            if found is None:
+                found = matched[item] = item.search(raw) is not None
+            return found
+        return occurs(item) if isinstance(item, bytes) else any(map(occurs, item))
+
     def may_fire(rule: type[Rule]) -> bool:
-        return all(occurs(item) if isinstance(item, bytes) else any(map(occurs, item)) for item in rule.screen)
+        return all(map(holds, rule.screen))
 
     return tuple(rule for rule in rules if may_fire(rule))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from amplint.source.source import Source
 
 
-def interpret(source: Source, tell: Callable[[Event], None]) -> None:
-    """Run `source` abstractly and call `tell` for every event. Raises SourceError for a part that cannot be parsed."""
+def interpret(source: Source, tell: Callable[[Event], None], kinds: Set[str]) -> None:
+    """Run `source` abstractly and call `tell` for every event of one of these `kinds`.
+
+    Raises SourceError for a part that cannot be parsed.
+    """
     from amplint.semantics.interpreter import interpret as run
 
-    run(source, tell)
+    run(source, tell, kinds)

@@ -102,14 +102,15 @@ def find_method(machine: Machine, state: State, cls: Class, name: str) -> Functi
     return None
 
 
-def lineage(machine: Machine, state: State, cls: Class, depth: int = 0) -> list[Class]:
+def lineage(machine: Machine, state: State, cls: Class) -> list[Class]:
     """A class and its bases in the file, in method resolution order for simple inheritance."""
-    found = [cls]
-    if depth < 8:
+    known = machine.lineages.get(cls)
+    if known is None:
+        known = machine.lineages[cls] = [cls]
         for base in bases(machine, state, cls):
-            if isinstance(base, Class) and base != cls:
-                found += lineage(machine, state, base, depth + 1)
-    return found
+            if isinstance(base, Class) and base not in known:
+                known += [above for above in lineage(machine, state, base) if above not in known]
+    return known
 
 
 def bases(machine: Machine, state: State, cls: Class) -> list[Value]:
@@ -149,6 +150,19 @@ def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> V
 
 def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
     """What other methods assign to `self.name`, when all of them agree on what kind of thing it is."""
+    if (owner.cls, name) in machine.never_set:
+        return None
+    value = _assigned_value(machine, state, owner, name)
+    if value is None:
+        machine.never_set.add((owner.cls, name))
+        return None
+    if isinstance(value, Optimizer):
+        value = Optimizer(symbol_of(machine, value), value.cls, value.owner)
+    state.set_attribute(owner.symbol, name, value)
+    return value
+
+
+def _assigned_value(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
     found: list[Value] = []
     for cls in lineage(machine, state, owner.cls):
         for assignment in _self_assignments(cls).get(name, ()):
@@ -156,13 +170,7 @@ def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -
                 return None
             found.append(_quietly(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
     known = [value for value in found if value != Const(None)]
-    if len(known) != 1 or isinstance(known[0], (Unknown, Const)):
-        return None
-    value = known[0]
-    if isinstance(value, Optimizer):
-        value = Optimizer(symbol_of(machine, value), value.cls, value.owner)
-    state.set_attribute(owner.symbol, name, value)
-    return value
+    return None if len(known) != 1 or isinstance(known[0], (Unknown, Const)) else known[0]
 
 
 def is_assigned(machine: Machine, state: State, cls: Class, name: str) -> bool:

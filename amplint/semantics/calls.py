@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics import attributes, contexts, methods, numerics, protocol
 from amplint.semantics.arguments import Argument, Arguments
+from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine, PathEnds
@@ -131,7 +133,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Instance):
         return _call_instance(machine, state, node, callee, arguments)
     if isinstance(callee, Module):
-        return numerics.module(machine, state, node, callee, arguments)
+        return _call_module(machine, state, node, callee, arguments)
     if owner is not None:
         found = methods.call_method(machine, state, node, owner, name, arguments)
         if found is not None:
@@ -237,6 +239,23 @@ def _call_instance(machine: Machine, state: State, node: cst.Call, owner: Instan
     return Unknown(machine.fresh())
 
 
+def _call_module(machine: Machine, state: State, node: cst.Call, owner: Module, arguments: Arguments) -> Value:
+    """The call of a `torch.nn` object; a `Sequential` runs its parts one after the other."""
+    if not owner.parts or not arguments.given:
+        return numerics.module(machine, state, node, owner, arguments)
+    first = arguments.given[0]
+    value = first.value
+    for part in owner.parts:
+        handed_on = Arguments((Argument(first.node, value, None, ""),))
+        if isinstance(part, Instance):
+            value = _call_instance(machine, state, node, part, handed_on)
+        elif isinstance(part, Module):
+            value = _call_module(machine, state, node, part, handed_on)
+        else:
+            value = Unknown(machine.fresh())
+    return replace(value, traits=value.traits - {"sigmoid"}) if isinstance(value, Tensor) else value
+
+
 def _library(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
     if name in AUTOCASTS:
         return contexts.make_autocast(machine, state, node, name, arguments)
@@ -275,18 +294,26 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
         return arguments.values[0]
     if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
-        return numerics.make_module(machine, node, name, arguments)
+        return numerics.make_module(machine, state, node, name, arguments)
     if name.startswith("torch."):
         found = numerics.function(machine, state, node, name, arguments)
         if found is not None:
             return found
         return _same_again(machine, state, name, arguments)
+    if name == "copy.deepcopy" and arguments.given and isinstance(arguments.values[0], (Instance, Module)):
+        return _copied(machine, state, node, arguments.values[0])
     if _runs_backward(last):
         protocol.forget_gradients(state)
     protocol.forget(machine, state, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
     return _same_again(machine, state, name, arguments)
+
+
+def _copied(machine: Machine, state: State, node: cst.Call, value: Instance | Module) -> Value:
+    twin = replace(value, symbol=machine.identity(state, node))
+    state.heap[twin.symbol] = state.heap.get(value.symbol, {})
+    return twin
 
 
 def _runs_backward(name: str) -> bool:
@@ -325,8 +352,15 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
         return attributes.get(machine, state, node, values[0], str(values[1].value))
-    if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.enumerate") and len(values) == 1:
-        return values[0] if name != "builtins.enumerate" else _same_again(machine, state, name, arguments)
+    if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
+        return values[0]
+    if name in ("builtins.enumerate", "builtins.zip"):
+        pairs = _same_again(machine, state, name, arguments)
+        known = [each(state, value) for value in values]
+        if any(known):
+            parts = [value or Unknown(machine.fresh()) for value in known]
+            hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
+        return pairs
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
         given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
         tensors = [value for value in given if isinstance(value, Tensor)]

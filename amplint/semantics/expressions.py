@@ -9,6 +9,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from amplint.semantics import attributes, calls, functions, operators, tensors
+from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.truth import decide_value, refined, symbol_of
@@ -18,6 +19,7 @@ from amplint.semantics.values import (
     Const,
     Function,
     Items,
+    Module,
     OneOf,
     Ref,
     Tensor,
@@ -170,6 +172,8 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
             return stored
     if isinstance(owner, Items):
         return _item(machine, owner, key)
+    if isinstance(owner, Module) and (part := each(state, owner)) is not None:
+        return part
     parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
     return refined(state, machine.unknown("index", parts=parts))
 
@@ -214,7 +218,9 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     else:
         element = evaluate(machine, state, node.elt)
     state.frames[state.frame] = before
-    return machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
+    made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
+    hold(state, made, element)
+    return made
 
 
 def _inner(machine: Machine, state: State, node: cst.Await | cst.StarredElement | cst.Arg) -> Value:

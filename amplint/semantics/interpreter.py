@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
@@ -14,7 +14,7 @@ from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.protocol import CLEARED
-from amplint.semantics.scopes import WORD, extreme_names, relevant
+from amplint.semantics.scopes import LONG_RUN, WORD, extreme_names, relevant
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
@@ -23,14 +23,16 @@ from amplint.source.source import Source
 from amplint.source.tree import walk
 
 START_LIMIT = 4
-SHORT_RUN = 300
 
 
-def interpret(source: Source, tell: Callable[[Event], None]) -> None:
-    """Run `source` abstractly and call `tell` for every event. Raises SourceError for a part that cannot be parsed."""
-    machine = Machine(source, tell, evaluate, run_body)
+def interpret(source: Source, tell: Callable[[Event], None], kinds: Set[str]) -> None:
+    """Run `source` abstractly and call `tell` for every event of one of these `kinds`.
+
+    Raises SourceError for a part that cannot be parsed.
+    """
+    machine = Machine(source, tell, kinds, evaluate, run_body)
     extremes = extreme_names(source.chunks)
-    machine.relevant = relevant(source.chunks, extremes)
+    machine.relevant = relevant(source.chunks, extremes, kinds)
     machine.slice = Slice((chunk.module for chunk in source.chunks if chunk in machine.relevant), extremes)
     _start_everything(machine, _run_module(machine))
 
@@ -42,7 +44,7 @@ def _run_module(machine: Machine) -> list[State]:
     state.bind(MODULE_FRAME, "__name__", Const("__main__"))
     states = [state]
     for chunk in machine.source.chunks:
-        if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") < SHORT_RUN):
+        if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") <= LONG_RUN):
             machine.chunk = chunk
             try:
                 states = run_block(machine, states, chunk.module.body, Flow()) or states

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -16,6 +16,7 @@ from amplint.semantics.values import (
     NONE,
     PERHAPS_SCALED,
     Autocast,
+    Class,
     Const,
     Function,
     Optimizer,
@@ -80,7 +81,14 @@ RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[V
 class Machine:
     """One interpretation of one file."""
 
-    def __init__(self, source: Source, tell: Callable[[Event], None], evaluate: Evaluate, run_body: RunBody) -> None:
+    def __init__(
+        self,
+        source: Source,
+        tell: Callable[[Event], None],
+        kinds: Set[str],
+        evaluate: Evaluate,
+        run_body: RunBody,
+    ) -> None:
         self.source = source
         self._evaluate = evaluate
         self._run_body = run_body
@@ -99,10 +107,13 @@ class Machine:
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
         self.index = Index()
+        self.lineages: dict[Class, list[Class]] = {}
+        self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self._tell = tell
+        self._wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
 
     def evaluate(self, state: State, node: cst.CSTNode) -> Value:
@@ -221,7 +232,7 @@ class Machine:
 
     def emit(self, state: State, kind: type[Event], node: cst.CSTNode, **details: Any) -> None:
         """Tell the rules that something happens at `node`."""
-        if self.muted:
+        if self.muted or kind.kind not in self._wanted:
             return
         region, entered_by = self.region(state)
         statement = self.statement if self.statement is not None else node

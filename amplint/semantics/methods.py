@@ -6,11 +6,12 @@ import libcst as cst
 
 from amplint.semantics import contexts, numerics, protocol
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.containers import hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import CASTS, converted
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import TRUE, Const, Instance, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values import TRUE, Const, Instance, Module, Optimizer, Ref, Scaler, Tensor, Unknown, Value
 
 SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
 
@@ -48,6 +49,9 @@ def call_method(
         if isinstance(buffer, Const) and isinstance(buffer.value, str):
             state.set_attribute(owner.symbol, buffer.value, arguments.values[1])
         return Const(None)
+    if name == "append" and isinstance(owner, Module) and arguments.given:
+        hold(state, owner, arguments.values[0])
+        return owner
     if (name in SAME_OBJECT or name in CASTS) and not isinstance(owner, Tensor):
         return converted(machine, node, owner, name, arguments) or owner
     if name == "type" and (cast := converted(machine, node, owner, name, arguments)) is not None:

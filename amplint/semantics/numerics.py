@@ -9,6 +9,7 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics.arguments import Argument, Arguments
+from amplint.semantics.containers import members
 from amplint.semantics.events import TensorOp
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import inherited, mends, minds_dtypes, spares_rows
@@ -21,6 +22,7 @@ from amplint.semantics.tensors import (
     dtype_of,
     fill,
     filled,
+    is_data,
     is_number,
     number,
     promoted,
@@ -66,7 +68,7 @@ def half_evidence(machine: Machine, state: State, value: Tensor) -> tuple[str, c
         return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
         return "the dtype chosen here can be float16", value.why_half
-    if value.dtype is None:
+    if value.dtype is None and not is_data(machine, value.symbol):
         region, entered_by = machine.region(state)
         if region is not None and region.dtypes is not None and "float16" in region.dtypes:
             return "the float16 autocast region begins here", entered_by
@@ -324,7 +326,9 @@ def _follows(dtype: Argument | None) -> bool:
 def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Tensor:
     first, second = arguments.given[1:]
     infinity = None
-    operand = Tensor(machine.fresh(), promoted(machine, "where", first.value, second.value))
+    source = first.value if isinstance(first.value, Tensor) else second.value
+    made_half = source.why_half if isinstance(source, Tensor) else None
+    operand = Tensor(machine.fresh(), promoted(machine, "where", first.value, second.value), made_half)
     for argument, other in ((first, second), (second, first)):
         value = number(argument.value)
         if value is None or is_number(machine, other.value):
@@ -338,34 +342,27 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     return replace(result, infinity=infinity or result.infinity)
 
 
-def module(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
+def module(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Tensor:
     """The call of a `torch.nn` object."""
     if not arguments.given:
         return Tensor(machine.fresh())
     operand = tensor(machine, arguments.values[0])
-    for part in called.parts or (called,):
-        operand = _layer(machine, state, node, part, operand, arguments)
-    return replace(operand, traits=frozenset()) if called.parts else operand
+    name = called.cls.rpartition(".")[2]
+    op = MODULE_OPS.get(name)
+    if op is None:
+        return Tensor(machine.fresh(), "float32" if name == "Embedding" and regime(machine, state) else None)
+    if op in BANNED:
+        bce(machine, state, node, op, operand, arguments, called.made)
+    if op in ("softmax", "log_softmax"):
+        _softmax(machine, state, node, operand)
+    return _result(machine, state, node, op, operand)
 
 
-def make_module(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> Value:
+def make_module(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
     """What calling a class of `torch.nn` makes; parameters are float32 unless the model is cast."""
     last = name.rpartition(".")[2]
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
         return Tensor(machine.fresh(), content.dtype if isinstance(content, Tensor) else None)
-    return Module(machine.fresh(), name, node, arguments.values if last == "Sequential" else ())
-
-
-def _layer(
-    machine: Machine, state: State, node: cst.Call, part: Value, operand: Tensor, arguments: Arguments
-) -> Tensor:
-    name = part.cls.rpartition(".")[2] if isinstance(part, Module) else ""
-    op = MODULE_OPS.get(name)
-    if op in BANNED and isinstance(part, Module):
-        bce(machine, state, node, op, operand, arguments, part.made)
-    if op in ("softmax", "log_softmax"):
-        _softmax(machine, state, node, operand)
-    if op is None:
-        return Tensor(machine.fresh(), "float32" if name == "Embedding" and regime(machine, state) else None)
-    return _result(machine, state, node, op, operand)
+    parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
+    return Module(machine.fresh(), name, node, parts)

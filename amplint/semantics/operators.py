@@ -25,6 +25,7 @@ from amplint.semantics.values import (
     Ref,
     Scaler,
     Tensor,
+    Unknown,
     Value,
 )
 from amplint.torchlib.names import DTYPES
@@ -171,6 +172,8 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     joined = alternatives((body, orelse))
     if joined is not None:
         return joined
+    if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)):
+        return machine.either(body, orelse)
     if not _worth_a_choice(machine, node, body, orelse):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)

@@ -7,7 +7,7 @@ its origin is out of sight. A name alone never does.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 
 import libcst as cst
 
@@ -16,7 +16,7 @@ from amplint.source.tree import walk
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 WORD = re.compile(r"[A-Za-z_]\w*")
-TRIGGERS = frozenset(
+PROTOCOL_TRIGGERS = frozenset(
     [
         "backward",
         "step",
@@ -38,25 +38,25 @@ TRIGGERS = frozenset(
         "BCELoss",
         "custom_fwd",
         "custom_bwd",
-        "half",
-        "float16",
-        "bfloat16",
-        "HalfTensor",
-        "masked_fill",
-        "masked_fill_",
-        "full",
-        "full_like",
-        "inf",
         "enter_context",
         "nullcontext",
-        "get_autocast_gpu_dtype",
         "contextmanager",
+        "get_autocast_gpu_dtype",
     ]
 )
-EXTREME_NUMBER = re.compile(r"\b\d[\d_.]*[eE][-+]?\d+|\b0?\.0{7,}\d|\b\d{6,}\b")
+NUMERIC_TRIGGERS = frozenset(
+    {"half", "float16", "bfloat16", "HalfTensor", "masked_fill", "masked_fill_", "full", "inf"}
+)
+TRIGGERS = PROTOCOL_TRIGGERS | NUMERIC_TRIGGERS
+NUMERIC_KINDS = frozenset({"tensor_op"})
+"""The events that numbers alone can lead to, where no region or scaler is in the file."""
+EXTREME_NUMBER = re.compile(
+    r"\b\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
+)
 _BOUND = re.compile(
     r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
 )
+LONG_RUN = 300
 SCALER, OPTIMIZER = "scaler", "optimizer"
 
 
@@ -85,11 +85,21 @@ def is_extreme(number: float) -> bool:
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
 
 
-def relevant(chunks: Iterable[Chunk], extremes: Set[str] = frozenset()) -> set[Chunk]:
-    """The chunks in which something can happen: they hold a trigger word, or name a chunk that does."""
+def _holds_extreme_number(chunk: Chunk) -> bool:
+    """Whether a number that float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
+    table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
+    return not table and EXTREME_NUMBER.search(chunk.text) is not None
+
+
+def _numbers_only(words: Mapping[Chunk, Set[str]], kinds: Set[str]) -> bool:
+    return kinds <= NUMERIC_KINDS and not any("autocast" in used for used in words.values())
+
+
+def relevant(chunks: Iterable[Chunk], extremes: Set[str], kinds: Set[str]) -> set[Chunk]:
+    """The chunks in which something can happen that is asked for: they hold a trigger word, or name a chunk that does."""
     words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
-    triggers = TRIGGERS | extremes
-    found = {chunk for chunk, used in words.items() if used & triggers or EXTREME_NUMBER.search(chunk.text)}
+    triggers = extremes | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | extremes
+    found = {chunk for chunk, used in words.items() if used & triggers or _holds_extreme_number(chunk)}
     names = {chunk.name for chunk in found if chunk.name}
     while True:
         more = {chunk for chunk, used in words.items() if chunk not in found and used & names}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from amplint.semantics import contexts, definitions, numerics
+from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused
 from amplint.semantics.expressions import assign, decide, evaluate, test
 from amplint.semantics.machine import PATH_LIMIT, Machine
@@ -237,11 +238,11 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
     for state in states:
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
-            source = symbol_of(machine, iterable)
+            source, like = symbol_of(machine, iterable), each(ready, iterable)
 
-            def begin(state: State, source: int = source) -> list[State]:
+            def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
                 machine.statement = node
-                item = machine.unknown("item", id(node), state.iteration[-1], parts=(source,))
+                item = known or machine.unknown("item", id(node), state.iteration[-1], parts=(source,))
                 assign(machine, state, node.target, item)
                 return [state]
 

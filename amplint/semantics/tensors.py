@@ -166,6 +166,24 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
     return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
 
 
+def is_data(machine: Machine, symbol: int) -> bool:
+    """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model."""
+    todo, found = [symbol], False
+    while todo:
+        current = todo.pop()
+        key = machine.symbols.key(current)
+        method = str(key[1]).removeprefix("of ") if key[0] == "call" else ""
+        if key[0] == "item":
+            found = True
+        elif key[0] != "call":
+            todo += machine.symbols.parts(current)
+        elif method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
+            todo += machine.symbols.parts(int(method))
+        else:
+            return False
+    return found
+
+
 def promoted(machine: Machine, kind: str, a: Value, b: Value) -> str | None:
     """The dtype of arithmetic on `a` and `b`; Python numbers do not widen a floating tensor."""
     kinds = {value.dtype if isinstance(value, Tensor) else None for value in (a, b) if not is_number(machine, value)}

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 
 import libcst as cst
 
 _SKIPPED = ("whitespace", "leading_lines", "lines_after", "trailing", "header", "footer", "comma", "equal", "semicolon")
+_ALSO_SKIPPED = frozenset({"lpar", "rpar", "indent", "newline", "dot"})
+_fields: dict[type, tuple[str, ...] | None] = {}
 
 
-@functools.cache
-def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    return tuple(
-        field.name
-        for field in dataclasses.fields(kind)
-        if not field.name.startswith(_SKIPPED) and field.name not in ("lpar", "rpar", "indent", "newline", "dot")
-    )
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """The fields of a kind of node that can hold nodes worth seeing; None for what is no node."""
+    if kind not in _fields:
+        names = (field.name for field in dataclasses.fields(kind)) if issubclass(kind, cst.CSTNode) else None
+        _fields[kind] = names and tuple(n for n in names if not n.startswith(_SKIPPED) and n not in _ALSO_SKIPPED)
+    return _fields[kind]
 
 
-def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes directly below `node` in source order as declared, without whitespace and punctuation."""
-    for name in _fields(type(node)):
+def _add_children(node: cst.CSTNode, found: list[cst.CSTNode]) -> None:
+    for name in _fields_of(type(node)) or ():
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                if isinstance(item, cst.CSTNode):
-                    yield item
+        kind = type(value)
+        if kind is str or value is None:
+            continue
+        if kind is tuple or kind is list:
+            found.extend(item for item in value if _fields_of(type(item)) is not None)
+        elif _fields_of(kind) is not None:
+            found.append(value)
+
+
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """The nodes directly below `node` in source order as declared, without whitespace and punctuation."""
+    found: list[cst.CSTNode] = []
+    _add_children(node, found)
+    return found
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -38,4 +45,6 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while todo:
         node = todo.pop()
         yield node
-        todo.extend(reversed(list(children(node))))
+        below = children(node)
+        below.reverse()
+        todo += below

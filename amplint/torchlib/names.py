@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 GRAD_SCALERS = {
     "torch.amp.GradScaler": "cuda",
     "torch.amp.grad_scaler.GradScaler": "cuda",
@@ -109,3 +111,8 @@ def is_optimizer(name: str) -> bool:
 
 SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
 """Bytes of which a file that uses a gradient scaler holds at least one."""
+HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]*dtype")
+"""What a file holds in which a tensor can be seen to be half."""
+HUGE_NUMBERS = re.compile(rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|finfo\((?:torch|np)\.float(?:32|64)?\b|maxsize|float_info")
+TINY_NUMBERS = re.compile(rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|finfo\((?:torch|np)\.float(?:32|64)?\b|float_info")
+INFINITIES = re.compile(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .*\binf\b")

@@ -9,17 +9,23 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.values import Number
 from amplint.source.rewrite import Rewriter
-from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_ROUNDS_TO_ZERO, FLOAT16_SMALLEST_NORMAL
+from amplint.torchlib.names import (
+    FLOAT16_MAX,
+    FLOAT16_ROUNDS_TO_ZERO,
+    FLOAT16_SMALLEST_NORMAL,
+    HALF_SIGNS,
+    TINY_NUMBERS,
+)
 
 
 class ConstantVanishesInHalf(Rule):
     """An epsilon that is 0 in float16 guards a half tensor.
 
     ## Why is this bad?
-    float16 rounds everything up to 2.98e-8 to 0. `x / (y + 1e-8)`, `torch.log(p + 1e-8)` and `y.clamp(min=1e-12)` then
-    guard nothing: the first 0 makes infinity or NaN. Larger epsilons are stored (1e-7 as 1.19e-7) and left alone, except
-    under a constant numerator: `1 / (y + 1e-7)` is 8.4e6 where `y` is 0, which overflows. bfloat16 keeps all of them.
-    Under CUDA autocast, sums, norms, powers, exponentials, softmax and reciprocals are float32 already.
+    float16 rounds everything up to 2.98e-8 to 0. `x / (y + 1e-8)`, `torch.log(p + 1e-8)` and `y.clamp(min=1e-12)`
+    then guard nothing: the first 0 makes infinity or NaN. Larger epsilons are stored (1e-7 as 1.19e-7) and left alone,
+    except under a constant numerator: `1 / (y + 1e-7)` is 8.4e6 where `y` is 0, which overflows. bfloat16 keeps all of
+    them. Under CUDA autocast, sums, norms, powers, exponentials, softmax and reciprocals are float32 already.
 
     ## Example
     ```python
@@ -33,9 +39,9 @@ class ConstantVanishesInHalf(Rule):
     ```
 
     ## Fix safety
-    The fix writes 1e-4, the smallest power of ten that float16 holds with all its digits (they shrink below 6.1e-5), and
-    whose reciprocal fits too. It changes results where the guarded value is small, in float32 as well. Casting the operand
-    to float32, as above, does not, and is often the better choice.
+    The fix writes 1e-4, the smallest power of ten that float16 holds with all its digits (they get fewer below 6.1e-5)
+    and whose reciprocal fits too. It changes results where the guarded value is small, in float32 as well. Casting the
+    operand to float32, as above, does not, and is often the better choice.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior>
@@ -44,17 +50,7 @@ class ConstantVanishesInHalf(Rule):
     code = "AMP402"
     name = "constant-vanishes-in-half"
     severity = Severity.WARNING
-    screen = (
-        (b"autocast", b"half", b"float16", b"HalfTensor", b"dtype"),
-        (
-            *(b"%c-%d" % (e, digit) for e in b"eE" for digit in range(10)),
-            b"**-",
-            b"** -",
-            b"0000",
-            b"finfo",
-            b"float_info",
-        ),
-    )
+    screen = (TINY_NUMBERS, HALF_SIGNS)
     fixable = Applicability.UNSAFE
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import limit
-from amplint.source.rewrite import Rewriter
+from amplint.torchlib.names import HALF_SIGNS, INFINITIES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 TURNS_TO_NAN = {
     "Multiply": "0 times infinity is NaN",
@@ -22,10 +26,10 @@ class InfinityInHalf(Rule):
     """An infinity turns into NaN in half-precision code.
 
     ## Why is this bad?
-    `float("-inf")` is often put where -1e9 did not fit float16. But `(1 - mask) * float("-inf")` is NaN wherever the mask
-    is 1, and softmax is NaN in a row whose elements are all masked: a padding row, an empty sequence. One NaN in the
-    forward pass makes all gradients NaN, and with a gradient scaler every such step is skipped without a word. Causal
-    masks (`tril`, `triu`, compared positions) leave something in every row and are fine, as is code that takes the NaN away
+    `float("-inf")` is often put where -1e9 did not fit float16. But `(1 - mask) * float("-inf")` is NaN wherever the
+    mask is 1, and softmax is NaN in a row whose elements are all masked: a padding row, an empty sequence. One NaN in
+    the forward pass makes all gradients NaN, and a gradient scaler skips every such step without a word. Causal masks
+    (`tril`, `triu`, compared positions) leave something in every row and are fine, as is code that takes the NaN away
     afterwards.
 
     ## Example
@@ -41,8 +45,8 @@ class InfinityInHalf(Rule):
     ```
 
     ## Fix safety
-    The lowest number of the dtype is not -inf: a row that is masked altogether becomes uniform weights instead of NaN, and
-    a sum with it can still overflow. Whether such rows should count is for you to decide.
+    The lowest number of the dtype is not -inf: a row that is masked altogether gets uniform weights instead of NaN,
+    and a sum with it can still overflow. Whether such rows should count is for you to decide.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/type_info.html#torch.torch.finfo>
@@ -51,10 +55,7 @@ class InfinityInHalf(Rule):
     code = "AMP403"
     name = "infinity-in-half"
     severity = Severity.WARNING
-    screen = (
-        (b"autocast", b"half", b"float16", b"HalfTensor", b"dtype"),
-        (b"'inf", b'"inf', b"-inf", b"+inf", b".inf", b" inf", b"Inf"),
-    )
+    screen = (INFINITIES, HALF_SIGNS)
     fixable = Applicability.UNSAFE
     reason = "One NaN in the forward pass makes all gradients NaN, and a gradient scaler then skips the step."
 
