@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.values import Tensor, Value
 from amplint.source.tree import children, walk
@@ -31,15 +30,14 @@ def inherited(op: str, *operands: Value) -> frozenset[str]:
     return frozenset(kept)
 
 
-def spares_rows(machine: Machine, operand: Tensor, arguments: Arguments) -> bool:
+def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CSTNode, Value]]) -> bool:
     """Whether the mask of a fill leaves something in every row: a causal one, or one made from the values filled."""
-    for argument in arguments.given:
-        value = argument.value
+    for node, value in given:
         if isinstance(value, Tensor):
             compared = machine.symbols.parts(value.symbol) if machine.symbols.key(value.symbol)[0] == "compare" else ()
             if "causal" in value.traits or operand.symbol in compared:
                 return True
-        names = (node.value.lower() for node in walk(argument.node) if isinstance(node, cst.Name))
+        names = (node.value.lower() for node in walk(node) if isinstance(node, cst.Name))
         if any(word in name for name in names for word in _CAUSAL_WORDS):
             return True
     return False

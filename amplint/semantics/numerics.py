@@ -18,7 +18,6 @@ from amplint.semantics.tensors import (
     CASTS,
     FROM_PARAMETER,
     converted,
-    derived,
     dtype_of,
     fill,
     filled,
@@ -37,18 +36,21 @@ from amplint.torchlib.policy import BANNED, FLOAT32, FOLLOWS_INPUT, LOWER, MODUL
 FACTORIES = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn tensor zeros")
 FACTORIES_LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
 NEW = words("new_empty new_full new_ones new_tensor new_zeros")
+ARITHMETIC = ("Add", "Subtract", "Multiply")
 FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("value", 0), "where": ("other", 1),
          "index_fill": ("value", 2), "index_fill_": ("value", 2), "scatter": ("value", 2), "scatter_": ("value", 2),
          "pad": ("value", 2)}  # fmt: skip
+BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 LIMITS = {"clamp": (("min", 0), ("max", 1)), "clip": (("min", 0), ("max", 1)), "clamp_min": (("min", 0),),
           "clamp_max": (("max", 0),)}  # fmt: skip
 BINARY = {"add": "Add", "sub": "Subtract", "mul": "Multiply", "div": "Divide"}
+REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
 NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
 AMBIGUOUS = words(
-    "abs add add_ bool cat ceil chunk clip cos cpu cuda diag diff dist dropout expand flatten flip float floor "
-    "gather half index_select int interpolate kthvalue linear log max mean median min narrow norm normalize outer "
-    "pad pow prod repeat roll round scatter select sign sin sort split square squeeze stack std sub sum swapaxes t "
-    "tan transpose unfold var view where"
+    "abs add add_ bool cat ceil chunk clip cos cpu cuda cumprod cumsum diag diagonal diff dist dropout expand "
+    "flatten flip float floor gather half index_select int interpolate kthvalue linear log max mean median min "
+    "narrow norm normalize outer pad pow prod repeat reshape roll round scatter select sign sin sort split square "
+    "squeeze stack std sub sum swapaxes t tan transpose unfold var view where"
 )
 TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER["cuda"], FLOAT32["cuda"], FILLS, LIMITS, CASTS, NEW) - AMBIGUOUS
 """Methods that only tensors have: calling one shows that its object is a tensor."""
@@ -104,13 +106,9 @@ def arithmetic(
 ) -> Tensor | None:
     """`left kind right`, None where neither side is known to be a tensor."""
     a, b = used_as_tensor(machine, left[1]), used_as_tensor(machine, right[1])
-    for side, value, other, beside in ((left[0], a, b, right[0]), (right[0], b, a, left[0])):
-        constant = number(value)
-        times_infinity = kind == "Multiply" and constant is not None and math.isinf(constant)
-        if constant is None or is_number(machine, other) or not (isinstance(other, Tensor) or times_infinity):
-            continue
-        if not (times_infinity and isinstance(other, Tensor) and "ones" in other.traits):
-            _meets(machine, state, node, kind, tensor(machine, other), Number(constant, side, beside))
+    if kind in ARITHMETIC:
+        _meets_number(machine, state, node, kind, (left[0], a), (right[0], b))
+        _meets_number(machine, state, node, kind, (right[0], b), (left[0], a))
     if kind == "MatrixMultiply" and regime(machine, state) is not None:
         a, b = tensor(machine, a), tensor(machine, b)
     operand = a if isinstance(a, Tensor) and (a.dtype or not isinstance(b, Tensor)) else b
@@ -128,22 +126,40 @@ def arithmetic(
     dtype = given.dtype
     if kind == "Divide" and is_number(machine, a):
         dtype = result_dtype("reciprocal", dtype, regime(machine, state))
-        if isinstance(b, Tensor) and b.floor is not None and dtype in ("float16", FROM_PARAMETER):
-            _tell(machine, state, node, kind, b, Number(number(a) or 1.0, left[0], right[0]))
+        numerator = number(a)
+        if operand.floor is not None and numerator is not None and dtype in ("float16", FROM_PARAMETER):
+            _tell(machine, state, node, kind, operand, Number(numerator, left[0], right[0]))
     scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
     why = next((v.why_half for v in (a, b) if isinstance(v, Tensor) and v.why_half), None)
-    floor = _floor(operand, (left, right)) if kind == "Add" else None
+    floor = _floor(left, right) or _floor(right, left) if kind == "Add" else None
     return Tensor(
         symbol, dtype, why, scaled.scaled, scaled.plain, inherited(kind, a, b), scaled.made, infinity, floor
     )  # fmt: skip
 
 
-def _floor(operand: Tensor, sides: Sequence[tuple[cst.BaseExpression, Value]]) -> Number | None:
-    for (node, value), (beside, _) in (sides, sides[::-1]):
-        constant = number(value)
-        if constant is not None and 0 < constant < 1:
-            return Number(constant, node, beside)
-    return None
+def _meets_number(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    kind: str,
+    side: tuple[cst.BaseExpression, Value],
+    other: tuple[cst.BaseExpression, Value],
+) -> None:
+    """Tell of a number on one side and a tensor on the other, or of an infinity times anything but ones."""
+    constant, operand = number(side[1]), other[1]
+    if constant is None or is_number(machine, operand):
+        return
+    if isinstance(operand, Tensor):
+        certain = not (math.isinf(constant) and "ones" in operand.traits)
+    else:
+        certain = kind == "Multiply" and math.isinf(constant)
+    if certain:
+        _meets(machine, state, node, kind, tensor(machine, operand), Number(constant, side[0], other[0]))
+
+
+def _floor(side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]) -> Number | None:
+    constant = number(side[1])
+    return Number(constant, side[0], other[0]) if constant is not None and 0 < constant < 1 else None
 
 
 def _result(
@@ -153,11 +169,10 @@ def _result(
     if symbol is None:
         symbol = machine.symbols.intern(op, parts=(operand.symbol,))
     why = operand.why_half if dtype == operand.dtype else node
-    kept = derived(machine, operand, op) if op in FOLLOWS_INPUT else Tensor(symbol)
-    traits = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, kept)
-    scale = operand if op in FOLLOWS_INPUT or op == "sum" else kept
-    keeps_infinity = op in FOLLOWS_INPUT and not op.startswith(("clamp", "nan_to_num", "relu"))
-    infinity = filled(state, operand) if keeps_infinity else None
+    source = operand if op in FOLLOWS_INPUT else Tensor(symbol)
+    traits = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, source)
+    scale = operand if op == "sum" else source
+    infinity = filled(state, source) if not op.startswith(REPLACES_INFINITY) else None
     return Tensor(symbol, dtype, why if dtype else None, scale.scaled, scale.plain, traits, node, infinity)
 
 
@@ -238,7 +253,7 @@ def _operation(
         slots = (FILLS[name],)
     elif op == "normalize":
         slots = (("eps", 3 - shift),)
-    elif op in BINARY:
+    elif BINARY.get(op) in ARITHMETIC:
         slots = (("other", 0),)
     infinity = floor = None
     for keyword, position in slots:
@@ -249,7 +264,7 @@ def _operation(
         met = Number(value, argument.node.value, beside)
         guarded = _result(machine, state, node, "norm", operand) if op == "normalize" else operand
         _meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), guarded, met)
-        if name in FILLS and math.isinf(value) and not spares_rows(machine, operand, arguments):
+        if name in BY_MASK and math.isinf(value) and not spares_rows(machine, operand, _masks(arguments)):
             infinity = met
         elif keyword == "min" or (op == "add" and 0 < value < 1):
             floor = met
@@ -262,6 +277,10 @@ def _operation(
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     return replace(result, dtype=explicit or result.dtype, infinity=infinity or result.infinity, floor=floor)
+
+
+def _masks(arguments: Arguments) -> list[tuple[cst.CSTNode, Value]]:
+    return [(argument.node, argument.value) for argument in arguments.given]
 
 
 def stored(
@@ -277,8 +296,15 @@ def stored(
     if constant is None or abs(constant) <= FLOAT16_MAX:
         return
     owner = used_as_tensor(machine, machine.evaluate(state, target.value))
-    if isinstance(owner, Tensor):
-        _meets(machine, state, node, "index_put", owner, Number(constant, source, target.value))
+    if not isinstance(owner, Tensor):
+        return
+    met = Number(constant, source, target.value)
+    _meets(machine, state, node, "index_put", owner, met)
+    index = target.slice[0].slice
+    if math.isinf(constant) and len(target.slice) == 1 and isinstance(index, cst.Index):
+        mask = machine.evaluate(state, index.value)
+        if isinstance(mask, Tensor) and mask.dtype == "bool" and not spares_rows(machine, owner, [(index, mask)]):
+            fill(state, owner, met)
 
 
 def bce(
@@ -336,7 +362,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         operand = tensor(machine, other.value)
         met = Number(value, argument.node.value, other.node.value)
         _meets(machine, state, node, "where", operand, met)
-        if math.isinf(value) and not spares_rows(machine, operand, arguments):
+        if math.isinf(value) and not spares_rows(machine, operand, _masks(arguments)):
             infinity = met
     result = _result(machine, state, node, "where", operand)
     return replace(result, infinity=infinity or result.infinity)

@@ -73,7 +73,7 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 def extreme_names(chunks: Collection[Chunk]) -> frozenset[str]:
-    """Variables, attributes and parameters that are given a number float16 does not hold, in a file that uses float16."""
+    """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16."""
     if not any(word in chunk.text for chunk in chunks for word in ("autocast", "half", "float16", "dtype")):
         return frozenset()
     found = (match.groups() for chunk in chunks for match in _BOUND.finditer(chunk.text))
@@ -86,7 +86,7 @@ def is_extreme(number: float) -> bool:
 
 
 def _holds_extreme_number(chunk: Chunk) -> bool:
-    """Whether a number that float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
+    """Whether a number float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
     table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
     return not table and EXTREME_NUMBER.search(chunk.text) is not None
 
@@ -96,7 +96,7 @@ def _numbers_only(words: Mapping[Chunk, Set[str]], kinds: Set[str]) -> bool:
 
 
 def relevant(chunks: Iterable[Chunk], extremes: Set[str], kinds: Set[str]) -> set[Chunk]:
-    """The chunks in which something can happen that is asked for: they hold a trigger word, or name a chunk that does."""
+    """The chunks in which one of `kinds` can happen: they hold a trigger word, or name a chunk that does."""
     words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
     triggers = extremes | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | extremes
     found = {chunk for chunk, used in words.items() if used & triggers or _holds_extreme_number(chunk)}

@@ -41,7 +41,7 @@ class Region:
 class Trail:
     """The steps so far, newest first; a chain, so that paths share what they have in common.
 
-    `branch` marks a decision at a condition, which is forgotten when both its outcomes turn out alike. It has no message
+    `branch` marks a decision at a condition, forgotten when both its outcomes turn out alike. It has no message
     where what is known of the path has decided it.
     """
 

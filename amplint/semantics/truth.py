@@ -65,7 +65,7 @@ def negate(machine: Machine, value: Value) -> Value:
             return Unknown(machine.symbols.parts(value.symbol)[0])
         return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))
     if isinstance(value, (Tensor, Ref)) or _may_be_none(value):
-        return Unknown(machine.symbols.intern("not", parts=(symbol_of(machine, value),)))  # type: ignore[union-attr]
+        return Unknown(machine.symbols.intern("not", parts=(symbol_of(machine, value),)))
     return Const(isinstance(value, Items) and not value.values)
 
 

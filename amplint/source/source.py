@@ -1,8 +1,8 @@
 """One file as amplint sees it: decoded text, and a concrete syntax tree that grows only where something looks.
 
 Building a libcst tree costs about twelve times what `ast.parse` does, so the file is first cut into chunks, one for
-each top-level function or class and one for each short run of other statements between them. A chunk's tree is built when it
-is asked for.
+each top-level function or class and one for each short run of other statements between them. A chunk's tree is built
+when it is asked for.
 """
 
 from __future__ import annotations

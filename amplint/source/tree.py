@@ -15,8 +15,10 @@ _fields: dict[type, tuple[str, ...] | None] = {}
 def _fields_of(kind: type) -> tuple[str, ...] | None:
     """The fields of a kind of node that can hold nodes worth seeing; None for what is no node."""
     if kind not in _fields:
-        names = (field.name for field in dataclasses.fields(kind)) if issubclass(kind, cst.CSTNode) else None
-        _fields[kind] = names and tuple(n for n in names if not n.startswith(_SKIPPED) and n not in _ALSO_SKIPPED)
+        _fields[kind] = None
+        if issubclass(kind, cst.CSTNode):
+            names = (field.name for field in dataclasses.fields(kind))
+            _fields[kind] = tuple(n for n in names if not n.startswith(_SKIPPED) and n not in _ALSO_SKIPPED)
     return _fields[kind]
 
 

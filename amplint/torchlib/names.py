@@ -107,12 +107,20 @@ FLOAT16_SMALLEST_NORMAL = 2.0**-14
 def is_optimizer(name: str) -> bool:
     """Whether a qualified name is a class of `torch.optim` that updates parameters."""
     module, _, cls = name.rpartition(".")
-    return cls[:1].isupper() and module.startswith("torch.optim") and "lr_scheduler" not in module and cls != "Optimizer"
+    return (
+        cls[:1].isupper() and module.startswith("torch.optim") and "lr_scheduler" not in module and cls != "Optimizer"
+    )
+
 
 SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
 """Bytes of which a file that uses a gradient scaler holds at least one."""
 HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]*dtype")
 """What a file holds in which a tensor can be seen to be half."""
-HUGE_NUMBERS = re.compile(rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|finfo\((?:torch|np)\.float(?:32|64)?\b|maxsize|float_info")
-TINY_NUMBERS = re.compile(rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|finfo\((?:torch|np)\.float(?:32|64)?\b|float_info")
+HUGE_NUMBERS = re.compile(
+    rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info"
+    rb"|finfo\((?:torch|np)\.float(?:32|64)?\b"
+)
+TINY_NUMBERS = re.compile(
+    rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
+)
 INFINITIES = re.compile(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .*\binf\b")

@@ -42,11 +42,10 @@ class AutocastArguments(Rule):
         loss = model(inputs)
     ```
 
-    A device type with an index (`"cuda:0"`) works since PyTorch 2.4 and is not reported.
+    A device type with an index (`"cuda:0"`) works and is not reported.
 
     ## Fix safety
-    The call could only raise. A device is replaced by its type, a dtype or bool is passed under its own name. A device
-    type that is missing is not guessed.
+    The call could only raise. A device becomes its type, a dtype or bool gets its name; a missing type is not guessed.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -93,10 +92,8 @@ def _misplaced(event: AutocastCreated) -> Iterator[tuple[str, str]]:
 
 def _kind(argument: cst.Arg, value: Value) -> str:
     """The type of what is passed, "" where that is not certain."""
-    if isinstance(value, Device):
-        return "torch.device"
-    if isinstance(value, Ref) and value.name in DTYPES:
-        return "torch.dtype"
+    if isinstance(value, Device) or (isinstance(value, Ref) and value.name in DTYPES):
+        return "torch.device" if isinstance(value, Device) else "torch.dtype"
     if isinstance(argument.value, cst.Comparison):
         return "bool"
     return type(value.value).__name__ if isinstance(value, Const) and value.value is not None else ""

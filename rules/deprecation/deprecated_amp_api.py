@@ -69,7 +69,7 @@ class DeprecatedAmpApi(Rule):
             if root == rewrite.text(event.node):
                 root, imports = "torch", ["import torch"]
             edits = list(_change_use(event.node, event.name, root + successor.removeprefix("torch"), rewrite))
-        done = tuple(edit for edit in edits if edit is not None)
+        done = tuple(filter(None, edits))
         return Fix(f"Use {successor}", done, imports=tuple(imports)) if len(done) == len(edits) else None
 
 
@@ -80,8 +80,7 @@ def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit |
     for imported, uses in names.items():
         name = f"{rewrite.text(module)}.{imported}"
         if SUCCESSORS.get(name, ("",))[0] != f"torch.amp.{imported}":
-            yield None
-            return
+            return (yield None)
         for use in uses:
             yield from _change_use(use, name, rewrite.text(use), rewrite)
 

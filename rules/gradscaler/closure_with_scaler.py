@@ -36,6 +36,7 @@ class ClosureWithScaler(Rule):
         loss.backward()
         return loss
 
+
     optimizer.step(closure)
     ```
 

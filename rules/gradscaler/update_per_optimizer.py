@@ -9,7 +9,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, GradState, PairEvent, ScalerStep, ScalerUpdate, Unscale
+from amplint.semantics.events import Event, GradState, PairEvent, ScalerUpdate
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ class UpdatePerOptimizer(Rule):
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
-    def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
-        yield from self._outdated(event)
-
-    def on_unscale(self, event: Unscale) -> Iterator[Report]:
-        yield from self._outdated(event)
-
-    def _outdated(self, event: PairEvent) -> Iterator[Report]:
+    def on_scaler_step(self, event: PairEvent) -> Iterator[Report]:
         gradients = event.gradients
         if gradients.state is GradState.SCALED and gradients.outdated is not None and gradients.consumed is None:
             yield self.report(
@@ -71,6 +65,8 @@ class UpdatePerOptimizer(Rule):
                 at=gradients.outdated,
                 notes=[*event.steps_from(gradients.backward), (event.node, "divides by the new scale here")],
             )
+
+    on_unscale = on_scaler_step
 
     def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
         if event.checked:
