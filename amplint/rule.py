@@ -53,9 +53,9 @@ class Report:
 class Rule:
     """Base of all rules.
 
-    `screen` names bytes without which the rule cannot fire: every item must occur in the file; an item that is a tuple is satisfied by any of its members, a pattern where it matches. `every_path` asks that a report is kept only
-    when the handler reported the node on every execution path that reaches it. `fixable` is what `fix` promises at best,
-    for tables and help.
+    `screen` names bytes without which the rule cannot fire: every item must occur in the file, where of a tuple any
+    member is enough and a pattern has to match. `every_path` asks that a report is kept only when the handler reported
+    the node on every execution path that reaches it. `fixable` is what `fix` promises at best, for tables and help.
     """
 
     code: ClassVar[str]

@@ -460,6 +460,20 @@ def test_dtype_checks_are_understood() -> None:
     """)
 
 
+def test_a_configured_dtype_is_no_check() -> None:
+    check("""
+        def run(x, mask, dtype):
+            scaler = torch.amp.GradScaler("cuda", enabled=(dtype == "float16"))
+            with torch.autocast("cuda"):
+                return x.masked_fill(mask, -1e9)  # AMP401
+
+        def careful(x, mask):
+            with torch.autocast("cuda"):
+                low = -1e4 if torch.is_autocast_enabled() else -1e9
+                return x.masked_fill(mask, -1e9 if x.dtype in (torch.float32, torch.bfloat16) else low)
+    """)
+
+
 def test_assignment_to_elements() -> None:
     check("""
         def run(x, mask, a, b):
@@ -471,6 +485,50 @@ def test_assignment_to_elements() -> None:
                 counts = {}
                 counts["large"] = 1e9
                 x[mask] = -1e9
+    """)
+
+
+def test_infinity_assigned_to_elements() -> None:
+    check("""
+        def run(tokens, a, b, banned):
+            with torch.autocast("cuda"):
+                scores = a @ b
+                scores[tokens == 0] = -math.inf  # AMP403
+                weights = scores.softmax(-1)
+                logits = a @ b
+                logits[:, banned] = -math.inf
+                logits[logits < logits.topk(4)[0][:, -1:]] = -math.inf
+                return weights, logits.softmax(-1)
+    """)
+
+
+def test_additive_causal_masks() -> None:
+    check("""
+        def run(n, a, b):
+            with torch.autocast("cuda"):
+                scores = a @ b
+                first = torch.empty(n, n, dtype=torch.float16)
+                first.fill_(float("-inf"))
+                first.triu_(1)
+                second = torch.full((n, n), -math.inf, dtype=scores.dtype).triu(1)
+                third = torch.zeros(n, n, dtype=torch.half).masked_fill(torch.ones(n, n).triu(1) == 1, -math.inf)
+                return (scores + first).softmax(-1), (scores + second).softmax(-1), (scores + third).softmax(-1)
+    """)
+
+
+def test_small_divisors() -> None:
+    check("""
+        def run(x, y):
+            x, y = x.half(), y.half()
+            return (
+                1.0 / (x + 1e-7),  # AMP402
+                1.0 / (1e-6 + x),  # AMP402
+                1e-3 / (x + 1e-7),
+                y / (x + 1e-7),
+                (x + 1e-7) / 1e5,
+                0.0 / (x + 1e-7),
+                1.0 / (x.float() + 1e-7),
+            )
     """)
 
 

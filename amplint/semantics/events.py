@@ -182,8 +182,8 @@ class ScalerStep(PairEvent):
 class ScalerUpdate(Event):
     """`scaler.update()`.
 
-    `checked` tells whether an `unscale_` or `step` ran since the `previous` update; `pending` is a scaled backward
-    whose gradients no step has used yet.
+    `checked` tells whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
+    the same loop iteration, and `pending` a scaled backward whose gradients no step has used yet.
     """
 
     scaler: Scaler

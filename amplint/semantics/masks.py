@@ -8,7 +8,7 @@ import libcst as cst
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.values import Tensor, Value
-from amplint.source.tree import children, walk
+from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 
 _CAUSAL_WORDS = ("causal", "tril", "triu", "future", "subsequent", "look_ahead", "lookahead")
@@ -37,7 +37,7 @@ def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CST
             compared = machine.symbols.parts(value.symbol) if machine.symbols.key(value.symbol)[0] == "compare" else ()
             if "causal" in value.traits or operand.symbol in compared:
                 return True
-        names = (node.value.lower() for node in walk(node) if isinstance(node, cst.Name))
+        names = (inner.value.lower() for inner in walk(node) if isinstance(inner, cst.Name))
         if any(word in name for name in names for word in _CAUSAL_WORDS):
             return True
     return False
@@ -59,18 +59,18 @@ def mends(machine: Machine) -> bool:
 def minds_dtypes(machine: Machine) -> bool:
     """Whether the running function chooses by dtype, or by whether autocast is on, and so can do right by float16."""
     for node in _running(machine):
-        if isinstance(node, cst.Comparison) and any(_is_dtype(side) for side in children(node)):
-            return True
         if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
             return True
+        if isinstance(node, cst.Comparison):
+            sides = [node.left, *(target.comparator for target in node.comparisons)]
+            if any(_is_dtype(side) for side in sides) and not any(isinstance(side, cst.BaseString) for side in sides):
+                return True
     return False
 
 
-def _is_dtype(node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.ComparisonTarget):
-        node = node.comparator
+def _is_dtype(node: cst.BaseExpression) -> bool:
     name = node.attr if isinstance(node, cst.Attribute) else node
-    return isinstance(name, cst.Name) and name.value.endswith(("dtype", "float16", "half", "float32"))
+    return isinstance(name, cst.Name) and name.value.endswith("dtype")
 
 
 def _running(machine: Machine) -> Iterator[cst.CSTNode]:

@@ -303,7 +303,8 @@ def stored(
     index = target.slice[0].slice
     if math.isinf(constant) and len(target.slice) == 1 and isinstance(index, cst.Index):
         mask = machine.evaluate(state, index.value)
-        if isinstance(mask, Tensor) and mask.dtype == "bool" and not spares_rows(machine, owner, [(index, mask)]):
+        certain = isinstance(index.value, cst.Comparison) or (isinstance(mask, Tensor) and mask.dtype == "bool")
+        if certain and not spares_rows(machine, owner, [(index, mask)]):
             fill(state, owner, met)
 
 

@@ -279,14 +279,19 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     _spell(machine, scaler, node)
     machine.index.updates.setdefault(scaler.symbol, []).append(node)
     machine.emit(
-        state, ScalerUpdate, node, scaler=scaler, checked=known.checked or forced, previous=known.updated,
+        state,
+        ScalerUpdate,
+        node,
+        scaler=scaler,
+        checked=known.checked or forced,
+        previous=known.updated if _same_iteration(known.iteration, state.iteration) else None,
         pending=_pending(state, scaler),
-    )  # fmt: skip
+    )
     for optimizer, gradients in list(state.gradients.items()):
         if gradients.scaler is not None and gradients.scaler.symbol == scaler.symbol and gradients.consumed is None:
             state.gradients[optimizer] = replace(gradients, outdated=node)
     state.pairs = {pair: stage for pair, stage in state.pairs.items() if pair[0] != scaler.symbol}
-    state.scalers[scaler.symbol] = ScalerState(updated=node)
+    state.scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
     state.note(node, "update sets the scale for the next iteration")
 
 

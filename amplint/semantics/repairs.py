@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Edit, Fix
 from amplint.semantics.events import TensorOp
-from amplint.source.rewrite import Rewriter
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 WITH_LOGITS = {"binary_cross_entropy": "binary_cross_entropy_with_logits", "BCELoss": "BCEWithLogitsLoss"}
 HOME = {"binary_cross_entropy": "torch.nn.functional", "BCELoss": "torch.nn"}

@@ -53,11 +53,12 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class ScalerState:
-    """What has happened with a scaler since its last `update`, and which update that was."""
+    """What has happened with a scaler since its last `update`, which one that was, and in which loop iteration."""
 
     checked: bool = False
     latest: cst.CSTNode | None = None
     updated: cst.CSTNode | None = None
+    iteration: tuple[int, ...] = ()
 
 
 class State:

@@ -43,7 +43,8 @@ class MissingUpdate(Rule):
     ```
 
     ## Fix safety
-    `update()` is added behind the last step of the iteration, which otherwise raises in the next one.
+    `update()` is moved, or where there is none added, behind the last step of the iteration, which otherwise raises in
+    the next one.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update>
@@ -80,6 +81,11 @@ class MissingUpdate(Rule):
         last = event.latest
         if event.stage.state is not OptState.STEPPED or last is None:
             return None
+        for update in event.index.updates.get(event.scaler.symbol, []):
+            late = rewrite.shares_block(update, last) and rewrite.span(update).start > rewrite.span(last).start
+            if late and not update.args:
+                edits = rewrite.move_statement(update, after=last)
+                return Fix("Move update() behind the step", tuple(edits)) if edits else None
         scaler = next((rewrite.text(node) for node in spelled if rewrite.same_function(node, last)), None)
         edit = rewrite.insert_after(last, f"{scaler}.update()") if scaler else None
         return Fix("Add update() after the step", (edit,)) if edit else None

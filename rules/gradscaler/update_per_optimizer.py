@@ -73,21 +73,20 @@ class UpdatePerOptimizer(Rule):
             return
         if event.pending is not None and not event.decided_since(event.pending):
             message = "update() runs before any step() or unscale_() of the gradients made since the last one"
-            yield self.report(
-                event, message, advice="Call update() after the step.", notes=event.steps_from(event.pending)
-            )
-        elif event.pending is None and event.previous is not None and not event.decided_since(event.previous):
+            steps = event.steps_from(event.pending)
+            yield self.report(event, message, advice="Call update() after the step.", notes=steps)
+        elif event.pending is None and event.previous is not None:
             message = "update() runs again without a step() or unscale_() since the last one"
             yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if isinstance(event, ScalerUpdate):
-            again = event.pending is None and event.previous is not None and event.previous is not event.node
-            edit = rewrite.remove_statement(event.node) if again else None
+            first = event.previous if event.pending is None else None
+            edit = rewrite.remove_statement(event.node) if first and rewrite.shares_block(first, event.node) else None
             return Fix("Remove the second update()", (edit,)) if edit else None
         assert isinstance(event, PairEvent)
         early = event.gradients.outdated
-        if early is None or not rewrite.shares_block(early, event.node) or not rewrite.shares_block(event.node, early):
+        if early is None or _follows(early, event.node, rewrite) or not rewrite.shares_block(early, event.node):
             return None
         if any(_follows(update, event.node, rewrite) for update in event.index.updates.get(event.scaler.symbol, [])):
             edit = rewrite.remove_statement(early)

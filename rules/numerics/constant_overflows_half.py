@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import limit
-from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_NUMBERS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 ARITHMETIC = ("Add", "Subtract", "Multiply")
 CLAMPS = ("clamp_min", "clamp_max")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.values import Number
-from amplint.source.rewrite import Rewriter
 from amplint.torchlib.names import (
     FLOAT16_MAX,
     FLOAT16_ROUNDS_TO_ZERO,
@@ -16,6 +16,9 @@ from amplint.torchlib.names import (
     HALF_SIGNS,
     TINY_NUMBERS,
 )
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 
 class ConstantVanishesInHalf(Rule):
