@@ -158,6 +158,26 @@ FOUND = {
         """,
         ["AMP101 model"],
     ),
+    "a renamed import": (
+        """
+        from torch import autocast as half_precision
+
+        def train(model, batch):
+            with half_precision("cuda"):
+                model(batch).backward()
+        """,
+        ["AMP101 model"],
+    ),
+    "a partial application": (
+        """
+        amp = functools.partial(autocast, device_type="cuda")
+
+        def train(model, batch):
+            with amp():
+                model(batch).backward()
+        """,
+        ["AMP101 model"],
+    ),
     "a decorated function": (
         """
         @autocast("cuda")

@@ -9,6 +9,7 @@ import pytest
 
 from amplint.engine.analyse import analyse
 from amplint.engine.registry import load_registry
+from amplint.engine.screen import screen
 from amplint.findings import Finding
 
 RULES = [rule for code, rule in load_registry().rules.items() if code.startswith("AMP40")]
@@ -39,6 +40,7 @@ def check(body: str) -> None:
         for rule in re.findall(r"AMP\d+", line.partition("#")[2])
     }
     assert {(finding.span.start.row, finding.code) for finding in lint(code)} == expected
+    assert {rule for _, rule in expected} <= {rule.code for rule in screen(RULES, code.encode())}
 
 
 def in_region(lines: str) -> str:
@@ -53,7 +55,7 @@ CONSTANTS = {
     "digits": "-100000",
     "power": "-2**32 + 1",
     "product": "-1 * 1e9",
-    "division": "-1 / 1e-9",
+    "division": "-1e10 / 2",
     "call": 'float("-1e9")',
     "maximum of float32": "-torch.finfo(torch.float32).max",
     "minimum of float32": "torch.finfo(torch.float32).min",

@@ -28,6 +28,7 @@ from amplint.semantics.values import (
     Module,
     Neutral,
     Optimizer,
+    Partial,
     Ref,
     Scaler,
     Tensor,
@@ -122,6 +123,9 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     else:
         callee = machine.evaluate(state, node.func)
     arguments = _arguments(machine, state, node)
+    if isinstance(callee, Partial):
+        arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
+        callee = callee.callee
     if isinstance(callee, Ref):
         return _library(machine, state, node, callee.name, arguments)
     if isinstance(callee, Function):
@@ -276,6 +280,8 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         return GradMode(arguments.values[0] if arguments.given else TRUE)
     if name in NEUTRAL_CONTEXTS or name in EXIT_STACKS:
         return Neutral(stack=name in EXIT_STACKS)
+    if name == "functools.partial" and arguments.given:
+        return Partial(arguments.values[0], tuple((a.node, a.value, a.keyword, a.star) for a in arguments.given[1:]))
     if name in CLIPPERS:
         return methods.clip(machine, state, node, CLIPPERS[name], arguments)
     if name == "torch.autograd.backward" and arguments.given:

@@ -207,7 +207,7 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
     inside, state.frame = state.frame, function.frame
     for decorator in node.decorators:
         value = machine.evaluate(state, decorator.decorator)
-        if isinstance(value, (Autocast, GradMode)):
+        if isinstance(value, (Autocast, GradMode, Ref)):
             contexts.enter(machine, state, value, decorator)
     state.frame = inside
 

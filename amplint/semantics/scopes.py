@@ -57,6 +57,7 @@ _BOUND = re.compile(
     r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
 )
 LONG_RUN = 300
+_RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
 SCALER, OPTIMIZER = "scaler", "optimizer"
 
 
@@ -80,6 +81,12 @@ def extreme_names(chunks: Collection[Chunk]) -> frozenset[str]:
     return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
 
 
+def renamed_triggers(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names that imports give to trigger words (`from torch import autocast as ac`)."""
+    renamed = (found.groups() for chunk in chunks for found in _RENAMED.finditer(chunk.text))
+    return frozenset(new for old, new in renamed if old in TRIGGERS)
+
+
 def is_extreme(number: float) -> bool:
     """Whether float16 makes infinity, 0 or a subnormal of `number`."""
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
@@ -95,18 +102,18 @@ def _numbers_only(words: Mapping[Chunk, Set[str]], kinds: Set[str]) -> bool:
     return kinds <= NUMERIC_KINDS and not any("autocast" in used for used in words.values())
 
 
-def relevant(chunks: Iterable[Chunk], extremes: Set[str], kinds: Set[str]) -> set[Chunk]:
-    """The chunks in which one of `kinds` can happen: they hold a trigger word, or name a chunk that does."""
+def relevant(chunks: Iterable[Chunk], names: Set[str], kinds: Set[str]) -> set[Chunk]:
+    """The chunks in which one of `kinds` can happen: they hold a trigger or one of `names`, or name such a chunk."""
     words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
-    triggers = extremes | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | extremes
+    triggers = names | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | names
     found = {chunk for chunk, used in words.items() if used & triggers or _holds_extreme_number(chunk)}
-    names = {chunk.name for chunk in found if chunk.name}
+    reached = {chunk.name for chunk in found if chunk.name}
     while True:
-        more = {chunk for chunk, used in words.items() if chunk not in found and used & names}
+        more = {chunk for chunk, used in words.items() if chunk not in found and used & reached}
         if not more:
             return found
         found |= more
-        names = {chunk.name for chunk in more if chunk.name}
+        reached = {chunk.name for chunk in more if chunk.name}
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:

@@ -51,8 +51,8 @@ class Part:
 class Slice:
     """The statements and names of a file that matter."""
 
-    def __init__(self, trees: Iterable[cst.Module], extremes: Set[str] = frozenset()) -> None:
-        self._extremes = extremes
+    def __init__(self, trees: Iterable[cst.Module], names: Set[str] = frozenset()) -> None:
+        self._triggers = names
         self._parts: dict[cst.CSTNode, Part] = {}
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
@@ -75,10 +75,10 @@ class Slice:
         return self._parts[statement].bound
 
     def _active(self, part: Part) -> bool:
-        return part.triggered or bool(part.called & self._calling or part.words & self._extremes)
+        return part.triggered or bool(part.called & self._calling or part.words & self._triggers)
 
     def _functions_that_matter(self) -> set[str]:
-        found = {name for name, part in self._functions.items() if part.triggered or part.words & self._extremes}
+        found = {name for name, part in self._functions.items() if part.triggered or part.words & self._triggers}
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}
             if not more:

@@ -74,6 +74,14 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
+class Partial:
+    """`functools.partial(callee, ...)`; each argument as its node, value, keyword and stars."""
+
+    callee: Value
+    given: tuple[tuple[cst.Arg, Value, str | None, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scaler:
     """A gradient scaler. `created` is the constructor call when it was seen, `loops` the loops around it."""
 
@@ -204,6 +212,7 @@ class Items:
 Value: TypeAlias = (
     Unknown | Const | Ref | Function | Class | Instance | Method | Scaler | Optimizer | Autocast | GradMode | Neutral
     | Entered | Device | OneOf | Tensor | Module | Items
+    | Partial
 )  # fmt: skip
 
 PERHAPS_SCALED = "perhaps scaled"
