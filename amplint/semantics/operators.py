@@ -22,6 +22,7 @@ from amplint.semantics.values import (
     Neutral,
     OneOf,
     Optimizer,
+    Partial,
     Ref,
     Scaler,
     Tensor,
@@ -182,7 +183,7 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
 
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether following both sides can show something: one is a context or scaler, or a flag is being set."""
-    contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Optimizer, Module, Instance)
+    contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
     if isinstance(body, contexts) or isinstance(orelse, contexts):
         return True
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))

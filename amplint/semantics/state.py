@@ -15,11 +15,14 @@ from amplint.semantics.values import (
     Items,
     Neutral,
     Optimizer,
+    Partial,
+    Ref,
     Scaler,
     Tensor,
     Unknown,
     Value,
 )
+from amplint.torchlib.names import AUTOCASTS, NEUTRAL_CONTEXTS
 
 Either = Callable[[Value, Value], Value]
 MODULE_FRAME = 0
@@ -243,7 +246,9 @@ def _scaled(value: Value) -> bool:
 
 def _decisive(value: Value) -> bool:
     """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context."""
-    return isinstance(value, (Scaler, Autocast, GradMode, Neutral)) or (
+    if isinstance(value, Ref):
+        return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS
+    return isinstance(value, (Scaler, Autocast, GradMode, Neutral, Partial)) or (
         isinstance(value, Const) and isinstance(value.value, (bool, type(None)))
     )
 
