@@ -294,35 +294,6 @@ def test_insert_argument() -> None:
     assert applied(rewrite, rewrite.insert_argument(call(rewrite), 2, "z=1")) == "f(a, b, z=1)"
 
 
-@pytest.mark.parametrize(
-    ("text", "keyword", "position", "expected"),
-    [
-        ("f(a)", None, 0, "f()"),
-        ("f(a,)", None, 0, "f()"),
-        ("f(a, k=1)", "k", None, "f(a)"),
-        ("f(a, k=1,)", "k", None, "f(a,)"),
-        ("f(k=1, b=2)", "k", None, "f(b=2)"),
-        ("f(a, (b), c)", None, 1, "f(a, c)"),
-        ("f(\n    a,\n    k=1,  # gone\n    b=2,  # b\n)", "k", None, "f(\n    a,\n    b=2,  # b\n)"),
-        ("f(\n    a,  # a\n    k=1\n)", "k", None, "f(\n    a,  # a\n)"),
-        ("f(a,  # a\n  k=1)", "k", None, "f(a,  # a\n  )"),
-        ("f(a,\n  k=1)", "k", None, "f(a)"),
-        ("f(a,\n  b)", None, 0, "f(\n  b)"),
-        ("f(a)", "k", None, None),
-        ("f(*a)", None, 0, None),
-    ],
-)
-def test_remove_argument(text: str, keyword: str | None, position: int | None, expected: str | None) -> None:
-    rewrite = rewriter(text)
-    assert applied(rewrite, rewrite.remove_argument(call(rewrite), keyword, position)) == expected
-
-
-def test_rename_keyword() -> None:
-    rewrite = rewriter("f(a, k = 1)")
-    assert applied(rewrite, rewrite.rename_keyword(call(rewrite), "k", "device_type")) == "f(a, device_type = 1)"
-    assert rewrite.rename_keyword(call(rewrite), "a", "b") is None
-
-
 # Regions
 
 

@@ -15,11 +15,6 @@ from amplint.source.fallback import is_fallback
 from amplint.torchlib.constants import CONSTANTS
 from amplint.torchlib.names import SUCCESSORS
 
-SHORTHANDS = {
-    "torch.nn.functional.torch": "torch",
-    "torch.amp.autocast_mode": "torch.amp",
-}
-
 
 def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
     """Bind what an import statement brings in to references by qualified name."""

@@ -8,7 +8,6 @@ import libcst as cst
 
 from amplint.findings import Edit, Position, Span
 from amplint.source.rewrite_base import RewriterBase
-from amplint.source.rewrite_lines import deletions
 
 
 class ArgumentEdits(RewriterBase):
@@ -60,21 +59,6 @@ class ArgumentEdits(RewriterBase):
         positional = [argument for argument in call.args if argument.keyword is None and not argument.star]
         named = zip(positional, names, strict=False)
         return [self.replace(argument.value, f"{name}={self.text(argument.value)}") for argument, name in named]
-
-    def remove_argument(self, call: cst.Call, keyword: str | None, position: int | None = None) -> Edit | None:
-        """Drop the argument passed by `keyword` or at index `position`; None where there is none."""
-        found = self.find_argument(call, keyword, position)
-        if found is None:
-            return None
-        items = [self.span(argument) for argument in call.args]
-        index = next(index for index, argument in enumerate(call.args) if argument is found)
-        [(start, end)] = deletions(self._lines, items, {index}, bracketed=True)
-        return Edit(Span(self._lines.position(start), self._lines.position(end)), "")
-
-    def rename_keyword(self, call: cst.Call, keyword: str, new_name: str) -> Edit | None:
-        """Pass the argument `keyword` under another name; None where it is not passed by keyword."""
-        found = self.find_argument(call, keyword)
-        return self.replace(found.keyword, new_name) if found is not None and found.keyword is not None else None
 
     def _fill(self, call: cst.Call, text: str) -> Edit:
         """Replace the empty parentheses, so that two fixes cannot both fill them."""

@@ -85,6 +85,10 @@ class RewriterBase:
         """The variables that `node` reads."""
         return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
 
+    def body_of(self, node: cst.With) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
+        """The statements directly in a `with` block."""
+        return node.body.body
+
     def same_function(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
         """Whether both nodes run in one function, or both at the top level."""
         return self._function_of(one) is self._function_of(other)

@@ -65,7 +65,10 @@ class BackwardInAutocast(Rule):
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        if not isinstance(event.region_with, cst.With):
+        region = event.region_with
+        if not isinstance(region, cst.With):
             return None
-        edit = rewrite.end_region(event.region_with, event.statement, partial(may_be_cast, event))
+        edit = rewrite.end_region(region, event.statement, partial(may_be_cast, event))
+        if edit is None and not any(may_be_cast(event, statement) for statement in rewrite.body_of(region)):
+            edit = rewrite.drop_region(region)
         return Fix("End the autocast region before backward()", (edit,)) if edit else None
