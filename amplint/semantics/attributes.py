@@ -47,6 +47,8 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         return _device_type(machine, owner)
     if isinstance(owner, Tensor) and name in ("data", "T", "mT", "values"):
         return derived(machine, owner, name)
+    if isinstance(owner, Tensor) and name == "grad":
+        return machine.unknown("attribute", name, parts=(owner.symbol,))
     if isinstance(owner, (Scaler, Optimizer, Tensor)):
         stored = state.heap.get(owner.symbol, {}).get(name)
         return stored or Method(owner, name)

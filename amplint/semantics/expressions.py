@@ -12,6 +12,7 @@ from amplint.semantics import attributes, calls, functions, operators, tensors
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
+from amplint.semantics.tensors import derived
 from amplint.semantics.truth import decide_value, refined, symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -218,6 +219,8 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     else:
         element = evaluate(machine, state, node.elt)
     state.frames[state.frame] = before
+    if isinstance(element, Tensor) and element.scaled is not None:
+        return derived(machine, element, "comprehension")
     made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
     hold(state, made, element)
     return made

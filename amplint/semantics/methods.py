@@ -32,7 +32,7 @@ def call_method(
         return Const(None)
     if isinstance(owner, Optimizer):
         if name == "step":
-            protocol.optimizer_step(machine, state, node, owner)
+            protocol.optimizer_step(machine, state, node, owner, closure=bool(arguments.given))
         machine.idle.add(node)
         return machine.unknown("call", name, parts=(owner.symbol,))
     if name == "enter_context" and arguments.given:
@@ -124,7 +124,7 @@ def _gradient_method(
         protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
     elif name in ("detach", "clone", "float"):
         return owner
-    return Unknown(machine.fresh())
+    return machine.unknown("from gradient", name, parts=(symbol_of(machine, owner),))
 
 
 def clip(machine: Machine, state: State, node: cst.Call, mutates: bool, arguments: Arguments) -> Value:

@@ -192,7 +192,8 @@ def method(
         owner = used_as_tensor(machine, owner)
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         return machine.unknown("number", name, parts=(owner.symbol,))
-    if not isinstance(owner, Tensor) and name not in TENSOR_METHODS:
+    lifted = name in FLOAT32["cuda"] and regime(machine, state) is not None
+    if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
         return None
     if name in CASTS and not arguments.given:
         return converted(machine, node, tensor(machine, owner), name, arguments)

@@ -103,7 +103,8 @@ def _scaled(machine: Machine, node: cst.Call, scaler: Scaler, value: Value) -> T
 def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
     """A backward pass on `loss`."""
     machine.idle.add(node)
-    if isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits:
+    from_gradients = machine.symbols.involves(symbol_of(machine, loss), "attribute", "grad")
+    if from_gradients or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
         forget_gradients(state)
         return
     scaler = loss.scaled if isinstance(loss, Tensor) else None
@@ -303,9 +304,12 @@ def _pending(state: State, scaler: Scaler) -> cst.CSTNode | None:
     return None
 
 
-def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
-    """`optimizer.step()`."""
+def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
+    """`optimizer.step()`; with a `closure` it makes its own gradients."""
     machine.idle.add(node)
+    if closure:
+        state.gradients[optimizer.symbol] = NO_GRADIENTS
+        return
     gradients = gradients_of(state, optimizer.symbol)
     assert isinstance(node.func, cst.Attribute)
     machine.emit(

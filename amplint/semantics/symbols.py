@@ -53,12 +53,12 @@ class Symbols:
         """When the youngest part of `symbol` was made; 0 for what was there from the start."""
         return self._times[symbol]
 
-    def involves(self, symbol: int, kind: str) -> bool:
-        """Whether an operation named `kind` went into `symbol`."""
+    def involves(self, symbol: int, *names: str) -> bool:
+        """Whether an operation whose key begins with `names` went into `symbol`."""
         todo, seen = [symbol], set()
         while todo:
             current = todo.pop()
-            if self._keys[current][0] == kind:
+            if self._keys[current][: len(names)] == names:
                 return True
             seen.add(current)
             todo += [part for part in self._parts[current] if part not in seen]
