@@ -351,6 +351,46 @@ SILENT = {
                 clip(model.parameters(), 1.0)
                 optimizer.step()
         """,
+    "a context manager that steps when it is left": """
+        @contextlib.contextmanager
+        def stepping(optimizer, scaler, parameters):
+            optimizer.zero_grad()
+            yield
+            scaler.unscale_(optimizer)
+            clip(parameters, 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+
+        def train(model, loader, optimizer):
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                with stepping(optimizer, scaler, model.parameters()):
+                    scaler.scale(model(batch)).backward()
+        """,
+    "a list of scaled losses": """
+        def train(model, loader, optimizer, scaler):
+            for batch in loader:
+                torch.autograd.backward([scaler.scale(loss) for loss in model(batch)])
+                for loss in scaler.scale(list(model(batch))):
+                    loss.backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+    "another optimizer with a closure": """
+        def train(model, batch, optimizer, scaler):
+            scaler.scale(model(batch)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            polish = torch.optim.LBFGS(model.parameters())
+
+            def closure():
+                polish.zero_grad()
+                loss = model(batch)
+                loss.backward()
+                return loss
+
+            polish.step(closure)
+        """,
     "an error path that ends": """
         import sys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.semantics.state import State
-from amplint.semantics.values import Instance, Items, Module, Unknown, Value
+from amplint.semantics.values import Instance, Items, Module, Tensor, Unknown, Value
 
 _EACH = "<each>"
 
@@ -22,6 +22,8 @@ def each(state: State, container: Value) -> Value | None:
         held = state.heap.get(container.symbol, {}).get(_EACH)
         if held is not None or isinstance(container, Unknown):
             return held
+    if isinstance(container, Tensor):
+        return container if container.scaled is not None else None
     if isinstance(container, Module):
         return _alike(container.parts)
     return _alike(container.values) if isinstance(container, Items) and container.keys is None else None

@@ -100,17 +100,20 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
             state.regions = (*state.regions, Region(GradMode(Const(GRAD_MODES[value.name])), by))
 
 
-def enter_items(machine: Machine, state: State, node: cst.With) -> None:
-    """Enter every item of a `with` statement."""
+def enter_items(machine: Machine, state: State, node: cst.With) -> bool:
+    """Enter every item of a `with` statement; whether one of them does protocol work when it is left."""
     from amplint.semantics.expressions import assign
 
     machine.statement = node
+    finishes = False
     for item in node.items:
         value = machine.evaluate(state, item.item)
         unused = isinstance(value, Ref) and value.name in AUTOCASTS
         enter(machine, state, value, item.item if unused else node)
+        finishes = finishes or (isinstance(value, Entered) and value.finishes)
         if item.asname is not None:
             assign(machine, state, item.asname.name, value)
+    return finishes
 
 
 def grad_mode(name: str, arguments: Arguments) -> GradMode:

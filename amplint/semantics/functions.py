@@ -30,6 +30,8 @@ from amplint.source.tree import walk
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 ENTERED = "<entered>"
+MANAGER = "<context manager>"
+PROTOCOL_METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
 DEPTH = "<regions>"
 
 
@@ -207,14 +209,17 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
     inside, state.frame = state.frame, function.frame
     for decorator in node.decorators:
         value = machine.evaluate(state, decorator.decorator)
-        if isinstance(value, (Autocast, GradMode, Ref)):
+        if value == Ref("contextlib.contextmanager"):
+            state.bind(inside, MANAGER, value)
+        elif isinstance(value, (Autocast, GradMode, Ref)):
             contexts.enter(machine, state, value, decorator)
     state.frame = inside
 
 
 def remember_yield(machine: Machine, state: State) -> None:
     """Keep what is entered where a generator yields, in case it is used as a context manager."""
+    words = {node.attr.value for node in walk(machine.calls[-1]) if isinstance(node, cst.Attribute)}
     depth = state.frames[state.frame].get(DEPTH)
     first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
     entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
-    state.bind(state.frame, ENTERED, Entered(entered))
+    state.bind(state.frame, ENTERED, Entered(entered, not words.isdisjoint(PROTOCOL_METHODS)))

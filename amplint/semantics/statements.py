@@ -11,6 +11,7 @@ from amplint.semantics import contexts, definitions, numerics
 from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused
 from amplint.semantics.expressions import assign, decide, evaluate, test
+from amplint.semantics.functions import MANAGER
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
@@ -89,6 +90,8 @@ Leaving = None | str | tuple[Value]
 
 def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
     value = evaluate(machine, state, node.value)
+    if isinstance(node.value, cst.Yield) and MANAGER in state.frames[state.frame]:
+        return (value,)
     if isinstance(value, Autocast) and value.node is node.value:
         machine.emit(state, AutocastUnused, node.value, called=True)
     return None
@@ -301,10 +304,12 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
     for state in states:
         regions = outer[id(state)]
         one = Flow()
-        entered = [twin for _, twin in machine.outcomes(state, lambda s: contexts.enter_items(machine, s, node))]
-        ends = run_block(machine, entered, _body(node.body), one)
+        entered = machine.outcomes(state, lambda s: contexts.enter_items(machine, s, node))
+        ends = run_block(machine, [twin for _, twin in entered], _body(node.body), one)
         for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
             end.regions = regions
+            if any(finishes for finishes, _ in entered):
+                forget_everything(end)
         done += ends
         _add(inside, one)
     _add(flow, inside)

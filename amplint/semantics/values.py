@@ -128,9 +128,13 @@ class Neutral:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What a `@contextmanager` function of the file has entered when it yields, each with the node that entered it."""
+    """What a `@contextmanager` function of the file has entered when it yields, each with the node that entered it.
+
+    `finishes` tells that it goes on with calls of the protocol once the block it wraps is done.
+    """
 
     contexts: tuple[tuple[Autocast | GradMode, cst.CSTNode], ...]
+    finishes: bool
 
 
 @dataclass(frozen=True, slots=True)
