@@ -285,7 +285,10 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name in CLIPPERS:
         return methods.clip(machine, state, node, CLIPPERS[name], arguments)
     if name == "torch.autograd.backward" and arguments.given:
-        return _backward_of(machine, state, node, arguments.values[0])
+        if arguments.get("grad_tensors", 1) is None:
+            return _backward_of(machine, state, node, arguments.values[0])
+        protocol.forget_gradients(state)
+        return Const(None)
     if name in ("torch.device", "torch.cuda.device"):
         return contexts.device_of(arguments)
     if name in ENDS:

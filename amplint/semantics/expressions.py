@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, functions, operators, tensors
+from amplint.semantics import attributes, calls, functions, operators, protocol, tensors
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
@@ -234,6 +234,7 @@ def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
     if node.value is not None:
         evaluate(machine, state, node.value.item if isinstance(node.value, cst.From) else node.value)
     functions.remember_yield(machine, state)
+    protocol.forget_everything(state)
     return Unknown(machine.fresh())
 
 

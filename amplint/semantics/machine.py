@@ -158,7 +158,7 @@ class Machine:
 
     def made_here(self, symbol: int) -> bool:
         """Whether `symbol` came into being on the path, and was not reached through something that was there before."""
-        return self.symbols.key(symbol)[0] not in ("parameter", "attribute", "name", "index", "item")
+        return self.symbols.key(symbol)[0] not in ("parameter", "attribute", "name", "index", "item", "each")
 
     def either(self, left: Value, right: Value) -> Value:
         """What a variable holds that is `left` on one path and `right` on another.

@@ -62,8 +62,8 @@ def call_method(
 
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
-    handed_over = [a for a in arguments.given if a.keyword is None and not isinstance(a.value, Const)]
-    if isinstance(owner, (Tensor, Unknown)) and (isinstance(owner, Tensor) or not handed_over):
+    seeds = [a for a in arguments.given if a.keyword in (None, "gradient") and not isinstance(a.value, Const)]
+    if isinstance(owner, (Tensor, Unknown)) and not seeds:
         protocol.backward(machine, state, node, owner)
     else:
         protocol.forget_gradients(state)

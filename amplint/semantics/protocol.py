@@ -417,11 +417,13 @@ def _holds_scaler(machine: Machine, state: State, symbol: int) -> bool:
 
 def forget_everything(state: State) -> None:
     """Nothing is known about gradients, stages and updates any more."""
+    used = {known.scaler.symbol for known in state.gradients.values() if known.scaler is not None}
     state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], NO_GRADIENTS)
-    for scaler in {*(pair[0] for pair in state.pairs), *state.scalers}:
+    used |= {*(pair[0] for pair in state.pairs), *state.scalers}
+    for scaler in used:
         state.pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
     state.pairs = {pair: Stage(OptState.UNKNOWN) for pair in state.pairs}
-    state.scalers = {scaler: ScalerState(checked=True) for scaler in state.scalers}
+    state.scalers = {scaler: ScalerState(checked=True) for scaler in used}
 
 
 def forget_gradients(state: State) -> None:
