@@ -80,7 +80,8 @@ def _statements(code: Iterable[str]) -> list[ast.stmt]:
 
 def _provides(have: str, wanted: str) -> bool:
     """Whether the import `have` also does what `wanted` does; `import a.b` includes `import a`."""
-    return have == wanted or (" as " not in wanted and wanted.startswith("import ") and have.startswith(f"{wanted}."))
+    plain = wanted.startswith("import ") and " as " not in wanted + have
+    return have == wanted or (plain and have.startswith(f"{wanted}."))
 
 
 def _same_object(wanted: str, have: str) -> bool:

@@ -123,6 +123,8 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     else:
         callee = machine.evaluate(state, node.func)
     arguments = _arguments(machine, state, node)
+    if isinstance(callee, Method) and owner is None:
+        owner, name = callee.owner, callee.name
     if isinstance(callee, Partial):
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
@@ -264,7 +266,9 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name in AUTOCASTS:
         return contexts.make_autocast(machine, state, node, name, arguments)
     if name in GRAD_SCALERS:
-        scaler = Scaler(machine.identity(state, node), arguments.value("enabled") or TRUE, node, machine.loops, name)
+        scaler = Scaler(
+            machine.identity(state, node), arguments.value("enabled") or TRUE, node, _loops(machine, state), name
+        )
         machine.emit(state, ScalerCreated, node, scaler=scaler)
         return scaler
     if is_optimizer(name):
@@ -296,6 +300,13 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name.startswith("builtins."):
         return _builtin(machine, state, node, name, arguments)
     return _torch(machine, state, node, name, arguments)
+
+
+def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
+    """The loops that make an object anew each round: none for one that is made only where there is none yet."""
+    decision = state.trail.step[0] if state.trail is not None and state.trail.branch else None
+    first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
+    return () if first_time else machine.loops
 
 
 def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
@@ -374,8 +385,8 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
         given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
         tensors = [value for value in given if isinstance(value, Tensor)]
         return derived(machine, tensors[0], name) if tensors else _same_again(machine, state, name, arguments)
-    if name in ("builtins.setattr", "builtins.exec", "builtins.eval"):
-        protocol.forget(machine, state, values)
+    unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
+    protocol.forget(machine, state, values if unseen else [value for value in values if isinstance(value, Method)])
     return _same_again(machine, state, name, arguments)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import contexts
+from amplint.semantics import contexts, protocol
 from amplint.semantics.definitions import node_of
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State, merge
@@ -18,6 +18,7 @@ from amplint.semantics.values import (
     Function,
     GradMode,
     Items,
+    Method,
     OneOf,
     Optimizer,
     Ref,
@@ -45,6 +46,8 @@ def call_function(
 ) -> Value:
     """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
     if function.chunk not in machine.relevant:
+        handed = [value for value in (*positional, *keywords.values()) if isinstance(value, Method)]
+        protocol.forget(machine, state, handed)
         return Unknown(machine.fresh())
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:

@@ -36,6 +36,7 @@ from amplint.semantics.values import (
     Function,
     Instance,
     Items,
+    Method,
     Optimizer,
     Scaler,
     Tensor,
@@ -252,12 +253,14 @@ def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:
 
 
 def _inner_loop(machine: Machine, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
+    """The outermost loop that makes the scaler in every round, but not the optimizer."""
     around = optimizer.loops
     if around is None and machine.symbols.time(optimizer.symbol) == 0:
         around = ()
-    if scaler.created is None or around is None or scaler.loops[: len(around)] != around:
+    depth = 0 if around is None else len(around)
+    if scaler.created is None or around is None or scaler.loops[:depth] != around or len(scaler.loops) == depth:
         return None
-    return scaler.loops[len(around)] if len(scaler.loops) > len(around) else None
+    return scaler.loops[depth]
 
 
 def _same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
@@ -311,10 +314,16 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
         state.gradients[optimizer.symbol] = NO_GRADIENTS
         return
     gradients = gradients_of(state, optimizer.symbol)
-    assert isinstance(node.func, cst.Attribute)
-    machine.emit(
-        state, OptimizerStep, node, call=node, optimizer=optimizer, optimizer_node=node.func.value, gradients=gradients
-    )
+    if isinstance(node.func, cst.Attribute):
+        machine.emit(
+            state,
+            OptimizerStep,
+            node,
+            call=node,
+            optimizer=optimizer,
+            optimizer_node=node.func.value,
+            gradients=gradients,
+        )
     _consume(state, optimizer, node)
     state.note(node, "the optimizer steps")
 
@@ -391,7 +400,7 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
 def forget(machine: Machine, state: State, values: Iterable[Value]) -> None:
     """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown."""
     for value in values:
-        if isinstance(value, Scaler):
+        if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
             forget_everything(state)
             return
         if isinstance(value, Optimizer):

@@ -89,6 +89,16 @@ class RewriterBase:
         """The statements directly in a `with` block."""
         return node.body.body
 
+    def is_fixed(self, node: cst.BaseExpression) -> bool:
+        """Whether no caller can give an expression another value: it reads no attribute and no parameter."""
+        function = self._function_of(node)
+        params = walk(function.params) if function is not None else ()
+        parameters = {inner.name.value for inner in params if isinstance(inner, cst.Param)}
+        inside = list(walk(node))
+        calls = [inner.func for inner in inside if isinstance(inner, cst.Call)]
+        attributes = any(isinstance(inner, cst.Attribute) for inner in inside if inner not in calls)
+        return not attributes and not self.names(node) & parameters
+
     def same_function(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
         """Whether both nodes run in one function, or both at the top level."""
         return self._function_of(one) is self._function_of(other)
@@ -113,7 +123,7 @@ class RewriterBase:
             below = above
         return None
 
-    def _function_of(self, node: cst.CSTNode) -> cst.CSTNode | None:
+    def _function_of(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Lambda | None:
         return next((a for a in self.source.ancestors(node) if isinstance(a, (cst.FunctionDef, cst.Lambda))), None)
 
     def _holder(self, node: cst.CSTNode) -> cst.CSTNode | None:

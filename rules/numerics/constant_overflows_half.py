@@ -82,4 +82,5 @@ class ConstantOverflowsHalf(Rule):
         if text is None:
             return None
         edit = rewrite.replace(event.number.node, text)
-        return Fix("Use the limit of the tensor's dtype", (edit,), imports=("import torch",))
+        certain = Applicability.SAFE if rewrite.is_fixed(event.number.node) else Applicability.UNSAFE
+        return Fix("Use the limit of the tensor's dtype", (edit,), certain, imports=("import torch",))
