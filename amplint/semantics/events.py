@@ -264,3 +264,13 @@ class ApiUse(Event):
 
     name: str
     call: cst.Call | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptEnd(Event):
+    """The whole file has been followed; `complete` tells that no part of it was given up for want of time.
+
+    For rules that speak of what a script never does: they keep what earlier events told and report here.
+    """
+
+    complete: bool

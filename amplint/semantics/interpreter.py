@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics import attributes, calls
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.definitions import bind_chunks, node_of
-from amplint.semantics.events import Event
+from amplint.semantics.events import Event, ScriptEnd
 from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
@@ -35,6 +35,9 @@ def interpret(source: Source, tell: Callable[[Event], None], kinds: Set[str]) ->
     machine.relevant = relevant(source.chunks, names, kinds)
     machine.slice = Slice((chunk.module for chunk in source.chunks if chunk in machine.relevant), names)
     _start_everything(machine, _run_module(machine))
+    grown = next((chunk for chunk in source.chunks if chunk.grown), None)
+    if grown is not None:
+        machine.emit(State(), ScriptEnd, grown.module, complete=machine.complete)
 
 
 def _run_module(machine: Machine) -> list[State]:
@@ -54,6 +57,7 @@ def _run_module(machine: Machine) -> list[State]:
 
 
 def _restart(machine: Machine) -> None:
+    machine.complete = False
     machine.steps_left = STEP_BUDGET // 4
     machine.loops = machine.calls = ()
 

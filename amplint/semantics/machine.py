@@ -94,6 +94,7 @@ class Machine:
         self._run_body = run_body
         self.symbols = Symbols()
         self.muted = False
+        self.complete = True
         self.steps_left = STEP_BUDGET
         self.relevant: set[Chunk] = set()
         self.slice = Slice(())
