@@ -368,6 +368,8 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
             return Const(float(values[0].value))  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             return Const(math.nan)
+    if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
+        return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):

@@ -13,7 +13,10 @@ from amplint.semantics.state import State
 from amplint.semantics.values import Class, Const, Function, Ref, Unknown
 from amplint.source.fallback import is_fallback
 from amplint.torchlib.constants import CONSTANTS
+from amplint.torchlib.legacy import APEX_MODULES
 from amplint.torchlib.names import SUCCESSORS
+
+_NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
 
 
 def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
@@ -21,6 +24,7 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
     if isinstance(node, cst.Import):
         for alias in node.names:
             name = dotted(alias.name) or ""
+            tell_use(machine, state, alias, name)
             if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
                 state.bind(state.frame, alias.asname.name.value, Ref(name))
             else:
@@ -42,6 +46,8 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
 
 def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
     """Tell that the library name `name` is used, a deprecated one only where newer code does not take its place."""
+    if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.source, node, _NATIVE_IMPORT):
+        return
     if name in SUCCESSORS and not machine.muted:
         successor = SUCCESSORS[name][0]
         call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")

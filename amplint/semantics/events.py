@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 import libcst as cst
 
-from amplint.semantics.values import Autocast, Number, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values import Autocast, Items, Number, Optimizer, Scaler, Tensor, Value
 
 
 class OptState(enum.Enum):
@@ -264,6 +264,14 @@ class ApiUse(Event):
 
     name: str
     call: cst.Call | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Event):
+    """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
+
+    name: str
+    value: Items
 
 
 @dataclass(frozen=True, kw_only=True)

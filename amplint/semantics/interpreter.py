@@ -14,7 +14,7 @@ from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.protocol import CLEARED
-from amplint.semantics.scopes import LONG_RUN, WORD, extreme_names, relevant, renamed_triggers
+from amplint.semantics.scopes import LONG_RUN, WORD, extreme_names, library_names, relevant, renamed_triggers
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
@@ -31,7 +31,7 @@ def interpret(source: Source, tell: Callable[[Event], None], kinds: Set[str]) ->
     Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(source, tell, kinds, evaluate, run_body)
-    names = extreme_names(source.chunks) | renamed_triggers(source.chunks)
+    names = extreme_names(source.chunks) | renamed_triggers(source.chunks) | library_names(source.chunks)
     machine.relevant = relevant(source.chunks, names, kinds)
     machine.slice = Slice((chunk.module for chunk in source.chunks if chunk in machine.relevant), names)
     _start_everything(machine, _run_module(machine))

@@ -58,6 +58,10 @@ _BOUND = re.compile(
 )
 LONG_RUN = 300
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
+_LIBRARY_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
+    re.MULTILINE,
+)
 SCALER, OPTIMIZER = "scaler", "optimizer"
 
 
@@ -85,6 +89,13 @@ def renamed_triggers(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names that imports give to trigger words (`from torch import autocast as ac`)."""
     renamed = (found.groups() for chunk in chunks for found in _RENAMED.finditer(chunk.text))
     return frozenset(new for old, new in renamed if old in TRIGGERS)
+
+
+def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names that imports from older mixed-precision libraries bind."""
+    texts = [chunk.text for chunk in chunks if "import" in chunk.text and ("apex" in chunk.text or "mm" in chunk.text)]
+    found = (found.group(1) or found.group(2) for text in texts for found in _LIBRARY_IMPORT.finditer(text))
+    return frozenset(word for names in found for word in WORD.findall(names)) - {"as", "import"}
 
 
 def is_extreme(number: float) -> bool:

@@ -9,15 +9,16 @@ import libcst as cst
 
 from amplint.semantics import contexts, definitions, numerics
 from amplint.semantics.containers import each
-from amplint.semantics.events import AutocastUnused
+from amplint.semantics.events import AutocastUnused, Setting
 from amplint.semantics.expressions import assign, decide, evaluate, test
 from amplint.semantics.functions import MANAGER
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
+from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State, merge
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import NONE, Autocast, Unknown, Value
+from amplint.semantics.values import NONE, Autocast, Items, Unknown, Value
 
 LOOP_ROUNDS = 3
 
@@ -101,6 +102,8 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
     value = evaluate(machine, state, node.value)
     for target in node.targets:
         assign(machine, state, target.target, value)
+        if isinstance(value, Items) and value.keys and (name := dotted(target.target)) is not None:
+            machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)
         if isinstance(target.target, cst.Subscript):
             numerics.stored(machine, state, node, target.target, node.value, value)
     return None

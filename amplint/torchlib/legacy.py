@@ -1,0 +1,32 @@
+"""Mixed precision from before PyTorch had its own: NVIDIA's apex and OpenMMLab's mmcv 1.x."""
+
+from __future__ import annotations
+
+APEX_MODULES = ("apex.amp", "apex.fp16_utils")
+APEX = {
+    "apex.amp.init": "torch.autocast('cuda') around the forward pass",
+    "apex.amp.initialize": "torch.amp.GradScaler('cuda'); model and optimizer stay as they are",
+    "apex.amp.scale_loss": "scaler.scale(loss).backward(), then scaler.step(optimizer) and scaler.update()",
+    "apex.amp.master_params": "model.parameters(), after scaler.unscale_(optimizer)",
+    "apex.amp.state_dict": "scaler.state_dict()",
+    "apex.amp.load_state_dict": "scaler.load_state_dict()",
+    "apex.amp.disable_casts": "torch.autocast('cuda', enabled=False)",
+    "apex.fp16_utils.FP16_Optimizer": "torch.amp.GradScaler('cuda')",
+}
+"""Name in apex -> what does its work in PyTorch."""
+
+MMCV = {
+    "auto_fp16": "torch.autocast('cuda') around the forward pass",
+    "force_fp32": "torch.autocast('cuda', enabled=False), with .float() on what goes in",
+    "wrap_fp16_model": "torch.autocast('cuda') around the forward pass",
+    "Fp16OptimizerHook": "AmpOptimWrapper of mmengine",
+    "GradientCumulativeFp16OptimizerHook": "AmpOptimWrapper of mmengine with accumulative_counts",
+}
+"""Last part of a name in mmcv 1.x and what is built on it -> what does its work today."""
+
+CAST_DECORATORS = frozenset({"auto_fp16", "force_fp32"})
+
+
+def is_mmcv(name: str) -> bool:
+    """Whether a qualified name belongs to mmcv 1.x's mixed precision, perhaps handed on by mmdet and its kin."""
+    return name.startswith("mm") and "." in name and name.rpartition(".")[2] in MMCV

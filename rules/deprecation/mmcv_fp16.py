@@ -1,0 +1,65 @@
+"""AMP703."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import ApiUse, Setting
+from amplint.semantics.values import Const, Items
+from amplint.torchlib.legacy import MMCV, is_mmcv
+
+
+class MmcvFp16(Rule):
+    """Mixed precision comes from mmcv 1.x (`Fp16OptimizerHook`, `auto_fp16`, `force_fp32`, `fp16 = dict(...)`).
+
+    ## Why is this bad?
+    mmcv 2.0 removed all of it: with mmengine, `AmpOptimWrapper` runs the forward pass under autocast and scales the
+    loss. The decorators cast arguments by name in every module that remembered to set `fp16_enabled`; a tensor they do
+    not name keeps its dtype, and a module that forgot the attribute runs in float32.
+
+    ## Example
+    ```python
+    fp16 = dict(loss_scale="dynamic")
+    optimizer_config = dict(grad_clip=dict(max_norm=35))
+    ```
+
+    ## Use instead
+    ```python
+    optim_wrapper = dict(
+        type="AmpOptimWrapper", loss_scale="dynamic", optimizer=dict(type="SGD", lr=0.01), clip_grad=dict(max_norm=35)
+    )
+    ```
+    In a loop of your own: `torch.autocast("cuda")` around the forward pass, `torch.amp.GradScaler("cuda")` around the
+    loss and the optimizer.
+
+    ## References
+    - <https://mmcv.readthedocs.io/en/latest/compatibility.html>
+    - <https://mmengine.readthedocs.io/en/latest/common_usage/speed_up_training.html>
+    """
+
+    code = "AMP703"
+    name = "mmcv-fp16"
+    severity = Severity.INFO
+    screen = ((b"auto_fp16", b"force_fp32", b"wrap_fp16_model", b"Fp16OptimizerHook", b"loss_scale"), (b"mm", b"fp16"))
+    reason = "mmcv 2.0 removed it; mmengine and PyTorch bring their own mixed precision."
+
+    def on_api_use(self, event: ApiUse) -> Iterator[Report]:
+        if is_mmcv(event.name):
+            name = event.name.rpartition(".")[2]
+            yield self.report(event, f"mmcv 2.0 has removed {name}", advice=f"Use {MMCV[name]}.")
+
+    def on_setting(self, event: Setting) -> Iterator[Report]:
+        if event.name == "fp16" and _get(event.value, "loss_scale") is not None:
+            advice = "Use optim_wrapper = dict(type='AmpOptimWrapper', ...) with the loss scale in it."
+            yield self.report(event, "only mmcv 1.x reads the setting fp16 = dict(loss_scale=...)", advice=advice)
+        hook = _get(event.value, "type")
+        if isinstance(hook, Const) and hook.value in MMCV:
+            advice = "Use optim_wrapper = dict(type='AmpOptimWrapper', ...)."
+            yield self.report(event, f"mmcv 2.0 has removed {hook.value}", advice=advice)
+
+
+def _get(settings: Items, key: str) -> object:
+    keys = settings.keys or ()
+    return settings.values[keys.index(Const(key))] if Const(key) in keys else None
