@@ -9,6 +9,7 @@ import pytest
 from amplint.engine.dispatch import Dispatcher
 from amplint.rule import Registry
 from amplint.semantics import interpret
+from amplint.semantics.program import Program
 from amplint.source.source import Source
 
 RULES = [rule for rule in Registry().load().rules.values() if rule.code.startswith(("AMP1", "AMP2"))]
@@ -22,7 +23,7 @@ def lint(body: str) -> list[str]:
     """The codes found in `body`, each with the text of its line up to the first parenthesis."""
     source = Source("script.py", HEADER + textwrap.dedent(body))
     dispatcher = Dispatcher(source, RULES)
-    interpret(source, dispatcher.emit, dispatcher.kinds)
+    interpret(Program(source), dispatcher.emit, dispatcher.kinds)
     found = dispatcher.findings()
     return [f"{f.code} {source.lines[f.span.start.row - 1].strip().partition('(')[0]}" for f in found]
 

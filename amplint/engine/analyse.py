@@ -22,6 +22,7 @@ def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Fin
         return []
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
+    from amplint.semantics.program import Program
     from amplint.source.source import Source, SourceError
 
     try:
@@ -31,7 +32,7 @@ def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Fin
             return []
         with deep_recursion():
             dispatcher = Dispatcher(source, rules)
-            interpret(source, dispatcher.emit, dispatcher.kinds)
+            interpret(Program(source), dispatcher.emit, dispatcher.kinds)
             return dispatcher.findings()
     except SourceError as failure:
         return [_syntax_error(filename, raw, failure.message, failure.position)]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amplint.semantics.events import Event
-    from amplint.source.source import Source
+    from amplint.semantics.program import Program
 
 
-def interpret(source: Source, tell: Callable[[Event], None], kinds: Set[str]) -> None:
-    """Run `source` abstractly and call `tell` for every event of one of these `kinds`.
+def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) -> None:
+    """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
     Raises SourceError for a part that cannot be parsed.
     """
     from amplint.semantics.interpreter import interpret as run
 
-    run(source, tell, kinds)
+    run(program, tell, kinds)

@@ -10,6 +10,8 @@ import libcst as cst
 from amplint.semantics.definitions import node_of, tell_use
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
+from amplint.semantics.modules import imported, quietly
+from amplint.semantics.modules import member as module_member
 from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived
@@ -21,6 +23,7 @@ from amplint.semantics.values import (
     Function,
     Instance,
     Method,
+    Namespace,
     OneOf,
     Optimizer,
     Ref,
@@ -39,8 +42,12 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         qualified = f"{owner.name}.{name}"
         if qualified in CONSTANTS:
             return Const(CONSTANTS[qualified])
+        if qualified in machine.here.imports and (module := imported(machine, state, qualified, "")) is not None:
+            return module
         tell_use(machine, state, node, qualified)
         return Ref(qualified)
+    if isinstance(owner, Namespace):
+        return module_member(machine, state, owner, name)
     if isinstance(owner, (Instance, Class)):
         return _member(machine, state, owner, name)
     if isinstance(owner, Device) and name == "type":
@@ -146,7 +153,7 @@ def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> V
     for candidate in lineage(machine, state, cls):
         found = members(candidate).get(name)
         if isinstance(found, cst.BaseExpression):
-            return _quietly(machine, state, candidate.frame, found, {})
+            return quietly(machine, state, candidate.frame, found, {})
     return None
 
 
@@ -170,7 +177,7 @@ def _assigned_value(machine: Machine, state: State, owner: Instance, name: str) 
         for assignment in _self_assignments(cls).get(name, ()):
             if assignment.value is None:
                 return None
-            found.append(_quietly(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
+            found.append(quietly(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
     known = [value for value in found if value != Const(None)]
     return None if len(known) != 1 or isinstance(known[0], (Unknown, Const)) else known[0]
 
@@ -221,25 +228,6 @@ def reopen(machine: Machine, state: State, me: Instance) -> None:
             if flag and any(assignment.method != "__init__" for assignment in assignments):
                 del table[name]
     state.heap[me.symbol] = table
-
-
-def _quietly(machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]) -> Value:
-    """Evaluate out of order: nothing is reported, and the path is not changed."""
-    if len(machine.calls) > 40:
-        return Unknown(machine.fresh())
-    muted, calls, choices = machine.muted, machine.calls, machine.choices
-    machine.muted, machine.calls = True, (*machine.calls, node)
-    try:
-        twin = state.copy()
-        number = len(machine.parents)
-        machine.parents[number] = frame
-        twin.frames[number] = dict(names)
-        twin.frame = number
-        results = machine.outcomes(twin, lambda s: machine.evaluate(s, node)) if node not in calls else []
-    finally:
-        machine.muted, machine.calls, machine.choices = muted, calls, choices
-    values = {value for value, _ in results} - {Const(None)}
-    return values.pop() if len(values) == 1 else Unknown(machine.fresh())
 
 
 def _is_property(function: Function) -> bool:

@@ -8,9 +8,10 @@ import libcst as cst
 
 from amplint.semantics.events import ApiUse
 from amplint.semantics.machine import Machine
+from amplint.semantics.modules import class_or_function, imported
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
-from amplint.semantics.values import Class, Const, Function, Ref, Unknown
+from amplint.semantics.values import Class, Const, Function, Ref
 from amplint.source.fallback import is_fallback
 from amplint.torchlib.constants import CONSTANTS
 from amplint.torchlib.legacy import APEX_MODULES
@@ -26,10 +27,10 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
             name = dotted(alias.name) or ""
             tell_use(machine, state, alias, name)
             if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
-                state.bind(state.frame, alias.asname.name.value, Ref(name))
+                state.bind(state.frame, alias.asname.name.value, imported(machine, state, name, "") or Ref(name))
             else:
                 root = name.partition(".")[0]
-                state.bind(state.frame, root, Ref(root))
+                state.bind(state.frame, root, imported(machine, state, root, "") or Ref(root))
         return
     module = ("." * len(node.relative)) + (dotted(node.module) or "" if node.module else "")
     if isinstance(node.names, cst.ImportStar):
@@ -40,19 +41,25 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
         name = alias.name.value
         bound = alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
         qualified = f"{module}.{name}"
+        found = imported(machine, state, module, name)
+        if found is not None:
+            state.bind(state.frame, bound, found)
+            continue
         state.bind(state.frame, bound, Const(CONSTANTS[qualified]) if qualified in CONSTANTS else Ref(qualified))
         tell_use(machine, state, alias, qualified)
 
 
 def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
     """Tell that the library name `name` is used, a deprecated one only where newer code does not take its place."""
-    if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.source, node, _NATIVE_IMPORT):
+    if machine.here is not machine.program.main:
+        return
+    if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.here, node, _NATIVE_IMPORT):
         return
     if name in SUCCESSORS and not machine.muted:
         successor = SUCCESSORS[name][0]
         call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
         imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
-        if is_fallback(machine.source, node, re.compile(rf"{call}|{imported}")):
+        if is_fallback(machine.here, node, re.compile(rf"{call}|{imported}")):
             return
     machine.emit(state, ApiUse, node, name=name)
 
@@ -73,15 +80,9 @@ def bind_class(machine: Machine, state: State, node: cst.ClassDef) -> None:
 
 def bind_chunks(machine: Machine, state: State) -> None:
     """Bind every top-level function and class, so that code may use what is defined further down."""
-    for chunk in machine.source.chunks:
+    for chunk in machine.program.main.chunks:
         if chunk.name is not None:
-            state.bind(state.frame, chunk.name, Unknown(machine.fresh()))
-            value = Class(chunk, None, state.frame) if _is_class(chunk.text) else Function(chunk, None, state.frame)
-            state.bind(state.frame, chunk.name, value)
-
-
-def _is_class(text: str) -> bool:
-    return any(line.startswith("class ") for line in text.splitlines() if line[:1] not in ("@", "#", " ", "\t", ")"))
+            state.bind(state.frame, chunk.name, class_or_function(machine, chunk))
 
 
 def node_of(value: Function | Class) -> cst.FunctionDef | cst.Lambda | cst.ClassDef:

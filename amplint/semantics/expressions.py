@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, functions, operators, protocol, tensors
+from amplint.semantics import attributes, calls, functions, modules, operators, protocol, tensors
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
@@ -86,7 +86,7 @@ def _home(machine: Machine, state: State, name: str) -> int:
     owner: Value | None = state.frames[state.frame].get("<outer names>")
     if isinstance(owner, OneOf) and name in owner.options:
         frame = machine.parents[state.frame]
-        while frame and name not in state.frames.get(frame, {}):
+        while machine.parents[frame] != frame and name not in state.frames.get(frame, {}):
             frame = machine.parents[frame]
         return frame
     return state.frame
@@ -95,7 +95,7 @@ def _home(machine: Machine, state: State, name: str) -> int:
 def _name(machine: Machine, state: State, node: cst.Name) -> Value:
     if node.value in _LITERALS:
         return _LITERALS[node.value]
-    found = machine.lookup(state, node.value)
+    found = machine.lookup(state, node.value) or modules.global_value(machine, state, node.value)
     if found is None:
         if node.value in _BUILTINS:
             return Ref(f"builtins.{node.value}")

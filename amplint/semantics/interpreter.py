@@ -13,29 +13,32 @@ from amplint.semantics.events import Event, ScriptEnd
 from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
+from amplint.semantics.program import Program
 from amplint.semantics.protocol import CLEARED
-from amplint.semantics.scopes import LONG_RUN, WORD, extreme_names, library_names, relevant, renamed_triggers
+from amplint.semantics.scopes import LONG_RUN, extreme_names, library_names, relevant, renamed_triggers
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.values import Class, Const, Function, Instance
-from amplint.source.source import Source
 from amplint.source.tree import walk
 
 START_LIMIT = 4
 
 
-def interpret(source: Source, tell: Callable[[Event], None], kinds: Set[str]) -> None:
-    """Run `source` abstractly and call `tell` for every event of one of these `kinds`.
+def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) -> None:
+    """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
     Raises SourceError for a part that cannot be parsed.
     """
-    machine = Machine(source, tell, kinds, evaluate, run_body)
-    names = extreme_names(source.chunks) | renamed_triggers(source.chunks) | library_names(source.chunks)
-    machine.relevant = relevant(source.chunks, names, kinds)
-    machine.slice = Slice((chunk.module for chunk in source.chunks if chunk in machine.relevant), names)
+    machine = Machine(program, tell, kinds, evaluate, run_body)
+    chunks, aliases = program.chunks, program.aliases()
+    names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks)
+    machine.relevant = relevant(chunks, names, kinds, aliases)
+    named = {chunk.name for chunk in machine.relevant}
+    names |= {alias for alias, name in aliases.items() if name in named}
+    machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names)
     _start_everything(machine, _run_module(machine))
-    grown = next((chunk for chunk in source.chunks if chunk.grown), None)
+    grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:
         machine.emit(State(), ScriptEnd, grown.module, complete=machine.complete)
 
@@ -46,7 +49,7 @@ def _run_module(machine: Machine) -> list[State]:
     bind_chunks(machine, state)
     state.bind(MODULE_FRAME, "__name__", Const("__main__"))
     states = [state]
-    for chunk in machine.source.chunks:
+    for chunk in machine.program.main.chunks:
         if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") <= LONG_RUN):
             machine.chunk = chunk
             try:
@@ -64,9 +67,8 @@ def _restart(machine: Machine) -> None:
 
 def _start_everything(machine: Machine, starts: list[State]) -> None:
     """Start from every definition nothing has entered yet: functions first, and callers before what they mention."""
-    chunks = [chunk for chunk in machine.source.chunks if chunk.name and chunk in machine.relevant]
-    words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
-    mentioned = {name for chunk, used in words.items() for name in used if name != chunk.name}
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk.name and chunk in machine.relevant]
+    mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
     for value in sorted(roots, key=lambda value: (isinstance(value, Class), value.chunk.name in mentioned)):

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import libcst as cst
 
 from amplint.semantics.events import Event, Index, Step
+from amplint.semantics.program import Program
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, State, Trail
@@ -79,17 +80,17 @@ RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[V
 
 
 class Machine:
-    """One interpretation of one file."""
+    """One interpretation of one file and of what it reaches."""
 
     def __init__(
         self,
-        source: Source,
+        program: Program,
         tell: Callable[[Event], None],
         kinds: Set[str],
         evaluate: Evaluate,
         run_body: RunBody,
     ) -> None:
-        self.source = source
+        self.program = program
         self._evaluate = evaluate
         self._run_body = run_body
         self.symbols = Symbols()
@@ -113,6 +114,8 @@ class Machine:
         self.owners: dict[int, int | None] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
+        self.variables: dict[tuple[int, str], Value] = {}
+        self._frames: dict[Source, int] = {program.main: MODULE_FRAME}
         self._tell = tell
         self._wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
@@ -216,6 +219,19 @@ class Machine:
             self.choices = outer
         return results
 
+    @property
+    def here(self) -> Source:
+        """The file that the current code stands in."""
+        return self.program.main if self.chunk is None else self.chunk.source
+
+    def frame_of(self, source: Source) -> int:
+        """The frame of a module's top-level names."""
+        if source not in self._frames:
+            frame = self._frames[source] = len(self.parents)
+            self.parents[frame] = frame
+            self.captured.add(frame)
+        return self._frames[source]
+
     def new_frame(self, function: Function) -> int:
         """The number of a frame for a call of `function`."""
         number = len(self.parents)
@@ -227,7 +243,7 @@ class Machine:
         frame = state.frame
         while True:
             found = state.frames.get(frame, {}).get(name)
-            if found is not None or frame == MODULE_FRAME:
+            if found is not None or self.parents[frame] == frame:
                 return found
             frame = self.parents[frame]
 

@@ -79,7 +79,12 @@ def half_evidence(machine: Machine, state: State, value: Tensor) -> tuple[str, c
 
 def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
     """Whether `node` stands in the running function."""
-    return node is not None and bool(machine.calls) and machine.calls[-1] in machine.source.ancestors(node)
+    return (
+        node is not None
+        and bool(machine.calls)
+        and machine.here.owns(node)
+        and machine.calls[-1] in machine.here.ancestors(node)
+    )
 
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:

@@ -15,7 +15,6 @@ from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
-WORD = re.compile(r"[A-Za-z_]\w*")
 PROTOCOL_TRIGGERS = frozenset(
     [
         "backward",
@@ -113,18 +112,23 @@ def _numbers_only(words: Mapping[Chunk, Set[str]], kinds: Set[str]) -> bool:
     return kinds <= NUMERIC_KINDS and not any("autocast" in used for used in words.values())
 
 
-def relevant(chunks: Iterable[Chunk], names: Set[str], kinds: Set[str]) -> set[Chunk]:
-    """The chunks in which one of `kinds` can happen: they hold a trigger or one of `names`, or name such a chunk."""
-    words = {chunk: set(WORD.findall(chunk.text)) for chunk in chunks}
+def relevant(
+    chunks: Iterable[Chunk], names: Set[str], kinds: Set[str], aliases: Mapping[str, str] | None = None
+) -> set[Chunk]:
+    """The chunks in which one of `kinds` can happen: they hold a trigger or one of `names`, or name such a chunk.
+
+    `aliases` are other words for the names of chunks.
+    """
+    words = {chunk: chunk.words for chunk in chunks}
     triggers = names | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | names
     found = {chunk for chunk, used in words.items() if used & triggers or _holds_extreme_number(chunk)}
-    reached = {chunk.name for chunk in found if chunk.name}
-    while True:
-        more = {chunk for chunk, used in words.items() if chunk not in found and used & reached}
-        if not more:
-            return found
-        found |= more
-        reached = {chunk.name for chunk in more if chunk.name}
+    fresh = found
+    while fresh:
+        reached = {chunk.name for chunk in fresh if chunk.name}
+        reached |= {alias for alias, name in (aliases or {}).items() if name in reached}
+        fresh = {chunk for chunk, used in words.items() if chunk not in found and used & reached}
+        found |= fresh
+    return found
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:

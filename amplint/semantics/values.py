@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from amplint.source.source import Chunk
+from amplint.source.source import Chunk, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,14 @@ class Const:
 class Ref:
     """A module, class, function or constant of a library, by its qualified name (`torch.amp.GradScaler`)."""
 
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """Another module of the linted tree, by the name it was imported under."""
+
+    source: Source
     name: str
 
 
@@ -216,7 +224,7 @@ class Items:
 Value: TypeAlias = (
     Unknown | Const | Ref | Function | Class | Instance | Method | Scaler | Optimizer | Autocast | GradMode | Neutral
     | Entered | Device | OneOf | Tensor | Module | Items
-    | Partial
+    | Partial | Namespace
 )  # fmt: skip
 
 PERHAPS_SCALED = "perhaps scaled"

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Position, Span
+from amplint.source.imports import Import, assigned, imports
 from amplint.source.tree import children
 
 if TYPE_CHECKING:
     from libcst.metadata import CodeRange
 
 RUN_ROWS = 200
+WORD = re.compile(r"[A-Za-z_]\w*")
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -35,6 +37,10 @@ class SourceError(Exception):
         super().__init__(message)
         self.message = message
         self.position = position or Position(1, 1)
+
+
+class ForeignNode(Exception):
+    """A node is not of this file."""
 
 
 def decode(raw: bytes) -> tuple[str, str]:
@@ -59,13 +65,25 @@ def decode(raw: bytes) -> tuple[str, str]:
 class Chunk:
     """A top-level function or class, or a run of other top-level statements.
 
-    `name` is the function's or class's name, None for a run. Rows are 1-based and inclusive.
+    `source` is the file, `name` the function's or class's name, None for a run. Rows are 1-based and inclusive.
     """
 
-    def __init__(self, text: str, first_row: int, name: str | None) -> None:
+    def __init__(self, source: Source, text: str, first_row: int, name: str | None) -> None:
+        self.source = source
         self.text = text
         self.first_row = first_row
         self.name = name
+
+    @functools.cached_property
+    def words(self) -> frozenset[str]:
+        """The names and keywords in the text, those in strings and comments included."""
+        return frozenset(WORD.findall(self.text))
+
+    @functools.cached_property
+    def is_class(self) -> bool:
+        """Whether it is a class."""
+        heads = (line for line in self.text.splitlines() if line[:1] not in ("@", "#", " ", "\t", ")"))
+        return self.name is not None and any(line.startswith("class ") for line in heads)
 
     @functools.cached_property
     def module(self) -> cst.Module:
@@ -99,17 +117,44 @@ class Chunk:
 
 
 class Source:
-    """A decoded file cut into chunks. Raises SourceError when it is not Python."""
+    """A decoded file cut into chunks. Raises SourceError when it is not Python.
 
-    def __init__(self, filename: str, text: str) -> None:
+    `path` is the absolute path of the file, empty for text that is in no file.
+    """
+
+    def __init__(self, filename: str, text: str, path: str = "") -> None:
         self.filename = filename
         self.text = text
-        self.chunks = list(_cut(text))
+        self.path = path
+        self.chunks = list(_cut(self))
 
     @classmethod
-    def from_bytes(cls, filename: str, raw: bytes) -> Source:
+    def from_bytes(cls, filename: str, raw: bytes, path: str = "") -> Source:
         """Decode and cut. Raises SourceError."""
-        return cls(filename, decode(raw)[0])
+        return cls(filename, decode(raw)[0], path)
+
+    @functools.cached_property
+    def definitions(self) -> dict[str, Chunk]:
+        """Name -> chunk of the top-level functions and classes, and of the runs that assign to a variable."""
+        found: dict[str, Chunk] = {}
+        for chunk in self.chunks:
+            if chunk.name is None:
+                found.update(dict.fromkeys(assigned(chunk.text), chunk))
+        return found | {chunk.name: chunk for chunk in self.chunks if chunk.name is not None}
+
+    @functools.cached_property
+    def imports(self) -> dict[str, Import]:
+        """Bound name -> import, the first one of each name."""
+        found: dict[str, Import] = {}
+        for one in imports(self.text):
+            if one.name != "*":
+                found.setdefault(one.bound, one)
+        return found
+
+    @functools.cached_property
+    def star_imports(self) -> tuple[str, ...]:
+        """The modules that everything is imported from."""
+        return tuple(one.module for one in imports(self.text) if one.name == "*")
 
     @functools.cached_property
     def lines(self) -> list[str]:
@@ -123,11 +168,15 @@ class Source:
         return found.group() if found else "\n"
 
     def chunk_of(self, node: cst.CSTNode) -> Chunk:
-        """The chunk whose tree holds `node`. Raises KeyError for a node of another tree."""
+        """The chunk whose tree holds `node`. Raises ForeignNode for a node of another file."""
         for chunk in self.chunks:
             if chunk.grown and (node is chunk.module or node in chunk.parents):
                 return chunk
-        raise KeyError(type(node).__name__)
+        raise ForeignNode(type(node).__name__)
+
+    def owns(self, node: cst.CSTNode) -> bool:
+        """Whether `node` belongs to a tree of this file."""
+        return any(chunk.grown and (node is chunk.module or node in chunk.parents) for chunk in self.chunks)
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file."""
@@ -151,10 +200,11 @@ class Source:
             node = above
 
 
-def _cut(text: str) -> Iterator[Chunk]:
+def _cut(source: Source) -> Iterator[Chunk]:
+    text = source.text
     outline = _outline(text)
     if outline is None:
-        yield Chunk(text, 1, None)
+        yield Chunk(source, text, 1, None)
         return
     lines = NEWLINE.split(text)
     ends = [found.end() for found in NEWLINE.finditer(text)] + [len(text)]
@@ -170,7 +220,7 @@ def _cut(text: str) -> Iterator[Chunk]:
             runs.append([first, last])
             names.append(name)
     for (first, last), name in zip(runs, names, strict=True):
-        yield Chunk(text[starts[first - 1] : ends[min(last, len(lines)) - 1]], first, name)
+        yield Chunk(source, text[starts[first - 1] : ends[min(last, len(lines)) - 1]], first, name)
 
 
 def _outline(text: str) -> list[tuple[int, int, str | None]] | None:

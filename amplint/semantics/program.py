@@ -1,0 +1,113 @@
+"""A file and what it reaches through imports in the linted tree, followed only as far as names are used."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import libcst as cst
+
+from amplint.source.source import Chunk, Source
+
+Find: TypeAlias = Callable[[Source, str], Source | None]
+"""The file that a module name means in a given file, None when it is not in the linted tree."""
+Target: TypeAlias = Chunk | Source | str | None
+"""What a name stands for: the chunk that binds it, a module of the tree, the qualified name of something outside."""
+
+CHUNK_LIMIT = 400
+
+
+def nothing(source: Source, module: str) -> Source | None:
+    """For a file on its own: no module is found."""
+    return None
+
+
+class Program:
+    """The linted file `main` and the functions and classes of other files that its text leads to."""
+
+    def __init__(self, main: Source, find: Find = nothing) -> None:
+        self.main = main
+        self._find = find
+        self._targets: dict[tuple[Source, str], Target] = {}
+        self.chunks = list(main.chunks)
+        self._follow()
+        self.sources = tuple(dict.fromkeys(chunk.source for chunk in self.chunks))
+
+    def source_of(self, node: cst.CSTNode) -> Source | None:
+        """The file within reach whose tree holds `node`."""
+        return next((source for source in self.sources if source.owns(node)), None)
+
+    def aliases(self) -> dict[str, str]:
+        """Name -> original name, for what imports on the way rename."""
+        imports = (one for source in self.sources for one in source.imports.values())
+        return {one.bound: one.name for one in imports if one.name and one.bound != one.name}
+
+    def resolve(self, source: Source, name: str) -> Target:
+        """What the top-level `name` of `source` stands for; None when it binds no such name."""
+        key = (source, name)
+        if key not in self._targets:
+            self._targets[key] = None  # what imports itself in a circle is not bound
+            self._targets[key] = self._resolved(source, name)
+        return self._targets[key]
+
+    def imported(self, source: Source, module: str, name: str) -> Target:
+        """What `from module import name` in `source` brings in, `import module` where `name` is empty."""
+        behind = self._find(source, module)
+        if not name:
+            return behind or module
+        found = self.resolve(behind, name) if behind is not None else None
+        submodule = f"{module}{'' if module.endswith('.') else '.'}{name}"
+        return found or self._find(source, submodule) or submodule
+
+    def _resolved(self, source: Source, name: str) -> Target:
+        one = source.imports.get(name)
+        if one is not None:
+            return self.imported(source, one.module, one.name)
+        if name in source.definitions:
+            return source.definitions[name]
+        for module in self._starred(source):
+            found = self.resolve(module, name)
+            if found is not None:
+                return found
+        return None
+
+    def _starred(self, source: Source) -> Iterator[Source]:
+        for module in source.star_imports:
+            behind = self._find(source, module)
+            if behind is not None:
+                yield behind
+
+    def _follow(self) -> None:
+        waiting = deque(self.chunks)
+        known = set(self.chunks)
+        while waiting and len(known) < CHUNK_LIMIT + len(self.main.chunks):
+            for found in self._mentioned(waiting.popleft()):
+                if found not in known:
+                    known.add(found)
+                    self.chunks.append(found)
+                    waiting.append(found)
+
+    def _mentioned(self, chunk: Chunk) -> Iterator[Chunk]:
+        """The chunks that the names in `chunk` lead to, through modules too."""
+        home = chunk.source
+        dotted = {name for name in home.imports if "." in name and chunk.words.issuperset(name.split("."))}
+        modules: list[Source] = []
+        seen: set[Source] = set()
+        for name in (chunk.words & (home.imports.keys() | home.definitions.keys())) | dotted:
+            yield from self._taken(home, name, modules)
+        modules += self._starred(home)
+        while modules:
+            module = modules.pop()
+            if module not in seen:
+                seen.add(module)
+                for name in chunk.words & (module.imports.keys() | module.definitions.keys()):
+                    yield from self._taken(module, name, modules)
+                modules += self._starred(module)
+
+    def _taken(self, source: Source, name: str, modules: list[Source]) -> Iterator[Chunk]:
+        target = self.resolve(source, name)
+        if isinstance(target, Source):
+            modules.append(target)
+        elif isinstance(target, Chunk):
+            yield target

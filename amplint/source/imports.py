@@ -1,0 +1,57 @@
+"""What a file imports and gives names to at its top level, read from its text without growing a tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_STATEMENT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?P<module>\.*[\w.]*)[ \t]*import[ \t]*"
+    r"(?P<names>\([^)]*\)|[^\n;#]*(?:\\\r?\n[^\n;#]*)*)|import[ \t]+(?P<modules>[^\n;#]+))",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(r"#[^\n]*")
+_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One name that an import binds: `bound` stands for `name` of `module`, or for the module where `name` is empty.
+
+    For `from module import *` both are `*`, for `import a.b` there are two, bound to `a.b` and to `a`. Relative modules
+    begin with their dots.
+    """
+
+    module: str
+    name: str
+    bound: str
+
+
+def imports(text: str) -> Iterator[Import]:
+    """The imports in `text`, wherever they stand; what looks like one in a string is among them."""
+    for found in _STATEMENT.finditer(text):
+        module, names, modules = found["module"], found["names"], found["modules"]
+        if names is not None:
+            for name, bound in _aliases(names.strip("() \t\r\n")):
+                yield Import(module, name, bound or name)
+            continue
+        for name, bound in _aliases(modules):
+            yield Import(name, "", bound or name)
+            if not bound and "." in name:
+                root = name.partition(".")[0]
+                yield Import(root, "", root)
+
+
+def assigned(text: str) -> frozenset[str]:
+    """The variables assigned in `text` without indentation."""
+    return frozenset(_ASSIGNED.findall(text))
+
+
+def _aliases(listed: str) -> Iterator[tuple[str, str]]:
+    for item in _COMMENT.sub("", listed).replace("\\", " ").split(","):
+        words = item.split()
+        if len(words) == 1:
+            yield words[0], ""
+        elif len(words) == 3 and words[1] == "as":
+            yield words[0], words[2]
