@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 
 import libcst as cst
 
-from amplint.source.source import Chunk
+from amplint.source.source import WORD, Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
