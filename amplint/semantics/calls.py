@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes, contexts, methods, numerics, protocol
+from amplint.semantics import attributes, contexts, methods, numerics, parameters, protocol
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
@@ -42,6 +42,7 @@ from amplint.torchlib.names import (
     GRAD_MODES,
     GRAD_SCALERS,
     NEUTRAL_CONTEXTS,
+    SHARDING_WRAPPERS,
     is_optimizer,
 )
 
@@ -277,6 +278,7 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         machine.owners[optimizer.symbol] = owner
         if owner is not None:
             machine.owners.setdefault(owner, owner)
+        parameters.train(machine, optimizer, arguments)
         return optimizer
     if name in GRAD_MODES:
         return contexts.grad_mode(name, arguments)
@@ -311,6 +313,9 @@ def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
 
 def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
     last = name.rpartition(".")[2]
+    if name in SHARDING_WRAPPERS and arguments.given:
+        parameters.wrap(machine, state, node, arguments.values[0], arguments)
+        return arguments.values[0]
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
         return arguments.values[0]
     if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
@@ -325,6 +330,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if _runs_backward(last):
         protocol.forget_gradients(state)
     protocol.forget(machine, state, arguments.values)
+    parameters.forget_dtypes(machine, state, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
     return _same_again(machine, state, name, arguments)
@@ -401,6 +407,9 @@ def _unseen(
     if isinstance(owner, Instance) and name not in INHERITED_HARMLESS and _is_inherited(machine, state, owner, name):
         protocol.forget(machine, state, [owner])
     protocol.forget(machine, state, arguments.values)
+    parameters.forget_dtypes(machine, state, arguments.values)
+    if name == "apply" and owner is not None:
+        parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:
         machine.idle.add(node)
     return _same_again(machine, state, f"of {symbol_of(machine, callee)}", arguments)

@@ -71,7 +71,7 @@ class Index:
 
     `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
-    loss.
+    loss, `halves` convert to float16.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -81,6 +81,7 @@ class Index:
     steps: dict[int, list[cst.Call]] = field(default_factory=dict)
     updates: dict[int, list[cst.Call]] = field(default_factory=dict)
     backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
+    halves: list[cst.Call] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +177,22 @@ class ScalerStep(PairEvent):
     """`scaler.step(optimizer)`; `closure` is the closure passed on, if any."""
 
     closure: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfUnscaled(Event):
+    """A scaler unscales the gradients of float16 parameters; `cast` made them float16."""
+
+    scaler: Scaler
+    cast: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalerMeetsShards(Event):
+    """A scaler made in sight serves the optimizer of a model that `wrapped` has sharded with FSDP."""
+
+    scaler: Scaler
+    wrapped: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, functions, modules, operators, protocol, tensors
+from amplint.semantics import attributes, calls, functions, modules, operators, parameters, protocol, tensors
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
@@ -64,6 +64,8 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         state.bind(_home(machine, state, target.value), target.value, value)
     elif isinstance(target, cst.Attribute):
         owner = evaluate(machine, state, target.value)
+        if target.attr.value == "data":
+            parameters.forget_dtypes(machine, state)
         if target.attr.value != "grad":
             state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
     elif isinstance(target, cst.Subscript):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import contexts, protocol
+from amplint.semantics import contexts, parameters, protocol
 from amplint.semantics.definitions import node_of
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State, merge
@@ -48,6 +48,7 @@ def call_function(
     if function.chunk not in machine.relevant:
         handed = [value for value in (*positional, *keywords.values()) if isinstance(value, Method)]
         protocol.forget(machine, state, handed)
+        parameters.forget_dtypes(machine, state, [*positional, *keywords.values()])
         return Unknown(machine.fresh())
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
@@ -120,6 +121,7 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.regions = home, regions
+        parameters.leave(machine, end, end.frames[frame].values(), node)
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
             end.frames = left

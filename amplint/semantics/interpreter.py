@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls
+from amplint.semantics import attributes, calls, parameters
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.definitions import bind_chunks, node_of
 from amplint.semantics.events import Event, ScriptEnd
@@ -56,6 +56,8 @@ def _run_module(machine: Machine) -> list[State]:
                 states = run_block(machine, states, chunk.module.body, Flow()) or states
             except BudgetSpent:
                 _restart(machine)
+    for state in states:
+        parameters.leave(machine, state, state.frames[MODULE_FRAME].values(), machine.source.chunks[0].module)
     return merge(states, START_LIMIT, machine.slice.deciding, machine.either)
 
 

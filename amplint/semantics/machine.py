@@ -23,6 +23,7 @@ from amplint.semantics.values import (
     Optimizer,
     Scaler,
     Tensor,
+    Trained,
     Unknown,
     Value,
 )
@@ -112,6 +113,7 @@ class Machine:
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}
+        self.trained: dict[int, Trained] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import contexts, numerics, protocol
+from amplint.semantics import contexts, numerics, parameters, protocol
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
 from amplint.semantics.machine import Machine
@@ -20,6 +20,8 @@ def call_method(
     machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
 ) -> Value | None:
     """What `owner.name(...)` does for the methods known here, None for any other."""
+    if name == "half" and node not in machine.index.halves:
+        machine.index.halves.append(node)
     if name == "backward":
         return _backward_method(machine, state, node, owner, arguments)
     if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
@@ -53,6 +55,7 @@ def call_method(
         hold(state, owner, arguments.values[0])
         return owner
     if (name in SAME_OBJECT or name in CASTS) and not isinstance(owner, Tensor):
+        parameters.cast(machine, state, node, owner, name, arguments)
         return converted(machine, node, owner, name, arguments) or owner
     if name == "type" and (cast := converted(machine, node, owner, name, arguments)) is not None:
         return cast

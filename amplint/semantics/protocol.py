@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.semantics import parameters
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
@@ -214,6 +215,7 @@ def _pair_event(
     assert argument is not None
     known = _scaler(state, scaler)
     loop = _inner_loop(machine, scaler, optimizer)
+    parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
     _spell(machine, scaler, node)
     machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
     if kind is Unscale:

@@ -41,6 +41,7 @@ PROTOCOL_TRIGGERS = frozenset(
         "nullcontext",
         "contextmanager",
         "get_autocast_gpu_dtype",
+        "FullyShardedDataParallel",
     ]
 )
 NUMERIC_TRIGGERS = frozenset(
@@ -61,7 +62,8 @@ _LIBRARY_IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
     re.MULTILINE,
 )
-SCALER, OPTIMIZER = "scaler", "optimizer"
+SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
+_OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
 
 
 def dotted(node: cst.CSTNode) -> str | None:
@@ -132,7 +134,7 @@ def relevant(
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:
-    """Access path -> `scaler` or `optimizer`, for the paths in `tree` whose use leaves no doubt."""
+    """Access path -> `scaler`, `optimizer` or `model`, for the paths in `tree` whose use leaves no doubt."""
     found: dict[str, str] = {}
     steps: dict[str, set[str]] = {}
     methods: dict[str, set[str]] = {}
@@ -162,4 +164,6 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
             found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
         elif {"step", "zero_grad"} <= used and "backward" not in used:
             found.setdefault(path, OPTIMIZER)
+        elif not used.isdisjoint(_OF_MODELS):
+            found.setdefault(path, MODEL)
     return found

@@ -74,6 +74,10 @@ class Slice:
         """The variables that `statement` or something inside it may bind."""
         return self._parts[statement].bound
 
+    def mentions(self, statement: cst.CSTNode, words: Set[str]) -> bool:
+        """Whether one of `words` occurs in a compound statement."""
+        return not self._parts[statement].words.isdisjoint(words)
+
     def _active(self, part: Part) -> bool:
         return part.triggered or bool(part.called & self._calling or part.words & self._triggers)
 

@@ -64,10 +64,20 @@ class ScalerState:
     iteration: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What made a model's parameters float16, and what sharded them."""
+
+    half: cst.CSTNode | None = None
+    sharded: cst.CSTNode | None = None
+
+
 class State:
     """Variables, attributes, assumptions, regions and the protocol's progress on one path. Copies are shallow."""
 
-    __slots__ = ("facts", "frame", "frames", "gradients", "heap", "iteration", "pairs", "regions", "scalers", "trail")
+    __slots__ = (
+        "facts", "frame", "frames", "gradients", "heap", "iteration", "models", "pairs", "regions", "scalers", "trail",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and ("value of", symbol) to more."""
@@ -79,6 +89,7 @@ class State:
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
+        self.models: dict[int, Model] = {}
         self.trail: Trail | None = None
         self.iteration: tuple[int, ...] = ()
 
@@ -93,6 +104,7 @@ class State:
         twin.pairs = dict(self.pairs)
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
+        twin.models = self.models
         twin.trail = self.trail
         twin.iteration = self.iteration
         return twin
@@ -125,6 +137,7 @@ class State:
             frozenset(scaler for scaler, known in self.scalers.items() if known.checked),
             ambient,
             frozenset(entry for entry in essences if entry[1] != ambient),
+            frozenset((symbol, model.half is None, model.sharded is None) for symbol, model in self.models.items()),
         )
 
     def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
@@ -278,6 +291,7 @@ def _without_protocol(left: State, right: State) -> State:
     """`left` with everything about the protocol unknown wherever the two disagree."""
     blurred = left.copy()
     blurred.regions = left.regions
+    blurred.models = {symbol: model for symbol, model in left.models.items() if right.models.get(symbol) == model}
     for pair in left.pairs.keys() | right.pairs.keys():
         ours, theirs = left.pairs.get(pair), right.pairs.get(pair)
         if ours is None or theirs is None or ours.state is not theirs.state:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import contexts, definitions, numerics
+from amplint.semantics import contexts, definitions, numerics, parameters
 from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused, Setting
 from amplint.semantics.expressions import assign, decide, evaluate, test
@@ -44,6 +44,8 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
             for state in states:
                 for name in machine.slice.bound(statement):
                     state.bind(state.frame, name, Unknown(machine.fresh()))
+                if machine.slice.mentions(statement, parameters.CONVERTING):
+                    parameters.forget_dtypes(machine, state)
         else:
             machine.statement = statement
             states = _COMPOUND[type(statement)](machine, states, statement, flow)

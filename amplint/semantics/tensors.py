@@ -69,6 +69,16 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
     )  # fmt: skip
 
 
+def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool, str | None]:
+    """Whether `.name(...)` changes the dtype of what it is called on, and to which one, None where that is unknown."""
+    if name in CASTS and not arguments.given:
+        return True, CASTS[name]
+    if name not in ("to", "type"):
+        return False, None
+    dtype = next((found for value in arguments.values if (found := dtype_of(machine, value)) is not None), None)
+    return dtype is not None or name == "type" or not _only_moves(arguments), dtype
+
+
 def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, arguments: Arguments) -> Value | None:
     """What `.half()`, `.to(...)` or `.type(...)` makes of a tensor or of something unknown; None for other calls."""
     if name in CASTS and not arguments.given:

@@ -111,6 +111,19 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
+class Trained:
+    """What an optimizer updates.
+
+    `model` is the symbol of the model it was given the parameters of, and nothing else; `origins` are the symbols of
+    whatever went into what it was given. `plain` tells that its class is PyTorch's and leaves unscaling to the scaler.
+    """
+
+    model: int | None
+    origins: frozenset[int]
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Autocast:
     """An autocast context. `devices` and `dtypes` hold what is possible; None means unknown."""
 

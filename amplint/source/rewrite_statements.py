@@ -39,6 +39,15 @@ class StatementEdits(RewriterBase):
         statement = self.statement_of(node)
         return self._removal(statement) if statement is not None else None
 
+    def drop_method(self, call: cst.Call) -> Edit | None:
+        """Leave the object of `object.method(...)`; the whole statement goes where only a name would remain of it."""
+        if not isinstance(call.func, cst.Attribute):
+            return None
+        owner, statement = call.func.value, self.source.parent(call)
+        if isinstance(statement, cst.Expr) and isinstance(owner, (cst.Name, cst.Attribute)):
+            return self.remove_statement(call)
+        return self.replace(call, self.text(owner))
+
     def move_statement(
         self, node: cst.CSTNode, *, before: cst.CSTNode | None = None, after: cst.CSTNode | None = None
     ) -> list[Edit] | None:

@@ -16,6 +16,9 @@ GRAD_SCALERS = {
 }
 """Qualified name -> default device type."""
 
+SCALER_PARAMETERS = ("device", "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
+"""Positional order of `torch.amp.GradScaler`; its deprecated spellings lack the first."""
+
 AUTOCASTS = {
     "torch.autocast": None,
     "torch.amp.autocast": None,
@@ -75,6 +78,12 @@ GRAD_MODES = {
     "torch.enable_grad": True,
 }
 """Qualified name -> whether gradients are recorded inside."""
+
+SHARDED_SCALER = "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
+SHARDING_WRAPPERS = frozenset(
+    f"torch.distributed.fsdp.{module}FullyShardedDataParallel" for module in ("", "fully_sharded_data_parallel.")
+)
+"""What keeps only a part of the parameters on each rank, out of sight of a plain scaler."""
 
 NEUTRAL_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.suppress", "torch.profiler.record_function"})
 EXIT_STACKS = frozenset({"contextlib.ExitStack", "contextlib.AsyncExitStack"})

@@ -1,0 +1,158 @@
+"""Where parameters live: models converted to float16 or sharded by FSDP, and the optimizers built on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.events import HalfUnscaled, OptState, ScalerMeetsShards, Stage
+from amplint.semantics.machine import Machine, is_off
+from amplint.semantics.scopes import MODEL, dotted
+from amplint.semantics.state import Model, State
+from amplint.semantics.tensors import converts_to
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import (
+    FALSE,
+    NONE,
+    Instance,
+    Items,
+    Module,
+    Optimizer,
+    Ref,
+    Scaler,
+    Trained,
+    Unknown,
+    Value,
+)
+
+CONVERTING = frozenset({"float", "float32", "data", "to"})
+"""Words without which a statement does not give parameters another dtype than float16."""
+NOT_SHARDED = "NO_SHARD"
+UNSEEN = Trained(None, frozenset(), plain=False)
+
+
+def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+    """`owner.half()`, `owner.to(...)`: of a model this converts its parameters where they are."""
+    changes, dtype = converts_to(machine, name, arguments)
+    if not changes or not (isinstance(owner, (Instance, Module)) or _is_model(machine, owner, node)):
+        return
+    _set(state, root(machine, symbol_of(machine, owner)), half=node if dtype == "float16" else None)
+
+
+def _is_model(machine: Machine, owner: Value, node: cst.Call) -> bool:
+    """Whether something unknown must be a model: it is used like one, or the result of the conversion is dropped."""
+    if not isinstance(owner, Unknown):
+        return False
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
+
+
+def _is_dropped(statement: cst.CSTNode | None, node: cst.Call) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    for small in statement.body:
+        inner = small.value if isinstance(small, cst.Expr) else None
+        while isinstance(inner, cst.Call) and inner is not node and isinstance(inner.func, cst.Attribute):
+            inner = inner.func.value
+        if inner is node:
+            return True
+    return False
+
+
+def wrap(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
+    """`FullyShardedDataParallel(model)`: every rank keeps a part of the parameters."""
+    strategy = arguments.value("sharding_strategy", 2)
+    if not (isinstance(strategy, Ref) and strategy.name.endswith(NOT_SHARDED)):
+        _set(state, root(machine, symbol_of(machine, model)), sharded=node)
+
+
+def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
+    known = state.models.get(symbol, Model())
+    known = Model(changes.get("half", known.half), changes.get("sharded", known.sharded))
+    state.models = {**state.models, symbol: known}
+    if known == Model():
+        del state.models[symbol]
+
+
+def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
+    """Code that cannot be seen may have given the parameters of these models, or of any, another dtype."""
+    if state.models:
+        chosen = state.models.keys() if values is None else {root(machine, symbol_of(machine, v)) for v in values}
+        for symbol in chosen & state.models.keys():
+            _set(state, symbol, half=None)
+
+
+def root(machine: Machine, symbol: int) -> int:
+    """The model behind one that was converted to a dtype: it is the same object."""
+    while machine.symbols.key(symbol)[0] == "converted":
+        symbol = machine.symbols.parts(symbol)[0]
+    return symbol
+
+
+def train(machine: Machine, optimizer: Optimizer, arguments: Arguments) -> None:
+    """An optimizer of `torch.optim` is constructed."""
+    given = arguments.value("params", 0)
+    fused = arguments.value("fused")
+    model = _only_model(machine, given)
+    machine.trained[optimizer.symbol] = Trained(model, _origins(machine, given), fused in (None, NONE, FALSE))
+
+
+def _only_model(machine: Machine, value: Value | None) -> int | None:
+    """The model, when `value` is all its parameters and nothing else."""
+    while isinstance(value, Items) and len(value.values) == 1:
+        value = value.values[0]
+    if isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameters":
+        return root(machine, machine.symbols.parts(value.symbol)[0])
+    return None
+
+
+def _origins(machine: Machine, value: Value | None) -> frozenset[int]:
+    """The symbols of what went into `value`."""
+    if isinstance(value, Items):
+        return frozenset().union(*(_origins(machine, item) for item in value.values))
+    todo, found = [value.symbol] if isinstance(value, Unknown) else [], set()
+    while todo:
+        symbol = todo.pop()
+        if symbol not in found:
+            found |= {symbol, root(machine, symbol)}
+            todo += machine.symbols.parts(symbol)
+    return frozenset(found)
+
+
+def meet(
+    machine: Machine, state: State, node: cst.Call, scaler: Scaler, optimizer: Optimizer, stage: Stage | None
+) -> None:
+    """A scaler unscales an optimizer, or steps one at `stage`: tell where its parameters do not allow that."""
+    if not state.models:
+        return
+    trained = machine.trained.get(optimizer.symbol, UNSEEN)
+    half = state.models[trained.model].half if trained.model in state.models else None
+    unscales = stage is None or (stage.state is OptState.READY and trained.plain)
+    if half is not None and unscales and not is_off(machine, state, scaler.enabled):
+        machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half)
+    _tell_shards(machine, state, node, scaler, {optimizer.symbol})
+
+
+def leave(machine: Machine, state: State, values: Iterable[Value], node: cst.CSTNode) -> None:
+    """A function that holds these values ends: tell of the scalers made for a model that is sharded by then."""
+    if not any(model.sharded for model in state.models.values()):
+        return
+    held = list(values)
+    optimizers = {value.symbol for value in held if isinstance(value, Optimizer)}
+    for scaler in [value for value in held if isinstance(value, Scaler)]:
+        _tell_shards(machine, state, scaler.created or node, scaler, optimizers)
+
+
+def _tell_shards(machine: Machine, state: State, node: cst.CSTNode, scaler: Scaler, optimizers: Set[int]) -> None:
+    shards = {symbol: model.sharded for symbol, model in state.models.items() if model.sharded is not None}
+    if not shards or scaler.created is None or is_off(machine, state, scaler.enabled):
+        return
+    for optimizer in optimizers:
+        known = machine.trained.get(optimizer)
+        origins = known.origins if known is not None else _origins(machine, Unknown(optimizer))
+        for model, wrapped in shards.items():
+            if model in origins:
+                machine.emit(state, ScalerMeetsShards, node, scaler=scaler, wrapped=wrapped)
+                return
