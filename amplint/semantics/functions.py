@@ -121,7 +121,7 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.regions = home, regions
-        parameters.leave(machine, end, end.frames[frame].values(), node)
+        parameters.leave(machine, end, end.frames[frame].values())
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
             end.frames = left

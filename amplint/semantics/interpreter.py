@@ -57,7 +57,7 @@ def _run_module(machine: Machine) -> list[State]:
             except BudgetSpent:
                 _restart(machine)
     for state in states:
-        parameters.leave(machine, state, state.frames[MODULE_FRAME].values(), machine.source.chunks[0].module)
+        parameters.leave(machine, state, state.frames[MODULE_FRAME].values())
     return merge(states, START_LIMIT, machine.slice.deciding, machine.either)
 
 

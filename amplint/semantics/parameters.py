@@ -132,20 +132,20 @@ def meet(
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
         machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half)
-    _tell_shards(machine, state, node, scaler, {optimizer.symbol})
+    _tell_shards(machine, state, scaler, {optimizer.symbol})
 
 
-def leave(machine: Machine, state: State, values: Iterable[Value], node: cst.CSTNode) -> None:
+def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
     """A function that holds these values ends: tell of the scalers made for a model that is sharded by then."""
     if not any(model.sharded for model in state.models.values()):
         return
     held = list(values)
     optimizers = {value.symbol for value in held if isinstance(value, Optimizer)}
     for scaler in [value for value in held if isinstance(value, Scaler)]:
-        _tell_shards(machine, state, scaler.created or node, scaler, optimizers)
+        _tell_shards(machine, state, scaler, optimizers)
 
 
-def _tell_shards(machine: Machine, state: State, node: cst.CSTNode, scaler: Scaler, optimizers: Set[int]) -> None:
+def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
     shards = {symbol: model.sharded for symbol, model in state.models.items() if model.sharded is not None}
     if not shards or scaler.created is None or is_off(machine, state, scaler.enabled):
         return
@@ -154,5 +154,5 @@ def _tell_shards(machine: Machine, state: State, node: cst.CSTNode, scaler: Scal
         origins = known.origins if known is not None else _origins(machine, Unknown(optimizer))
         for model, wrapped in shards.items():
             if model in origins:
-                machine.emit(state, ScalerMeetsShards, node, scaler=scaler, wrapped=wrapped)
+                machine.emit(state, ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=wrapped)
                 return
