@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes, contexts, methods, numerics, parameters, protocol
+from amplint.semantics import attributes, contexts, methods, numerics, parameters, protocol, readings
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
@@ -129,6 +129,8 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Partial):
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
+    if not isinstance(callee, Function) and getattr(callee, "function", None) is None:
+        readings.handed(machine, state, node, arguments)
     if isinstance(callee, Ref):
         return _library(machine, state, node, callee.name, arguments)
     if isinstance(callee, Function):
@@ -376,6 +378,8 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
             return Const(math.nan)
     if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
         return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
+    if name == "builtins.float" and len(values) == 1:
+        return readings.converted(machine, values[0], _same_again(machine, state, name, arguments))
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):

@@ -139,6 +139,21 @@ class ScaleDiscarded(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaledLossRead(Event):
+    """A value that carries the loss scale is `how` (summed, logged, compared) as if it were the loss.
+
+    `scaled` is the call of `scale()`. `update` is set where the value was divided by the scale, but by the one this
+    `update()` had left behind; `divided` tells that the script divides by the scale somewhere.
+    """
+
+    scaler: Scaler
+    scaled: cst.CSTNode
+    how: str
+    update: cst.CSTNode | None
+    divided: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScalerCreated(Event):
     """A gradient scaler is constructed."""
 

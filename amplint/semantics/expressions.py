@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, functions, modules, operators, parameters, protocol, tensors
+from amplint.semantics import attributes, calls, functions, modules, operators, parameters, protocol, readings, tensors
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
@@ -126,9 +126,8 @@ def _literal(text: str) -> object:
 
 
 def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Value:
-    for part in node.parts:
-        if isinstance(part, cst.FormattedStringExpression):
-            evaluate(machine, state, part.expression)
+    shown = [part.expression for part in node.parts if isinstance(part, cst.FormattedStringExpression)]
+    readings.formatted(machine, state, node, [evaluate(machine, state, expression) for expression in shown])
     return machine.unknown("text", id(node))
 
 

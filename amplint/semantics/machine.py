@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import libcst as cst
@@ -36,6 +37,20 @@ CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 60_000
 STEPS_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The scale that a value read from a scaled loss carries.
+
+    `node` is the call of `scale()`, `era` tells the scale from later ones. `update` is set for a value that was divided
+    by the scale as that call left it, which is not the one it was multiplied by.
+    """
+
+    scaler: Scaler
+    node: cst.CSTNode
+    era: tuple[object, ...] | None
+    update: cst.CSTNode | None = None
 
 
 class PathEnds(Exception):
@@ -114,6 +129,8 @@ class Machine:
         self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}
         self.trained: dict[int, Trained] = {}
+        self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
+        self.readings: dict[int, Reading] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import contexts, numerics, parameters, protocol
+from amplint.semantics import contexts, numerics, parameters, protocol, readings
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
 from amplint.semantics.machine import Machine
@@ -88,7 +88,7 @@ def _scaler_method(
     elif name == "is_enabled":
         return scaler.enabled
     elif name == "get_scale":
-        return machine.unknown("scale of", parts=(scaler.symbol,))
+        return readings.scale_symbol(machine, state, scaler)
     elif name not in ("state_dict", "load_state_dict"):
         protocol.forget(machine, state, [scaler])
     return Unknown(machine.fresh())

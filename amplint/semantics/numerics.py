@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.semantics import readings
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.events import TensorOp
@@ -196,7 +197,7 @@ def method(
     if op in FOLLOWS_INPUT or op in FLOAT32["cuda"] or op in BINARY:
         owner = used_as_tensor(machine, owner)
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
-        return machine.unknown("number", name, parts=(owner.symbol,))
+        return readings.converted(machine, owner, machine.unknown("number", name, parts=(owner.symbol,)))
     lifted = name in FLOAT32["cuda"] and regime(machine, state) is not None
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
         return None

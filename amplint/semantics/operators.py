@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import numerics, tensors
+from amplint.semantics import numerics, readings, tensors
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.truth import decide_value, equal, is_none, negate, symbol_of, truth
@@ -64,7 +64,8 @@ def operate(
         if folded is not None:
             return Const(folded)
     found = numerics.arithmetic(machine, state, node, kind.__name__, left, right)
-    return found or machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+    result = found or machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+    return readings.combined(machine, kind.__name__, a, b, result)
 
 
 def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
@@ -125,6 +126,8 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
     if same is not None:
         return Const(same is not isinstance(kind, (cst.NotEqual, cst.IsNot, cst.NotIn)))
     if isinstance(left, Tensor) or isinstance(right, Tensor):
+        if isinstance(kind, _ORDERED):
+            readings.compared(machine, state, node, (left, right))
         return tensors.comparison(machine, left, right)
     if isinstance(kind, (cst.Equal, cst.Is)):
         return equal(machine, state, left, right)
@@ -139,6 +142,8 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
         folded = _compare(kind, left.value, right.value)
         if folded is not None:
             return Const(folded)
+    if isinstance(kind, _ORDERED):
+        readings.compared(machine, state, node, (left, right))
     name, flipped = _OPPOSITES.get(type(kind), (type(kind).__name__, False))
     value = machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
     return negate(machine, value) if flipped else value
@@ -149,6 +154,9 @@ _OPPOSITES: dict[type[cst.CSTNode], tuple[str, bool]] = {
     cst.LessThanEqual: ("GreaterThan", True),
     cst.GreaterThanEqual: ("LessThan", True),
 }
+
+
+_ORDERED = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
 def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:

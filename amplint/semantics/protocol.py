@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import parameters
+from amplint.semantics import parameters, readings
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
@@ -84,9 +84,9 @@ def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argume
     if is_off(machine, state, scaler.enabled):
         return value
     if isinstance(value, Items):
-        return Items(tuple(_scaled(machine, node, scaler, item) for item in value.values))
+        return Items(tuple(_scaled(machine, state, node, scaler, item) for item in value.values))
     _spell(machine, scaler, node)
-    scaled = _scaled(machine, node, scaler, value)
+    scaled = _scaled(machine, state, node, scaler, value)
     if isinstance(machine.statement, cst.SimpleStatementLine) and _is_bare(machine.statement, node):
         state.bind(state.frame, "<scaled>", scaled)
         machine.emit(state, ScaleDiscarded, node, scaler=scaler, loss=symbol_of(machine, value))
@@ -97,8 +97,9 @@ def _is_bare(statement: cst.SimpleStatementLine, node: cst.Call) -> bool:
     return any(isinstance(small, cst.Expr) and small.value is node for small in statement.body)
 
 
-def _scaled(machine: Machine, node: cst.Call, scaler: Scaler, value: Value) -> Tensor:
+def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, value: Value) -> Tensor:
     plain = symbol_of(machine, value)
+    readings.scaled(machine, state, scaler, plain, node)
     return Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
 
 

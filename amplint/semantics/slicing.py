@@ -64,11 +64,16 @@ class Slice:
         waiting = [part for part in [*self._simple, *self._headers.values()] if part.bound]
         self.deciding = _closure(self._conditions(), [(part.bound, self._shown(part)) for part in waiting])
         self._used = _closure(self._uses() | self.deciding, [(part.bound, part.words) for part in waiting])
+        scaling = {"scale", *(name for name, part in self._functions.items() if "scale" in part.called)}
+        scaled = {name for part in self._simple if part.called & scaling for name in part.bound}
+        self._read = _closure(scaled, [(part.words, part.bound) for part in waiting])
 
     def matters(self, statement: cst.CSTNode) -> bool:
         """Whether a compound statement has to be interpreted."""
         part = self._parts.get(statement)
-        return part is None or part.leaves or self._active(part) or bool(part.bound & self._used)
+        if part is None or part.leaves or self._active(part) or part.bound & self._used:
+            return True
+        return bool(part.words & self._read)
 
     def bound(self, statement: cst.CSTNode) -> set[str]:
         """The variables that `statement` or something inside it may bind."""

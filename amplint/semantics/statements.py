@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import contexts, definitions, numerics, parameters
+from amplint.semantics import contexts, definitions, numerics, parameters, readings
 from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused, Setting
 from amplint.semantics.expressions import assign, decide, evaluate, test
@@ -127,6 +127,8 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
             forget_gradients(state)
         elif isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign)):
             gradients_read(machine, state, node, before, "changed", mutates=True)
+    if isinstance(node.operator, cst.AddAssign) and readings.summed(machine, state, node, other):
+        other = Unknown(machine.fresh())
     value = operate(machine, state, node, operator, (node.target, before), (node.value, other))
     assign(machine, state, node.target, value)
     return None

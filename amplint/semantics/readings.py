@@ -1,0 +1,174 @@
+"""Where the value of a scaled loss is read as if it were the loss: summed, logged, compared.
+
+A scaled loss is for backward alone. What is read from it is 65536 times too large at first, and differs from one
+iteration to the next as the scale does; dividing by `get_scale()` helps only until `update()` changes the scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.events import ScaledLossRead
+from amplint.semantics.machine import Machine, Reading
+from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+REPORTS = words(
+    "print log info debug warning log_metric log_metrics log_dict log_scalar add_scalar add_scalars put_scalar "
+    "put_scalars set_postfix set_postfix_str set_description write format record"
+)
+COLLECTS = words("append add update push put")
+_FINITENESS = words("isfinite isnan isinf is_finite is_nan is_inf isreal")
+_DETACHED = words("detach data item cpu")
+_LINEAR = frozenset({"Add", "Subtract", "Multiply", "Divide", "FloorDivide"})
+_SCALE = "scale of"
+
+
+def scale_symbol(machine: Machine, state: State, scaler: Scaler) -> Unknown:
+    """What `get_scale()` returns: the same until `update()` runs."""
+    return machine.unknown(_SCALE, _era(state, scaler), parts=(scaler.symbol,))
+
+
+def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst.CSTNode) -> None:
+    """Remember under which scale the loss `plain` was scaled."""
+    machine.scaled_under[scaler.symbol, plain] = (_era(state, scaler), node)
+
+
+def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
+    """What tells the scale before an `update()` from the one behind it; None where that is not known."""
+    if (scaler.symbol, ANY_OPTIMIZER) in state.pairs:
+        return None
+    known = state.scalers.get(scaler.symbol)
+    return (known.updated, known.iteration) if known is not None else ()
+
+
+def carried(machine: Machine, value: Value) -> Reading | None:
+    """The scale that `value` carries, None for a value that is not known to carry one."""
+    symbol = symbol_of(machine, value) if isinstance(value, (Tensor, Unknown)) else None
+    if symbol in machine.readings:
+        return machine.readings[symbol]
+    if not isinstance(value, Tensor) or value.scaled is None or value.plain is None:
+        return None
+    era, node = machine.scaled_under.get((value.scaled.symbol, value.plain), (None, None))
+    return Reading(value.scaled, node, era) if node is not None else None
+
+
+def converted(machine: Machine, value: Value, number: Value) -> Value:
+    """`number`, which was read from `value` by `.item()` or `float()`."""
+    reading = carried(machine, value)
+    if reading is not None and isinstance(number, Unknown):
+        machine.readings[number.symbol] = reading
+    return number
+
+
+def combined(machine: Machine, kind: str, left: Value, right: Value, result: Tensor | Unknown) -> Tensor | Unknown:
+    """`result` of `left kind right`, with what is known of the scale it carries."""
+    if not machine.scaled_under or kind not in _LINEAR:
+        return result
+    ours, theirs = carried(machine, left), carried(machine, right)
+    reading, other = (ours, right) if ours is not None else (theirs, left)
+    if reading is None:
+        return result
+    divisor = next(_scales(machine, symbol_of(machine, other)), None)
+    if divisor is None:
+        if isinstance(result, Unknown):
+            machine.readings[result.symbol] = reading
+        return result
+    era, scaler = machine.symbols.key(divisor)[1], machine.symbols.parts(divisor)[0]
+    update = era[0] if isinstance(era, tuple) and era else None
+    if scaler == reading.scaler.symbol and reading.era not in (None, era) and isinstance(update, cst.CSTNode):
+        machine.readings[result.symbol] = replace(reading, update=update)
+    if isinstance(result, Tensor):
+        return replace(result, scaled=None, plain=None, traits=result.traits | {PERHAPS_SCALED})
+    return result
+
+
+def _scales(machine: Machine, symbol: int) -> Iterator[int]:
+    todo = [symbol]
+    while todo:
+        current = todo.pop()
+        if machine.symbols.key(current)[0] == _SCALE:
+            yield current
+        todo += machine.symbols.parts(current)
+
+
+def summed(machine: Machine, state: State, node: cst.CSTNode, value: Value) -> bool:
+    """`total += value`; a tensor that keeps its graph can be meant for backward. Returns whether that was told."""
+    return _is_number(machine, value) and _tell(machine, state, node, [value], "summed")
+
+
+def compared(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value]) -> None:
+    """Values are ordered."""
+    _tell(machine, state, node, values, "compared")
+
+
+def formatted(machine: Machine, state: State, node: cst.FormattedString, values: Iterable[Value]) -> None:
+    """Values are put into a text."""
+    if machine.scaled_under and not _speaks_of_scale(node):
+        _tell(machine, state, node, values, "logged")
+
+
+def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """A call of something out of sight, which can be a log or a meter."""
+    if not machine.scaled_under:
+        return
+    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    called = name.value if isinstance(name, cst.Name) else ""
+    values = [part for value in arguments.values for part in _flat(value)]
+    if called in COLLECTS:
+        values = [value for value in values if _is_number(machine, value)]
+    elif called not in REPORTS:
+        return
+    if not _speaks_of_scale(node):
+        _tell(machine, state, node, values, "logged")
+
+
+def _flat(value: Value) -> Iterator[Value]:
+    if isinstance(value, Items):
+        for part in value.values:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _is_number(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Unknown) or (
+        isinstance(value, Tensor) and machine.symbols.key(value.symbol)[0] in _DETACHED
+    )
+
+
+def _speaks_of_scale(node: cst.CSTNode) -> bool:
+    texts = (inner.value for inner in walk(node) if isinstance(inner, (cst.SimpleString, cst.FormattedStringText)))
+    return any("scale" in text.lower() for text in texts)
+
+
+def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:
+    reading = next((found for value in values if (found := carried(machine, value)) is not None), None)
+    if reading is None or _about_finiteness(state):
+        return False
+    divided = any("get_scale" in chunk.text for chunk in machine.relevant)
+    machine.emit(
+        state, ScaledLossRead, node, scaler=reading.scaler, scaled=reading.node, how=how, update=reading.update,
+        divided=divided,
+    )  # fmt: skip
+    return True
+
+
+def _about_finiteness(state: State) -> bool:
+    """Whether the path is here because of what was found out about infinity and NaN."""
+    trail = state.trail
+    for _ in range(4):
+        if trail is None:
+            return False
+        names = (node.value for node in walk(trail.step[0]) if trail.branch and isinstance(node, cst.Name))
+        if not _FINITENESS.isdisjoint(names):
+            return True
+        trail = trail.before
+    return False
