@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes, contexts, methods, numerics, parameters, protocol, readings
+from amplint.semantics import attributes, contexts, methods, models, numerics, parameters, protocol, readings, threads
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
@@ -126,6 +126,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     arguments = _arguments(machine, state, node)
     if isinstance(callee, Method) and owner is None:
         owner, name = callee.owner, callee.name
+    _follow_model(machine, state, node, callee, owner, name, arguments)
     if isinstance(callee, Partial):
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
@@ -144,10 +145,24 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Module):
         return _call_module(machine, state, node, callee, arguments)
     if owner is not None:
+        if name == "start" and isinstance(owner, Instance):
+            threads.start_instance(machine, state, node, owner)
+        threads.submit(machine, state, node, owner, name, arguments)
         found = methods.call_method(machine, state, node, owner, name, arguments)
         if found is not None:
             return found
     return _unseen(machine, state, node, callee, owner, name, arguments)
+
+
+def _follow_model(
+    machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None, name: str, arguments: Arguments
+) -> None:
+    """Note what the call tells of a model, and its forward pass."""
+    if owner is not None:
+        models.note_use(machine, state, owner, name, arguments)
+    model = models.called(machine, state, node.func, callee) if machine.follows_models else None
+    if model is not None:
+        models.forward(machine, state, node, *model)
 
 
 def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
@@ -290,6 +305,8 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         return Neutral(stack=name in EXIT_STACKS)
     if name == "functools.partial" and arguments.given:
         return Partial(arguments.values[0], tuple((a.node, a.value, a.keyword, a.star) for a in arguments.given[1:]))
+    if name in threads.STARTERS:
+        threads.start(machine, state, node, name, arguments)
     if name in CLIPPERS:
         return methods.clip(machine, state, node, CLIPPERS[name], arguments)
     if name == "torch.autograd.backward" and arguments.given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused
+from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, RegionMissed
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import Region, State
 from amplint.semantics.values import (
@@ -16,14 +16,27 @@ from amplint.semantics.values import (
     Device,
     Entered,
     GradMode,
+    Instance,
     Method,
+    NewThread,
     OneOf,
+    Opaque,
     Ref,
     Tensor,
     Unknown,
     Value,
 )
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DEFAULT_AUTOCAST_DTYPE, DTYPES, GRAD_MODES
+from amplint.torchlib.policy import words
+
+HARMLESS = words(
+    "Console File Join Live Lock Manager NamedTemporaryFile Pool ProcessPoolExecutor Progress RLock Stream "
+    "SummaryWriter TemporaryDirectory Thread ThreadPool ThreadPoolExecutor Timer average_parameters catch_warnings "
+    "cond connect cursor detect_anomaly device ema_scope emit_nvtx file fork_rng join lock logging_redirect_tqdm "
+    "memory_snapshot no_sync open patch profile progress range record_function record save_on_cpu sdp_kernel "
+    "sdpa_kernel span start_run stream summary_writer tempdir time timeit timer tqdm trange zip"
+)
+"""Last names of context managers that have nothing to do with autocast, whoever they belong to."""
 
 
 def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, arguments: Arguments) -> Autocast:
@@ -90,6 +103,7 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
     if isinstance(value, (Autocast, GradMode)):
         if isinstance(value, Autocast):
             machine.emit(state, AutocastEntered, value.node, context=value)
+        carry(machine, state, value, by)
         state.regions = (*state.regions, Region(value, by))
     elif isinstance(value, Entered):
         state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))
@@ -98,6 +112,28 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
             machine.emit(state, AutocastUnused, by, called=False, api=value.name)
         elif value.name in GRAD_MODES:
             state.regions = (*state.regions, Region(GradMode(Const(GRAD_MODES[value.name])), by))
+
+
+def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
+    """Note that a thread takes over the gradient mode its caller has asked for."""
+    flag = value.enabled if isinstance(value, GradMode) else None
+    if isinstance(flag, Unknown) and machine.symbols.key(flag.symbol)[:2] == ("call", "torch.is_grad_enabled"):
+        machine.carried.append(by)
+
+
+def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
+    """Tell of work that autocast would cast, in a thread that was started under a region and has entered none."""
+    regions = state.regions
+    border = next((i for i in range(len(regions) - 1, -1, -1) if isinstance(regions[i].context, NewThread)), None)
+    if border is None or any(isinstance(region.context, (Autocast, Opaque)) for region in regions[border + 1 :]):
+        return
+    lost, entered_by = machine.region_among(state, regions[:border])
+    start = regions[border]
+    assert isinstance(start.context, NewThread)
+    if entered_by is not None:
+        machine.emit(
+            state, RegionMissed, start.entered_by, work=node, lost=lost, lost_with=entered_by, thread=start.context
+        )
 
 
 def enter_items(machine: Machine, state: State, node: cst.With) -> bool:
@@ -110,10 +146,20 @@ def enter_items(machine: Machine, state: State, node: cst.With) -> bool:
         value = machine.evaluate(state, item.item)
         unused = isinstance(value, Ref) and value.name in AUTOCASTS
         enter(machine, state, value, item.item if unused else node)
+        if isinstance(value, (Unknown, Instance)) and (name := last_name(item.item)) not in HARMLESS:
+            state.regions = (*state.regions, Region(Opaque(name), node))
         finishes = finishes or (isinstance(value, Entered) and value.finishes)
         if item.asname is not None:
             assign(machine, state, item.asname.name, value)
     return finishes
+
+
+def last_name(node: cst.BaseExpression) -> str:
+    """The last name in what makes or is a context: `ema_scope` for `self.model.ema_scope()`."""
+    while isinstance(node, (cst.Call, cst.Subscript)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    name = node.attr if isinstance(node, cst.Attribute) else node
+    return name.value.lstrip("_") if isinstance(name, cst.Name) else ""
 
 
 def grad_mode(name: str, arguments: Arguments) -> GradMode:

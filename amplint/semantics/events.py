@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 import libcst as cst
 
-from amplint.semantics.values import Autocast, Items, Number, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values import Autocast, Items, NewThread, Number, Optimizer, Scaler, Tensor, Value
 
 
 class OptState(enum.Enum):
@@ -269,6 +269,48 @@ class AutocastEntered(Event):
     """A region begins."""
 
     context: Autocast
+
+
+class Recipe(enum.Enum):
+    """What is known of autocast at a forward pass: a region that is or can be on, none at all, or neither for sure."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forward(Event):
+    """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
+
+    `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
+    `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
+    of an `autocast` that is on, `functions` are those being run, outermost first, and `half` tells that the model's
+    weights were cast.
+    """
+
+    model: Hashable
+    name: str
+    training: bool | None
+    gradients: bool | None
+    autocast: Recipe
+    entered: cst.CSTNode | None
+    functions: tuple[cst.CSTNode, ...]
+    half: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionMissed(Event):
+    """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
+
+    `lost` is the region that is on, `lost_with` began it. Both are None where the caller's regions are out of sight and
+    the thread takes over its gradient mode instead, with `work`. `thread` says what runs.
+    """
+
+    work: cst.CSTNode
+    lost: Autocast | None
+    lost_with: cst.CSTNode | None
+    thread: NewThread
 
 
 @dataclass(frozen=True, kw_only=True)

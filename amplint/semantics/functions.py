@@ -60,9 +60,11 @@ def call_function(
     memory = machine.choices.memory
     outcomes = memory.get(key)
     if outcomes is None:
+        forwards, before = machine.forwards, state.progress()
         outcomes = memory[key] = _outcomes(machine, state, function, positional, keywords, node)
-        before = state.progress()
-        if all(end.progress() == before and _says_nothing(end.frames[end.frame][RESULT]) for end in outcomes):
+        if machine.forwards == forwards and all(
+            end.progress() == before and _says_nothing(end.frames[end.frame][RESULT]) for end in outcomes
+        ):
             machine.closed.add(signature)
     if not outcomes:
         raise PathEnds

@@ -15,7 +15,15 @@ from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.program import Program
 from amplint.semantics.protocol import CLEARED
-from amplint.semantics.scopes import LONG_RUN, extreme_names, library_names, relevant, renamed_triggers
+from amplint.semantics.scopes import (
+    LONG_RUN,
+    extreme_names,
+    library_names,
+    model_names,
+    relevant,
+    renamed_triggers,
+    thread_targets,
+)
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
@@ -33,10 +41,14 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     machine = Machine(program, tell, kinds, evaluate, run_body)
     chunks, aliases = program.chunks, program.aliases()
     names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks)
-    machine.relevant = relevant(chunks, names, kinds, aliases)
+    calls: Set[str] = frozenset()
+    if machine.follows_models:
+        names |= thread_targets(chunks)
+        calls = model_names(chunks)
+    machine.relevant = relevant(chunks, names, calls, kinds, aliases)
     named = {chunk.name for chunk in machine.relevant}
     names |= {alias for alias, name in aliases.items() if name in named}
-    machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names)
+    machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names, calls)
     _start_everything(machine, _run_module(machine))
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:

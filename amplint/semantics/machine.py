@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import libcst as cst
 
-from amplint.semantics.events import Event, Index, Step
+from amplint.semantics.events import Event, Forward, Index, RegionMissed, Step
 from amplint.semantics.program import Program
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import MODULE_FRAME, State, Trail
+from amplint.semantics.state import MODULE_FRAME, Region, State, Trail
 from amplint.semantics.symbols import Symbols
 from amplint.semantics.values import (
     NONE,
@@ -21,6 +21,7 @@ from amplint.semantics.values import (
     Class,
     Const,
     Function,
+    NewThread,
     Optimizer,
     Scaler,
     Tensor,
@@ -125,6 +126,9 @@ class Machine:
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
         self.index = Index()
+        self.follows_models = not kinds.isdisjoint((Forward.kind, RegionMissed.kind))
+        self.forwards = 0
+        self.carried: list[cst.CSTNode] = []
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}
@@ -289,9 +293,15 @@ class Machine:
 
     def region(self, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:
         """The innermost autocast region that is or can be on, and what entered it."""
+        return self.region_among(state, state.regions)
+
+    def region_among(self, state: State, regions: Sequence[Region]) -> tuple[Autocast | None, cst.CSTNode | None]:
+        """The innermost autocast region among `regions` that is or can be on where they end."""
         off: set[str] = set()
-        for region in reversed(state.regions):
+        for region in reversed(regions):
             context = region.context
+            if isinstance(context, NewThread):
+                break
             if not isinstance(context, Autocast):
                 continue
             devices = context.devices or frozenset({"?"})

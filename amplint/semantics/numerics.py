@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import readings
+from amplint.semantics import contexts, readings
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.events import TensorOp
@@ -171,6 +171,8 @@ def _floor(side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpressi
 def _result(
     machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, symbol: int | None = None
 ) -> Tensor:
+    if op in LOWER["cuda"]:
+        contexts.missed(machine, state, node)
     dtype = result_dtype(op, operand.dtype, regime(machine, state))
     if symbol is None:
         symbol = machine.symbols.intern(op, parts=(operand.symbol,))

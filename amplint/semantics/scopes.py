@@ -56,6 +56,30 @@ EXTREME_NUMBER = re.compile(
 _BOUND = re.compile(
     r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
 )
+_CALLED = re.compile(r"(\w+)\(")
+_MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
+_THREAD_TARGET = re.compile(
+    r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
+    r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"
+)
+THREAD_CALLS = frozenset(
+    {
+        "Thread",
+        "Timer",
+        "submit",
+        "map",
+        "imap",
+        "imap_unordered",
+        "map_async",
+        "starmap",
+        "apply",
+        "apply_async",
+        "start",
+        "to_thread",
+        "run_in_executor",
+        "run_in_threadpool",
+    }
+)
 LONG_RUN = 300
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = re.compile(
@@ -99,6 +123,19 @@ def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     return frozenset(word for names in found for word in WORD.findall(names)) - {"as", "import"}
 
 
+def model_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names by which a file calls its models, and what runs work in threads."""
+    texts = [chunk.text for chunk in chunks]
+    found = {name for text in texts for name in _MODEL_NAME.findall(text)} - {"self"}
+    threads = THREAD_CALLS if any("Thread" in text or "thread" in text for text in texts) else frozenset()
+    return frozenset(found) | threads
+
+
+def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names of functions that a file hands to threads."""
+    return frozenset(name for chunk in chunks for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
+
+
 def is_extreme(number: float) -> bool:
     """Whether float16 makes infinity, 0 or a subnormal of `number`."""
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
@@ -114,16 +151,29 @@ def _numbers_only(words: Mapping[Chunk, Set[str]], kinds: Set[str]) -> bool:
     return kinds <= NUMERIC_KINDS and not any("autocast" in used for used in words.values())
 
 
-def relevant(
-    chunks: Iterable[Chunk], names: Set[str], kinds: Set[str], aliases: Mapping[str, str] | None = None
-) -> set[Chunk]:
-    """The chunks in which one of `kinds` can happen: they hold a trigger or one of `names`, or name such a chunk.
+def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
+    return bool(names) and not names.isdisjoint(_CALLED.findall(chunk.text))
 
-    `aliases` are other words for the names of chunks.
+
+def relevant(
+    chunks: Iterable[Chunk],
+    names: Set[str],
+    calls: Set[str],
+    kinds: Set[str],
+    aliases: Mapping[str, str] | None = None,
+) -> set[Chunk]:
+    """The chunks in which one of `kinds` can happen.
+
+    They hold a trigger, one of `names`, a call of one of `calls`, or name such a chunk; `aliases` are other words for
+    the names of chunks.
     """
     words = {chunk: chunk.words for chunk in chunks}
     triggers = names | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | names
-    found = {chunk for chunk, used in words.items() if used & triggers or _holds_extreme_number(chunk)}
+    found = {
+        chunk
+        for chunk, used in words.items()
+        if used & triggers or _holds_extreme_number(chunk) or _calls_one_of(chunk, used & calls)
+    }
     fresh = found
     while fresh:
         reached = {chunk.name for chunk in fresh if chunk.name}
@@ -147,6 +197,8 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
         path, method = dotted(node.func.value), node.func.attr.value
+        if method in ("train", "eval") and len(node.args) > (method == "train"):
+            continue
         if method == "backward" and isinstance(node.func.value, cst.Call):
             inner = node.func.value.func
             if isinstance(inner, cst.Attribute) and inner.attr.value == "scale":

@@ -51,8 +51,11 @@ class Part:
 class Slice:
     """The statements and names of a file that matter."""
 
-    def __init__(self, trees: Iterable[cst.Module], names: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, trees: Iterable[cst.Module], names: Set[str] = frozenset(), calls: Set[str] = frozenset()
+    ) -> None:
         self._triggers = names
+        self._calls = calls
         self._parts: dict[cst.CSTNode, Part] = {}
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
@@ -60,7 +63,7 @@ class Slice:
         for tree in trees:
             for statement in tree.body:
                 self._scan(statement)
-        self._calling = self._functions_that_matter()
+        self._calling = self._functions_that_matter() | calls
         waiting = [part for part in [*self._simple, *self._headers.values()] if part.bound]
         self.deciding = _closure(self._conditions(), [(part.bound, self._shown(part)) for part in waiting])
         self._used = _closure(self._uses() | self.deciding, [(part.bound, part.words) for part in waiting])
@@ -87,7 +90,11 @@ class Slice:
         return part.triggered or bool(part.called & self._calling or part.words & self._triggers)
 
     def _functions_that_matter(self) -> set[str]:
-        found = {name for name, part in self._functions.items() if part.triggered or part.words & self._triggers}
+        found = {
+            name
+            for name, part in self._functions.items()
+            if part.triggered or part.words & self._triggers or part.called & self._calls
+        }
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}
             if not more:

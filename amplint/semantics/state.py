@@ -14,6 +14,8 @@ from amplint.semantics.values import (
     GradMode,
     Items,
     Neutral,
+    NewThread,
+    Opaque,
     Optimizer,
     Partial,
     Ref,
@@ -36,7 +38,7 @@ NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 class Region:
     """An entered context and the `with` statement, decorator or call that entered it."""
 
-    context: Autocast | GradMode
+    context: Autocast | GradMode | Opaque | NewThread
     entered_by: cst.CSTNode
 
 

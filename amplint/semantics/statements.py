@@ -95,6 +95,7 @@ def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
     value = evaluate(machine, state, node.value)
     if isinstance(node.value, cst.Yield) and MANAGER in state.frames[state.frame]:
         return (value,)
+    contexts.carry(machine, state, value, node.value)
     if isinstance(value, Autocast) and value.node is node.value:
         machine.emit(state, AutocastUnused, node.value, called=True)
     return None

@@ -141,6 +141,24 @@ class GradMode:
 
 
 @dataclass(frozen=True, slots=True)
+class Opaque:
+    """A context that cannot be looked into, by the last name of what made it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewThread:
+    """The border of a thread: what was entered before it began is not on inside.
+
+    `target` is what it runs and `handed` the expression that hands it over, if any.
+    """
+
+    target: str
+    handed: cst.BaseExpression | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Neutral:
     """A context that changes nothing here (`nullcontext`, `no_sync`), or an `ExitStack`."""
 
@@ -154,7 +172,7 @@ class Entered:
     `finishes` tells that it goes on with calls of the protocol once the block it wraps is done.
     """
 
-    contexts: tuple[tuple[Autocast | GradMode, cst.CSTNode], ...]
+    contexts: tuple[tuple[Autocast | GradMode | Opaque | NewThread, cst.CSTNode], ...]
     finishes: bool
 
 

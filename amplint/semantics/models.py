@@ -1,0 +1,155 @@
+"""Models: which values are models, the mode each is in, and where their forward passes run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import libcst as cst
+
+from amplint.semantics import attributes, contexts
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.events import Forward, Recipe
+from amplint.semantics.machine import Machine
+from amplint.semantics.scopes import MODEL, dotted
+from amplint.semantics.state import Region, State
+from amplint.semantics.tensors import dtype_of
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import (
+    FALSE,
+    TRUE,
+    Autocast,
+    Const,
+    GradMode,
+    Instance,
+    Module,
+    NewThread,
+    Opaque,
+    Ref,
+    Unknown,
+    Value,
+)
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import LOWER, MODULE_OPS, words
+
+FORWARD_METHODS = words("forward generate __call__")
+RUNS_LAYERS = words("forward __call__")
+_LAYERS = words("Sequential LSTM GRU RNN LSTMCell GRUCell RNNCell MultiheadAttention Transformer")
+_MAKERS = ("from_pretrained", "create_model")
+_MODE, _CAST = "<training>", "<cast>"
+_SHOWS_MODEL = words("parameters named_parameters named_modules")
+
+
+def note_use(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
+    """Remember what the call of `owner.name(...)` tells of a model: its mode, or that it is cast to half."""
+    if not isinstance(owner, (Instance, Module, Unknown)):
+        return
+    if name in ("train", "eval") and len(arguments.given) <= (name == "train"):
+        mode = FALSE if name == "eval" else arguments.values[0] if arguments.given else TRUE
+        if mode in (TRUE, FALSE) or isinstance(mode, Unknown):
+            state.set_attribute(owner.symbol, _MODE, mode)
+    elif name in ("half", "bfloat16") or (
+        name == "to" and any(dtype_of(machine, value) in HALF_DTYPES for value in arguments.values)
+    ):
+        state.set_attribute(owner.symbol, _CAST, TRUE)
+    elif name in _SHOWS_MODEL:
+        table = state.heap.get(owner.symbol, {})
+        if _MODE not in table:
+            state.set_attribute(owner.symbol, _MODE, machine.unknown("mode", parts=(owner.symbol,)))
+
+
+def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> bool:
+    """Whether `value`, which `node` gives, is certainly a model with layers that autocast casts."""
+    if isinstance(value, Instance):
+        return _is_module_class(machine, state, value) or _MODE in state.heap.get(value.symbol, {})
+    if isinstance(value, Module):
+        last = value.cls.rpartition(".")[2]
+        return last in _LAYERS or MODULE_OPS.get(last) in LOWER["cuda"]
+    if not isinstance(value, Unknown):
+        return False
+    if _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(dotted(node) or "") == MODEL:
+        return True
+    key = machine.symbols.key(value.symbol)
+    return key[0] == "call" and str(key[1]).endswith(_MAKERS)
+
+
+def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
+    return any(
+        isinstance(base, Ref) and base.name.startswith("torch.nn.")
+        for cls in attributes.lineage(machine, state, value.cls)
+        for base in attributes.bases(machine, state, cls)
+    )
+
+
+def called(
+    machine: Machine, state: State, func: cst.BaseExpression, callee: Value
+) -> tuple[Value, cst.BaseExpression] | None:
+    """The model whose forward pass a call of `func` runs, with the expression that names it; None for other calls."""
+    if isinstance(func, cst.Attribute) and func.attr.value in FORWARD_METHODS:
+        owner = machine.evaluate(state, func.value)
+        if is_model(machine, state, owner, func.value):
+            return owner, func.value
+    return (callee, func) if is_model(machine, state, callee, func) else None
+
+
+def forward(machine: Machine, state: State, node: cst.CSTNode, model: Value, path: cst.BaseExpression) -> None:
+    """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
+    if any(isinstance(f, cst.FunctionDef) and f.name.value in RUNS_LAYERS for f in machine.calls):
+        return
+    machine.forwards += 1
+    contexts.missed(machine, state, node)
+    symbol = symbol_of(machine, model)
+    known = state.heap.get(symbol, {})
+    mode = known.get(_MODE)
+    machine.emit(
+        state,
+        Forward,
+        node,
+        model=identity(machine, symbol),
+        name=dotted(path) or "the model",
+        training=bool(mode.value) if isinstance(mode, Const) else None,
+        gradients=_gradients(state.regions),
+        autocast=_recipe(machine, state, model),
+        entered=_entered(state),
+        functions=machine.calls,
+        half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
+    )
+
+
+def identity(machine: Machine, symbol: int) -> Hashable:
+    """What tells a model from others in the whole file: parameters of one name stand for one model."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "parameter" and len(key) == 3:
+        return ("parameter", key[2])
+    if key[:2] == ("attribute", "module"):
+        return identity(machine, parts[0])
+    if key[0] in ("attribute", "index") and parts:
+        names = key[1 : len(key) - len(parts)]
+        return (key[0], *names, *(identity(machine, part) for part in parts))
+    return symbol
+
+
+def _gradients(regions: Sequence[Region]) -> bool | None:
+    """Whether operations are recorded, None where a flag decides."""
+    for region in reversed(regions):
+        if isinstance(region.context, NewThread):
+            break
+        if isinstance(region.context, GradMode):
+            enabled = region.context.enabled
+            return bool(enabled.value) if isinstance(enabled, Const) else None
+    return True
+
+
+def _entered(state: State) -> cst.CSTNode | None:
+    return next((r.entered_by for r in reversed(state.regions) if isinstance(r.context, (Autocast, Opaque))), None)
+
+
+def _recipe(machine: Machine, state: State, model: Value) -> Recipe:
+    if machine.region(state)[0] is not None:
+        return Recipe.ON
+    for region in reversed(state.regions):
+        if isinstance(region.context, Opaque):
+            return Recipe.ON if region.context.name == "autocast" else Recipe.UNKNOWN
+        if isinstance(region.context, (Autocast, NewThread)):
+            return Recipe.UNKNOWN
+    own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
+    return Recipe.UNKNOWN if own else Recipe.OFF
