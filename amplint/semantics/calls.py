@@ -162,7 +162,7 @@ def _follow_model(
         models.note_use(machine, state, owner, name, arguments)
     model = models.called(machine, state, node.func, callee) if machine.follows_models else None
     if model is not None:
-        models.forward(machine, state, node, *model)
+        models.forward(machine, state, node, *model, arguments.values)
 
 
 def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
@@ -352,7 +352,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     parameters.forget_dtypes(machine, state, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
-    return _same_again(machine, state, name, arguments)
+    return _same_again(machine, state, name, arguments, node)
 
 
 def _copied(machine: Machine, state: State, node: cst.Call, value: Instance | Module) -> Value:
@@ -365,8 +365,12 @@ def _runs_backward(name: str) -> bool:
     return name.startswith("backward") or name.endswith("backward")
 
 
-def _same_again(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
-    """What an unseen call returns: the same for the same arguments within one iteration."""
+def _same_again(machine: Machine, state: State, name: str, arguments: Arguments, node: cst.Call | None = None) -> Value:
+    """What an unseen call returns: the same for the same arguments within one iteration, unless it calls a class."""
+    function = getattr(node, "func", None)
+    called = function.attr if isinstance(function, cst.Attribute) else function
+    if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
+        return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node),)))
     now = state.iteration[-1] if state.iteration else 0
     parts = tuple(symbol_of(machine, value) for value in arguments.values)
     return Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
@@ -433,7 +437,7 @@ def _unseen(
         parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:
         machine.idle.add(node)
-    return _same_again(machine, state, f"of {symbol_of(machine, callee)}", arguments)
+    return _same_again(machine, state, f"of {symbol_of(machine, callee)}", arguments, node)
 
 
 def _is_inherited(machine: Machine, state: State, owner: Instance, name: str) -> bool:

@@ -286,7 +286,7 @@ class Forward(Event):
     `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
     `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
     of an `autocast` that is on, `functions` are those being run, outermost first, and `half` tells that the model's
-    weights were cast.
+    weights were cast. `weights_cast` is the call that certainly did, `inputs_cast` those that made the inputs half.
     """
 
     model: Hashable
@@ -297,6 +297,8 @@ class Forward(Event):
     entered: cst.CSTNode | None
     functions: tuple[cst.CSTNode, ...]
     half: bool
+    weights_cast: cst.CSTNode | None
+    inputs_cast: tuple[cst.CSTNode, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,6 +332,13 @@ class TensorOp(Event):
     half: cst.CSTNode | None = None
     arguments: tuple[tuple[cst.Arg, Value], ...] = ()
     module: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfCast(Event):
+    """A tensor is converted to a half dtype that is written out; `dtype` is that dtype."""
+
+    dtype: str
 
 
 @dataclass(frozen=True, kw_only=True)

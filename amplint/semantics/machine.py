@@ -23,6 +23,7 @@ from amplint.semantics.values import (
     Function,
     NewThread,
     Optimizer,
+    Ref,
     Scaler,
     Tensor,
     Trained,
@@ -30,6 +31,7 @@ from amplint.semantics.values import (
     Value,
 )
 from amplint.source.source import Chunk, Source
+from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 Result = TypeVar("Result")
 
@@ -194,6 +196,8 @@ class Machine:
         """
         if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
             return right if left == NONE else left
+        if isinstance(left, Ref) and isinstance(right, Ref) and (known := _known_api(left, right)) is not None:
+            return known
         if _scale_of(left) != _scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
@@ -312,6 +316,13 @@ class Machine:
             else:
                 return context, region.entered_by
         return None, None
+
+
+def _known_api(left: Ref, right: Ref) -> Ref | None:
+    """Of a name imported from two libraries, as code for several kinds of devices does, the one PyTorch documents."""
+    alike = left.name.rpartition(".")[2] == right.name.rpartition(".")[2]
+    known = [ref for ref in (left, right) if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
+    return known[0] if alike and len(known) == 1 else None
 
 
 def _scale_of(value: Value) -> int | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import contexts, numerics, parameters, protocol, readings
+from amplint.semantics import contexts, models, numerics, parameters, protocol, readings
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
+from amplint.semantics.events import HalfCast
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import CASTS, converted
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import TRUE, Const, Instance, Module, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
 
@@ -22,6 +24,7 @@ def call_method(
     """What `owner.name(...)` does for the methods known here, None for any other."""
     if name == "half" and node not in machine.index.halves:
         machine.index.halves.append(node)
+    _tell_half(machine, state, node, owner, name, arguments)
     if name == "backward":
         return _backward_method(machine, state, node, owner, arguments)
     if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
@@ -62,6 +65,17 @@ def call_method(
     if _is_gradient(machine, owner):
         return _gradient_method(machine, state, node, owner, name, arguments)
     return numerics.method(machine, state, node, owner, name, arguments)
+
+
+def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+    """Tell of `x.half()` and its kind, where the dtype is written out and `x` is no model."""
+    named = arguments.values if name in ("to", "type") else []
+    dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
+    if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
+        return
+    assert isinstance(node.func, cst.Attribute)
+    if not models.is_model(machine, state, owner, node.func.value):
+        machine.emit(state, HalfCast, node, dtype=dtype)
 
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:

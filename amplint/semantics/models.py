@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import libcst as cst
 
@@ -10,9 +10,10 @@ from amplint.semantics import attributes, contexts
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import Forward, Recipe
 from amplint.semantics.machine import Machine
+from amplint.semantics.parameters import root
 from amplint.semantics.scopes import MODEL, dotted
-from amplint.semantics.state import Region, State
-from amplint.semantics.tensors import dtype_of
+from amplint.semantics.state import Model, Region, State
+from amplint.semantics.tensors import CASTS, dtype_of, used_as_tensor
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -25,6 +26,7 @@ from amplint.semantics.values import (
     NewThread,
     Opaque,
     Ref,
+    Tensor,
     Unknown,
     Value,
 )
@@ -91,7 +93,14 @@ def called(
     return (callee, func) if is_model(machine, state, callee, func) else None
 
 
-def forward(machine: Machine, state: State, node: cst.CSTNode, model: Value, path: cst.BaseExpression) -> None:
+def forward(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    model: Value,
+    path: cst.BaseExpression,
+    inputs: Iterable[Value] = (),
+) -> None:
     """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
     if any(isinstance(f, cst.FunctionDef) and f.name.value in RUNS_LAYERS for f in machine.calls):
         return
@@ -99,6 +108,7 @@ def forward(machine: Machine, state: State, node: cst.CSTNode, model: Value, pat
     contexts.missed(machine, state, node)
     symbol = symbol_of(machine, model)
     known = state.heap.get(symbol, {})
+    weights = state.models.get(root(machine, symbol), Model())
     mode = known.get(_MODE)
     machine.emit(
         state,
@@ -112,7 +122,18 @@ def forward(machine: Machine, state: State, node: cst.CSTNode, model: Value, pat
         entered=_entered(state),
         functions=machine.calls,
         half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
+        weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
+        inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
     )
+
+
+def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
+    """The call that converted `value` to half, None where it is not certainly half or something else made it so."""
+    value = used_as_tensor(machine, value)
+    if not isinstance(value, Tensor) or value.dtype not in HALF_DTYPES or not isinstance(value.why_half, cst.Call):
+        return None
+    method = value.why_half.func.attr.value if isinstance(value.why_half.func, cst.Attribute) else ""
+    return value.why_half if method in CASTS or method in ("to", "type") else None
 
 
 def identity(machine: Machine, symbol: int) -> Hashable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import replace
 
 import libcst as cst
 
@@ -38,7 +39,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     changes, dtype = converts_to(machine, name, arguments)
     if not changes or not (isinstance(owner, (Instance, Module)) or _is_model(machine, owner, node)):
         return
-    _set(state, root(machine, symbol_of(machine, owner)), half=node if dtype == "float16" else None)
+    half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
+    _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
 
 
 def _is_model(machine: Machine, owner: Value, node: cst.Call) -> bool:
@@ -70,7 +72,7 @@ def wrap(machine: Machine, state: State, node: cst.Call, model: Value, arguments
 
 def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
     known = state.models.get(symbol, Model())
-    known = Model(changes.get("half", known.half), changes.get("sharded", known.sharded))
+    known = replace(known, **changes)
     state.models = {**state.models, symbol: known}
     if known == Model():
         del state.models[symbol]
@@ -81,7 +83,7 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
     if state.models:
         chosen = state.models.keys() if values is None else {root(machine, symbol_of(machine, v)) for v in values}
         for symbol in chosen & state.models.keys():
-            _set(state, symbol, half=None)
+            _set(state, symbol, half=None, bfloat16=None)
 
 
 def root(machine: Machine, symbol: int) -> int:

@@ -68,10 +68,15 @@ class ScalerState:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What made a model's parameters float16, and what sharded them."""
+    """What made a model's parameters float16 or bfloat16, and what sharded them."""
 
     half: cst.CSTNode | None = None
     sharded: cst.CSTNode | None = None
+    bfloat16: cst.CSTNode | None = None
+
+    def traits(self) -> tuple[bool, ...]:
+        """What is known of the model, whatever brought it about."""
+        return (self.half is None, self.sharded is None, self.bfloat16 is None)
 
 
 class State:
@@ -139,7 +144,7 @@ class State:
             frozenset(scaler for scaler, known in self.scalers.items() if known.checked),
             ambient,
             frozenset(entry for entry in essences if entry[1] != ambient),
-            frozenset((symbol, model.half is None, model.sharded is None) for symbol, model in self.models.items()),
+            frozenset((symbol, *model.traits()) for symbol, model in self.models.items()),
         )
 
     def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:

@@ -1,0 +1,39 @@
+"""Edits of dtype conversions: `.half()`, `.to(torch.float16)`, `.float()`."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.findings import Edit, Span
+from amplint.source.rewrite_statements import StatementEdits
+from amplint.source.tree import walk
+
+_METHODS = ("half", "bfloat16")
+_DTYPES = ("half", "float16", "bfloat16")
+
+
+class CastEdits(StatementEdits):
+    """Edits of dtype conversions."""
+
+    def add_float(self, node: cst.BaseExpression) -> Edit:
+        """Convert the tensor `node` to float32 where it stands."""
+        return self.replace(node, f"{self.operand(node)}.float()")
+
+    def float_instead(self, call: cst.Call) -> Edit | None:
+        """Convert to float32 what `call` converts to half: `.half()`, `.bfloat16()` or a dtype that is written out."""
+        if not isinstance(call.func, cst.Attribute):
+            return None
+        if call.func.attr.value in _METHODS:
+            return self.replace(call.func.attr, "float")
+        inside = (node for argument in call.args for node in walk(argument.value))
+        named = [node.attr for node in inside if isinstance(node, cst.Attribute) and node.attr.value in _DTYPES]
+        return self.replace(named[0], "float32") if len(named) == 1 else None
+
+    def drop_conversion(self, call: cst.Call) -> Edit | None:
+        """Take `.half()` or `.to(dtype)` away, with its statement where that does nothing else."""
+        if not isinstance(call.func, cst.Attribute) or (call.args and len(call.args) != 1):
+            return None
+        if isinstance(self.source.parent(call), cst.Expr):
+            return self.remove_statement(call)
+        owner = call.func.value
+        return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not call.lpar else None

@@ -1,0 +1,105 @@
+"""AMP103."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Backward, Event, HalfCast, Forward, ScriptEnd
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class ManualCastInAutocast(Rule):
+    """A model or its inputs are converted to half by hand, and autocast is on.
+
+    ## Why is this bad?
+    Autocast keeps weights and inputs in float32 and converts them for each operation that is safe in half. Converted by
+    hand, the weights lose the small updates of every step and their gradients what float16 cannot hold; inputs are
+    rounded before the operations that autocast would have run in float32; and `.half()` in a region that may run in
+    bfloat16 mixes two half types, where float16 overflows past 65504.
+
+    ## Example
+    ```python
+    model = Net().cuda().half()
+    with torch.autocast("cuda"):
+        loss = criterion(model(inputs.half()), targets)
+    ```
+
+    ## Use instead
+    ```python
+    model = Net().cuda()
+    with torch.autocast("cuda"):
+        loss = criterion(model(inputs), targets)
+    ```
+
+    Models that only infer are left alone: there half weights are a choice.
+
+    ## Fix safety
+    A tensor is converted to float32 instead, which autocast converts back where that is safe. That a model's own
+    conversion goes is an unsafe fix: it needs twice the memory, and other code may rely on half weights.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP103"
+    name = "manual-cast-in-autocast"
+    severity = Severity.WARNING
+    screen = (b"autocast", (b"half", b"float16"))
+    fixable = Applicability.SAFE
+
+    def __init__(self) -> None:
+        self._converted: list[Report] = []
+        self._trains = False
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        self._trains = True
+        yield from ()
+
+    def on_forward(self, event: Forward) -> Iterator[Report]:
+        if event.region is not None and event.gradients is not False:
+            found = (event.weights_cast,) if event.weights_cast is not None else event.inputs_cast
+            self._converted += [self._conversion(event, node) for node in found]
+        yield from ()
+
+    def _conversion(self, call: Forward, node: cst.CSTNode) -> Report:
+        what = "a model" if node is call.weights_cast else "the input of a model"
+        return self.report(
+            replace(call, node=node),
+            f"{what} that trains under autocast is converted to half",
+            reason="Weights lose small updates in half, inputs digits that the float32 operations of autocast need.",
+            advice="Leave the conversion to autocast.",
+            notes=[(call.node, "this forward pass runs under autocast")],
+        )
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        yield from self._converted if self._trains else ()
+
+    def on_half_cast(self, event: HalfCast) -> Iterator[Report]:
+        dtypes = event.region.dtypes if event.region is not None else None
+        if event.region_with is not None and dtypes is not None and dtypes != {event.dtype}:
+            other = ", ".join(sorted(dtypes - {event.dtype}))
+            yield self.report(
+                event,
+                f"a tensor is converted to {event.dtype} in a region that may run in {other}",
+                reason="The two half types meet: one overflows where the other does not, or the operation raises.",
+                advice="Leave the conversion to autocast.",
+                notes=[(event.region_with, "autocast is on from here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if not isinstance(event, (Forward, HalfCast)) or not isinstance(event.node, cst.Call):
+            return None
+        if isinstance(event, Forward) and event.node is event.weights_cast:
+            edit = rewrite.drop_conversion(event.node)
+            return Fix("Keep the model in float32", (edit,), Applicability.UNSAFE) if edit else None
+        edit = rewrite.float_instead(event.node)
+        safety = Applicability.SAFE if isinstance(event, Forward) else Applicability.UNSAFE
+        return Fix("Convert to float32", (edit,), safety) if edit else None
