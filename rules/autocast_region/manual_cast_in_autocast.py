@@ -10,7 +10,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event, HalfCast, Forward, ScriptEnd
+from amplint.semantics.events import Event, Forward, HalfCast, ScriptEnd
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -20,10 +20,9 @@ class ManualCastInAutocast(Rule):
     """A model or its inputs are converted to half by hand, and autocast is on.
 
     ## Why is this bad?
-    Autocast keeps weights and inputs in float32 and converts them for each operation that is safe in half. Converted by
-    hand, the weights lose the small updates of every step and their gradients what float16 cannot hold; inputs are
-    rounded before the operations that autocast would have run in float32; and `.half()` in a region that may run in
-    bfloat16 mixes two half types, where float16 overflows past 65504.
+    Autocast keeps weights and inputs in float32 and converts them for each operation that is safe in half. Half weights
+    lose small updates, half inputs lose digits that float32 operations need, and `.half()` where the region may run in
+    bfloat16 overflows past 65504.
 
     ## Example
     ```python
@@ -39,11 +38,11 @@ class ManualCastInAutocast(Rule):
         loss = criterion(model(inputs), targets)
     ```
 
-    Models that only infer are left alone: there half weights are a choice.
+    Half weights of models that only infer are a choice and not reported.
 
     ## Fix safety
-    A tensor is converted to float32 instead, which autocast converts back where that is safe. That a model's own
-    conversion goes is an unsafe fix: it needs twice the memory, and other code may rely on half weights.
+    An input is converted to float32 instead. Doing the same elsewhere, and keeping a model in float32, is unsafe: it
+    takes more memory, and other code may rely on half.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -57,16 +56,11 @@ class ManualCastInAutocast(Rule):
 
     def __init__(self) -> None:
         self._converted: list[Report] = []
-        self._trains = False
-
-    def on_backward(self, event: Backward) -> Iterator[Report]:
-        self._trains = True
-        yield from ()
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         if event.region is not None and event.gradients is not False:
-            found = (event.weights_cast,) if event.weights_cast is not None else event.inputs_cast
-            self._converted += [self._conversion(event, node) for node in found]
+            nodes = (event.weights_cast,) if event.weights_cast is not None else event.inputs_cast
+            self._converted += [self._conversion(event, node) for node in nodes]
         yield from ()
 
     def _conversion(self, call: Forward, node: cst.CSTNode) -> Report:
@@ -80,7 +74,7 @@ class ManualCastInAutocast(Rule):
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        yield from self._converted if self._trains else ()
+        yield from self._converted if event.index.backwards else ()
 
     def on_half_cast(self, event: HalfCast) -> Iterator[Report]:
         dtypes = event.region.dtypes if event.region is not None else None
@@ -100,6 +94,6 @@ class ManualCastInAutocast(Rule):
         if isinstance(event, Forward) and event.node is event.weights_cast:
             edit = rewrite.drop_conversion(event.node)
             return Fix("Keep the model in float32", (edit,), Applicability.UNSAFE) if edit else None
-        edit = rewrite.float_instead(event.node)
         safety = Applicability.SAFE if isinstance(event, Forward) else Applicability.UNSAFE
+        edit = rewrite.float_instead(event.node)
         return Fix("Convert to float32", (edit,), safety) if edit else None
