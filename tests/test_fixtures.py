@@ -57,7 +57,7 @@ def fix(program: Program, raw: bytes, *, unsafe: bool) -> Repaired:
 
 def run(server: ProofServer, program: Program, text: str) -> Outcome:
     """What `text`, the program or a repaired one, does when it is run."""
-    return server.run(text, program.name, cuda=program.cuda)
+    return server.run(text, program.name, cuda=program.cuda, framework=program.framework)
 
 
 def codes(findings: list[Finding]) -> set[str]:

@@ -22,6 +22,7 @@ from amplint.semantics.values import (
     Device,
     Function,
     Instance,
+    Manager,
     Method,
     Namespace,
     OneOf,
@@ -49,7 +50,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
     if isinstance(owner, Namespace):
         return module_member(machine, state, owner, name)
     if isinstance(owner, (Instance, Class)):
-        return _member(machine, state, owner, name)
+        return member(machine, state, owner, name)
     if isinstance(owner, Device) and name == "type":
         return _device_type(machine, owner)
     if isinstance(owner, Tensor) and name in ("data", "T", "mT", "values"):
@@ -59,7 +60,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
     if isinstance(owner, (Scaler, Optimizer, Tensor)):
         stored = state.heap.get(owner.symbol, {}).get(name)
         return stored or Method(owner, name)
-    if isinstance(owner, Unknown):
+    if isinstance(owner, (Unknown, Manager)):
         stored = state.heap.get(owner.symbol, {}).get(name)
         return stored or machine.unknown("attribute", name, parts=(owner.symbol,))
     return Method(owner, name)
@@ -85,7 +86,8 @@ def _device_type(machine: Machine, device: Device) -> Value:
     return Const(next(iter(device.types))) if len(device.types) == 1 else OneOf(device.types)
 
 
-def _member(machine: Machine, state: State, owner: Instance | Class, name: str) -> Value:
+def member(machine: Machine, state: State, owner: Instance | Class, name: str) -> Value:
+    """`owner.name` for an object or class of the file."""
     if isinstance(owner, Instance):
         stored = state.heap.get(owner.symbol, {}).get(name)
         if stored is not None:

@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes, contexts, methods, models, numerics, parameters, protocol, readings, threads
+from amplint.semantics import (
+    attributes,
+    contexts,
+    frameworks,
+    methods,
+    models,
+    numerics,
+    parameters,
+    protocol,
+    readings,
+    threads,
+)
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
@@ -35,6 +46,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.torchlib.frameworks import MANAGERS
 from amplint.torchlib.names import (
     AUTOCASTS,
     CLIPPERS,
@@ -144,6 +156,10 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
         return _call_instance(machine, state, node, callee, arguments)
     if isinstance(callee, Module):
         return _call_module(machine, state, node, callee, arguments)
+    if isinstance(owner, Instance):
+        found = frameworks.call_lightning(machine, state, node, owner, name, arguments)
+        if found is not None:
+            return found
     if owner is not None:
         if name == "start" and isinstance(owner, Instance):
             threads.start_instance(machine, state, node, owner)
@@ -289,6 +305,8 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         )
         machine.emit(state, ScalerCreated, node, scaler=scaler)
         return scaler
+    if name in MANAGERS:
+        return frameworks.make(machine, node, name, arguments)
     if is_optimizer(name):
         owner = _parameters_of(machine, arguments.value("params", 0))
         optimizer = Optimizer(machine.identity(state, node), name, owner, machine.loops)
@@ -308,7 +326,7 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name in threads.STARTERS:
         threads.start(machine, state, node, name, arguments)
     if name in CLIPPERS:
-        return methods.clip(machine, state, node, CLIPPERS[name], arguments)
+        return methods.clip(machine, state, node, name, arguments)
     if name == "torch.autograd.backward" and arguments.given:
         if arguments.get("grad_tensors", 1) is None:
             return _backward_of(machine, state, node, arguments.values[0])

@@ -70,7 +70,7 @@ def _is_device(machine: Machine, value: Value) -> bool:
     if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):
         return False
     origin = machine.symbols.key(machine.symbols.parts(value.symbol)[0])
-    return origin[0] == "call" and str(origin[1]).endswith((".from_pretrained", "accelerate.Accelerator"))
+    return origin[0] == "manager" or (origin[0] == "call" and str(origin[1]).endswith(".from_pretrained"))
 
 
 def _devices(value: Value | None) -> frozenset[str] | None:

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 import libcst as cst
 
-from amplint.semantics.values import Autocast, Items, NewThread, Number, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values import Autocast, Items, Manager, NewThread, Number, Optimizer, Scaler, Tensor, Value
 
 
 class OptState(enum.Enum):
@@ -39,7 +39,8 @@ class Gradients:
 
     `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
-    backward of MIXED ones, `discarded` a `scale` whose result that plain backward ignored.
+    backward of MIXED ones, `discarded` a `scale` whose result that plain backward ignored, `manager` the framework's
+    object that made UNKNOWN ones and has not unscaled them.
     """
 
     state: GradState
@@ -50,6 +51,7 @@ class Gradients:
     cleared: cst.CSTNode | None = None
     raw: cst.CSTNode | None = None
     discarded: cst.CSTNode | None = None
+    manager: Manager | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,29 @@ class Backward(Event):
 
     loss: Value
     scaler: Scaler | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagedBackward(Event):
+    """A framework's object runs backward on `loss`, scaled and divided as it sees fit."""
+
+    loss: Value
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bypassed(Event):
+    """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
+
+    `step` is where that shows, `spelled` names the manager there, `synced` tells that the manager is known to finish a
+    window of micro-batches.
+    """
+
+    manager: Manager
+    call: str
+    step: cst.CSTNode
+    spelled: str | None
+    synced: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import contexts, models, numerics, parameters, protocol, readings
+from amplint.semantics import contexts, frameworks, models, numerics, parameters, protocol, readings
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
 from amplint.semantics.events import HalfCast
@@ -12,8 +12,20 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import CASTS, converted
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import TRUE, Const, Instance, Module, Optimizer, Ref, Scaler, Tensor, Unknown, Value
-from amplint.torchlib.names import DTYPES, HALF_DTYPES
+from amplint.semantics.values import (
+    TRUE,
+    Const,
+    Instance,
+    Manager,
+    Module,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.torchlib.names import CLIPPERS, DTYPES, HALF_DTYPES
 
 SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
 
@@ -22,6 +34,8 @@ def call_method(
     machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
 ) -> Value | None:
     """What `owner.name(...)` does for the methods known here, None for any other."""
+    if isinstance(owner, Manager):
+        return frameworks.call_method(machine, state, node, owner, name, arguments)
     if name == "half" and node not in machine.index.halves:
         machine.index.halves.append(node)
     _tell_half(machine, state, node, owner, name, arguments)
@@ -37,6 +51,7 @@ def call_method(
         return Const(None)
     if isinstance(owner, Optimizer):
         if name == "step":
+            frameworks.stepped(machine, state, node, owner)
             protocol.optimizer_step(machine, state, node, owner, closure=bool(arguments.given))
         machine.idle.add(node)
         return machine.unknown("call", name, parts=(owner.symbol,))
@@ -144,13 +159,16 @@ def _gradient_method(
     return machine.unknown("from gradient", name, parts=(symbol_of(machine, owner),))
 
 
-def clip(machine: Machine, state: State, node: cst.Call, mutates: bool, arguments: Arguments) -> Value:
+def clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
     """`torch.nn.utils.clip_grad_norm_` and its kin."""
     machine.idle.add(node)
+    mutates = CLIPPERS[name]
     limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
     if limit is not None and _involves_scale(machine, limit):
         return Unknown(machine.fresh())
     if arguments.given and limit != Const(None):
         what = "clipped" if mutates else "measured"
+        if mutates:
+            frameworks.clipped(machine, state, node, name.rpartition(".")[2])
         protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
     return Unknown(machine.fresh())

@@ -37,6 +37,7 @@ from amplint.semantics.values import (
     Function,
     Instance,
     Items,
+    Manager,
     Method,
     Optimizer,
     Scaler,
@@ -406,7 +407,9 @@ def forget(machine: Machine, state: State, values: Iterable[Value]) -> None:
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
             forget_everything(state)
             return
-        if isinstance(value, Optimizer):
+        if isinstance(value, Manager):
+            forget_gradients(state)
+        elif isinstance(value, Optimizer):
             state.gradients[value.symbol] = NO_GRADIENTS
         elif isinstance(value, Items):
             forget(machine, state, value.values)

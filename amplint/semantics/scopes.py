@@ -27,6 +27,8 @@ PROTOCOL_TRIGGERS = frozenset(
         "autocast",
         "GradScaler",
         "ShardedGradScaler",
+        "Accelerator",
+        "Fabric",
         "clip_grad_norm_",
         "clip_grad_value_",
         "clip_grad_norm",

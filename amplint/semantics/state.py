@@ -13,6 +13,7 @@ from amplint.semantics.values import (
     Const,
     GradMode,
     Items,
+    Manager,
     Neutral,
     NewThread,
     Opaque,
@@ -179,6 +180,7 @@ def _essence(gradients: Gradients) -> tuple[object, ...]:
         gradients.consumed is not None,
         gradients.outdated is not None,
         gradients.discarded is not None,
+        gradients.manager,
     )
 
 
@@ -268,7 +270,7 @@ def _decisive(value: Value) -> bool:
     """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context."""
     if isinstance(value, Ref):
         return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS
-    return isinstance(value, (Scaler, Autocast, GradMode, Neutral, Partial)) or (
+    return isinstance(value, (Scaler, Manager, Autocast, GradMode, Neutral, Partial)) or (
         isinstance(value, Const) and isinstance(value.value, (bool, type(None)))
     )
 

@@ -124,6 +124,20 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
+class Manager:
+    """An object of a framework that scales losses and steps optimizers itself: an `Accelerator`, a `Fabric`.
+
+    `kind` is the framework, `precision` the dtype of its regions (float32 for none, None where it is not known), and
+    `accumulates` tells that it may divide the loss by a number of micro-batches.
+    """
+
+    symbol: int
+    kind: str
+    precision: str | None
+    accumulates: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Autocast:
     """An autocast context. `devices` and `dtypes` hold what is possible; None means unknown."""
 
@@ -255,7 +269,7 @@ class Items:
 Value: TypeAlias = (
     Unknown | Const | Ref | Function | Class | Instance | Method | Scaler | Optimizer | Autocast | GradMode | Neutral
     | Entered | Device | OneOf | Tensor | Module | Items
-    | Partial | Namespace
+    | Partial | Namespace | Manager
 )  # fmt: skip
 
 PERHAPS_SCALED = "perhaps scaled"

@@ -11,7 +11,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.casting import may_be_cast
-from amplint.semantics.events import Backward, Event
+from amplint.semantics.events import Backward, Event, ManagedBackward
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -55,7 +55,10 @@ class BackwardInAutocast(Rule):
     fixable = Applicability.SAFE
     reason = "Backward operations take their dtypes from the forward pass; autocast casts them to half once more."
 
-    def on_backward(self, event: Backward) -> Iterator[Report]:
+    def on_managed_backward(self, event: ManagedBackward) -> Iterator[Report]:
+        yield from self.on_backward(event)
+
+    def on_backward(self, event: Backward | ManagedBackward) -> Iterator[Report]:
         if event.region_with is not None:
             yield self.report(
                 event,

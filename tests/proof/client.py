@@ -91,21 +91,22 @@ class ProofServer:
     ) -> None:
         self._process.communicate()
 
-    def run(self, text: str, filename: str, *, cuda: bool = False) -> Outcome:
+    def run(self, text: str, filename: str, *, cuda: bool = False, framework: bool = False) -> Outcome:
         """Run a program, and once more in float32 where its `result` asks for a reference.
 
-        `cuda` says that it is written for a GPU; without one it runs under the stand-in.
+        `cuda` says that it is written for a GPU; without one it runs under the stand-in. `framework` puts the stand-ins
+        for frameworks within its reach.
         """
-        outcome = self._run(text, filename, cuda=cuda, float32=False)
+        outcome = self._run(text, filename, cuda=cuda, framework=framework, float32=False)
         if outcome.result is None or outcome.expected is not None:
             return outcome
-        reference = self._run(text, filename, cuda=cuda, float32=True)
+        reference = self._run(text, filename, cuda=cuda, framework=framework, float32=True)
         if reference.exception:
             raise ValueError(f"{filename} does not run in float32: {reference.exception}")
         return Outcome(**{**vars(outcome), "reference": reference})
 
-    def _run(self, text: str, filename: str, *, cuda: bool, float32: bool) -> Outcome:
-        request = {"text": text, "filename": filename, "cuda": cuda, "float32": float32}
+    def _run(self, text: str, filename: str, *, cuda: bool, framework: bool, float32: bool) -> Outcome:
+        request = {"text": text, "filename": filename, "cuda": cuda, "framework": framework, "float32": float32}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({**request, "timeout": self._timeout}) + "\n")

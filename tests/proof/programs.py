@@ -12,7 +12,8 @@ from proof.client import Outcome
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FIXES = frozenset({"safe", "unsafe", "none"})
 
-_HEADER = re.compile(r"# (proof|device|fix): (.*)")
+FRAMEWORKS = Path(__file__).parent / "frameworks"
+_HEADER = re.compile(r"# (proof|device|fix|framework): (.*)")
 _EXPECT = re.compile(r"# expect: (AMP\d{3}(?: AMP\d{3})*)$")
 _MESSAGE = re.compile(r'(raises|warns) (\w+) "(.+)"')
 
@@ -54,16 +55,23 @@ class Program:
             if header is None:
                 raise ValueError(f"{self.name}: not a header: {line}")
             found[header[1]] = header[2]
-        if found.keys() != ({"proof", "fix"} if self.is_bad else set()) | (found.keys() & {"device"}):
+        if found.keys() != ({"proof", "fix"} if self.is_bad else set()) | (found.keys() & {"device", "framework"}):
             raise ValueError(f"{self.name}: headers {sorted(found)}")
         if found.get("device", "cuda") != "cuda" or (self.is_bad and found["fix"] not in FIXES):
             raise ValueError(f"{self.name}: {found}")
+        if "framework" in found and not list(FRAMEWORKS.glob(f"{found['framework']}*")):
+            raise ValueError(f"{self.name}: nothing stands in for {found['framework']}")
         return found
 
     @property
     def cuda(self) -> bool:
         """Whether the program is written for a GPU."""
         return "device" in self.headers
+
+    @property
+    def framework(self) -> bool:
+        """Whether the program imports a framework that has a stand-in."""
+        return "framework" in self.headers
 
     @property
     def fix(self) -> str:

@@ -1,7 +1,8 @@
 """Run programs, each in a forked child of one process that has PyTorch loaded: `python -m proof.server`.
 
-Reads one JSON request per line on standard input (`text`, `filename`, `cuda`, `float32`, `timeout` in seconds) and
-answers each with one JSON line on standard output: `exception`, `warnings`, `printed`, `result`, `expected`.
+Reads one JSON request per line on standard input (`text`, `filename`, `cuda`, `framework`, `float32`, `timeout` in
+seconds) and answers each with one JSON line on standard output: `exception`, `warnings`, `printed`, `result` and
+`expected`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 
 Reply = dict[str, Any]
+FRAMEWORKS = os.path.join(os.path.dirname(__file__), "frameworks")
 
 
 def serve() -> None:
@@ -76,6 +78,8 @@ def _run(request: dict[str, Any]) -> Reply:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [request["filename"]]
+    if request["framework"]:
+        sys.path.insert(0, FRAMEWORKS)
     with (
         _environment(request["cuda"], request["float32"]),
         contextlib.redirect_stdout(printed),

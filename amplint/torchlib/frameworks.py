@@ -1,0 +1,40 @@
+"""Frameworks that scale losses and step optimizers themselves: which of their names make or are such an object."""
+
+from __future__ import annotations
+
+MANAGERS = {
+    "accelerate.Accelerator": "accelerate",
+    "accelerate.accelerator.Accelerator": "accelerate",
+    "lightning.Fabric": "fabric",
+    "lightning.fabric.Fabric": "fabric",
+    "lightning.fabric.fabric.Fabric": "fabric",
+    "lightning_fabric.Fabric": "fabric",
+    "lightning_fabric.fabric.Fabric": "fabric",
+}
+"""Qualified name of a class -> the framework."""
+
+PRECISION_PARAMETER = {"accelerate": "mixed_precision", "fabric": "precision"}
+PRECISIONS = {
+    "no": "float32", "32": "float32", "32-true": "float32", 32: "float32",
+    "fp16": "float16", "16-mixed": "float16", 16: "float16", "16": "float16",
+    "bf16": "bfloat16", "bf16-mixed": "bfloat16",
+}  # fmt: skip
+"""What the frameworks call a mixed precision -> the dtype of its autocast regions, float32 for none."""
+
+PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
+"""Methods that return their arguments, ready for the framework to step."""
+
+TITLES = {"accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning"}
+INSTEAD = {
+    "accelerate": {"backward": "accelerator.backward(loss)", "clip_grad_norm_": "accelerator.clip_grad_norm_(...)",
+                   "clip_grad_value_": "accelerator.clip_grad_value_(...)"},
+    "fabric": {"backward": "fabric.backward(loss)", "clip_grad_norm_": "fabric.clip_gradients(..., max_norm=...)",
+               "clip_grad_value_": "fabric.clip_gradients(..., clip_val=...)"},
+    "lightning": {"backward": "self.manual_backward(loss)"},
+}  # fmt: skip
+"""Framework -> PyTorch's call -> what the framework has in its place."""
+
+
+def is_lightning_module(name: str) -> bool:
+    """Whether a qualified name is Lightning's own module class."""
+    return name.endswith(".LightningModule") and name.partition(".")[0] in ("lightning", "pytorch_lightning")

@@ -1,0 +1,1 @@
+"""Frameworks that run mixed precision themselves."""

@@ -1,0 +1,98 @@
+"""AMP705."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Bypassed, Event
+from amplint.torchlib.frameworks import INSTEAD, TITLES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+CLIPPING = {"parameters", "max_norm", "norm_type", "clip_value"}
+
+
+class AccelerateBypassed(Rule):
+    """A plain `backward()` or `clip_grad_norm_()` runs where Accelerate, Fabric or Lightning steps the optimizer.
+
+    ## Why is this bad?
+    These frameworks own the loss scaler: `accelerator.backward(loss)` scales the loss, `accelerator.clip_grad_norm_`
+    unscales the gradients before it clips them, and the step of a prepared optimizer divides them by the scale. After
+    a plain `loss.backward()` that step raises (`Attempted step but _scale is None`), or divides gradients that never
+    carried the scale; plain clipping compares gradients that still carry it with the limit. Accumulation over
+    micro-batches, DeepSpeed and FSDP rely on these calls too, and Fabric raises `RuntimeError`. The precision is often
+    chosen at the launch of a script, outside of it.
+
+    ## Example
+    ```python
+    accelerator = Accelerator(mixed_precision="fp16")
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for inputs, targets in loader:
+        loss = criterion(model(inputs), targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    for inputs, targets in loader:
+        loss = criterion(model(inputs), targets)
+        accelerator.backward(loss)
+        accelerator.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    ```
+    Nothing is reported where the script itself asks for float32 or bfloat16 and accumulates nothing.
+
+    ## Fix safety
+    The framework's call takes the place of PyTorch's. It is unsafe where the framework accumulates micro-batches: its
+    `backward` also divides the loss, which the script may do itself. Fabric's clipping is not written automatically.
+
+    ## References
+    - <https://huggingface.co/docs/accelerate/basic_tutorials/migration>
+    - <https://lightning.ai/docs/fabric/stable/fundamentals/convert.html>
+    - <https://lightning.ai/docs/pytorch/stable/model/manual_optimization.html>
+    """
+
+    code = "AMP705"
+    name = "accelerate-bypassed"
+    severity = Severity.ERROR
+    screen = ((b"Accelerator", b"Fabric", b"automatic_optimization"), (b"backward(", b"clip_grad"))
+    fixable = Applicability.SAFE
+    reason = "The framework scales the loss and unscales the gradients; a call that goes past it meets the wrong scale."
+
+    def on_bypassed(self, event: Bypassed) -> Iterator[Report]:
+        manager, clips = event.manager, event.call != "backward"
+        unscaled = manager.precision == "float32" or (manager.precision == "bfloat16" and manager.kind == "accelerate")
+        instead = INSTEAD[manager.kind].get(event.call)
+        if instead is None or (unscaled and (clips or not manager.accumulates)):
+            return
+        what = f"{event.call} runs on gradients of" if clips else "backward() goes past"
+        steps = [] if clips else event.steps_from(event.node)
+        rest = ", which may still carry its loss scale" if clips else ", which steps this optimizer"
+        yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=f"Write {instead}.", notes=steps)
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Bypassed)
+        call, manager = event.node, event.manager
+        if not isinstance(call, cst.Call) or event.spelled is None or not rewrite.same_function(call, event.step):
+            return None
+        if event.call != "backward":
+            named = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+            known = manager.kind == "accelerate" and named <= CLIPPING and (event.synced or not manager.accumulates)
+            edit = rewrite.replace(call.func, f"{event.spelled}.{event.call}")
+            return Fix("Let the Accelerator clip", (edit,)) if known else None
+        if not isinstance(call.func, cst.Attribute) or any(argument.star for argument in call.args):
+            return None
+        given = ", ".join(rewrite.text(node) for node in (call.func.value, *call.args))
+        method = "manual_backward" if manager.kind == "lightning" else "backward"
+        safe = Applicability.UNSAFE if manager.accumulates else Applicability.SAFE
+        return Fix(
+            "Let the framework run backward", (rewrite.replace(call, f"{event.spelled}.{method}({given})"),), safe
+        )

@@ -1,0 +1,115 @@
+"""Stands in for Lightning: Fabric, and the part of LightningModule and Trainer that manual optimisation needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+DTYPES = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}
+
+
+class _Precision:
+    def __init__(self, name: str) -> None:
+        self.dtype = DTYPES.get(name)
+        self.scaler = torch.amp.GradScaler("cuda", enabled=name == "16-mixed")
+
+    def region(self) -> torch.autocast:
+        return torch.autocast("cuda", dtype=self.dtype or torch.float16, enabled=self.dtype is not None)
+
+    def lifted(self, forward: Any) -> Any:
+        def run(*args: Any, **options: Any) -> Any:
+            with self.region():
+                return forward(*args, **options).float()
+
+        return run
+
+    def backward(self, loss: torch.Tensor, **options: Any) -> None:
+        self.scaler.scale(loss).backward(**options)
+
+
+class _Optimizer:
+    def __init__(self, precision: _Precision, optimizer: torch.optim.Optimizer, unscales: bool = False) -> None:
+        self.unscales = unscales
+        self.precision = precision
+        self.optimizer = optimizer
+
+    def step(self) -> None:
+        if self.unscales:
+            self.precision.scaler.unscale_(self.optimizer)
+        self.precision.scaler.step(self.optimizer)
+        self.precision.scaler.update()
+
+    def zero_grad(self) -> None:
+        self.optimizer.zero_grad()
+
+
+class Fabric:
+    """Wraps model and optimizer; with mixed precision a plain `backward()` on what the model returns raises."""
+
+    def __init__(self, precision: str = "32-true") -> None:
+        self._precision = _Precision(precision)
+        self._inside = False
+        self.device = torch.device("cuda")
+
+    def setup(self, module: torch.nn.Module, *optimizers: torch.optim.Optimizer) -> Any:
+        """The model and its optimizers."""
+        forward = self._precision.lifted(module.forward)
+
+        def run(*args: Any, **options: Any) -> Any:
+            outputs = forward(*args, **options)
+            if outputs.requires_grad and self._precision.dtype is not None:
+                outputs.register_hook(self._check)
+            return outputs
+
+        module.forward = run  # type: ignore[method-assign]
+        return (module, *(_Optimizer(self._precision, each) for each in optimizers)) if optimizers else module
+
+    def _check(self, gradient: torch.Tensor) -> None:
+        if not self._inside:
+            raise RuntimeError("requires you to call `fabric.backward(loss)` instead of `loss.backward()`")
+
+    def backward(self, loss: torch.Tensor, **options: Any) -> None:
+        """Backward on the scaled loss."""
+        self._inside = True
+        self._precision.backward(loss, **options)
+        self._inside = False
+
+    def clip_gradients(self, module: torch.nn.Module, optimizer: _Optimizer, max_norm: float) -> Any:
+        """Unscale, then clip."""
+        self._precision.scaler.unscale_(optimizer.optimizer)
+        return torch.nn.utils.clip_grad_norm_(module.parameters(), max_norm)
+
+
+class LightningModule(torch.nn.Module):
+    """A module that a `Trainer` drives."""
+
+    automatic_optimization = True
+    _precision: _Precision
+    _optimizer: _Optimizer
+
+    def optimizers(self) -> _Optimizer:
+        """The optimizer, stepping through the scaler."""
+        return self._optimizer
+
+    def manual_backward(self, loss: torch.Tensor, **options: Any) -> None:
+        """Backward on the scaled loss."""
+        self._precision.backward(loss, **options)
+
+
+class Trainer:
+    """Calls `training_step` under autocast; the module runs backward and steps itself."""
+
+    def __init__(self, precision: str = "32-true", max_epochs: int = 1) -> None:
+        self._precision = _Precision(precision)
+        self._epochs = max_epochs
+
+    def fit(self, module: LightningModule, batches: Iterable[Any]) -> None:
+        """Train."""
+        module._precision = self._precision
+        module._optimizer = _Optimizer(self._precision, module.configure_optimizers(), unscales=True)  # type: ignore[operator]
+        for _ in range(self._epochs):
+            for index, batch in enumerate(batches):
+                with self._precision.region():
+                    module.training_step(batch, index)  # type: ignore[operator]

@@ -1,0 +1,5 @@
+"""The same names under their longer path."""
+
+from lightning import LightningModule, Trainer
+
+__all__ = ["LightningModule", "Trainer"]
