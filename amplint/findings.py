@@ -66,17 +66,19 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One step on the way to the finding."""
+    """One step on the way to the finding; `filename` is empty where that is the finding's own file."""
 
     message: str
     span: Span
+    filename: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One problem at one place of one file.
 
-    `message` says what happens, `reason` why that hurts, `advice` what to write instead.
+    `message` says what happens, `reason` why that hurts, `advice` what to write instead. `elsewhere` is set where it
+    happens in another file: `span` then is the call that leads there.
     """
 
     code: str
@@ -89,3 +91,4 @@ class Finding:
     advice: str = ""
     notes: tuple[Note, ...] = field(default=())
     fix: Fix | None = None
+    elsewhere: Note | None = None

@@ -15,9 +15,10 @@ import pytest
 from amplint import semantics
 from amplint.engine import pool as pool_module
 from amplint.engine import run as run_module
-from amplint.engine.analyse import analyse
+from amplint.engine.analyse import Job, analyse
 from amplint.engine.deep import call_deep
 from amplint.engine.discover import Target
+from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.run import Linter
 from amplint.findings import Finding
@@ -274,7 +275,7 @@ def test_an_analysis_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     rules = [rule for rule in load_registry().rules.values() if rule.code == "AMP205"]
     monkeypatch.setattr(semantics, "interpret", fail)
-    (finding,) = analyse("a.py", BAD.encode(), rules)
+    (finding,) = analyse(Job("a.py", "", BAD.encode(), tuple(rules)), Modules()).findings
     assert (finding.code, finding.message) == ("AMP003", "The analysis failed: LookupError: lost")
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from amplint.engine import cache as cache_module
 from amplint.engine import run as run_module
-from amplint.engine.analyse import analyse
+from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import FOLDER, Cache, project_root
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
+from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from tests.conftest import Command, Plugin
 from tests.test_cli import BAD
@@ -29,9 +30,9 @@ def analysed(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (project / "train.py").write_text(BAD, encoding="utf-8")
     names: list[str] = []
 
-    def counting(filename: str, raw: bytes, rules: object) -> object:
-        names.append(filename)
-        return analyse(filename, raw, rules)  # type: ignore[arg-type]
+    def counting(job: Job, modules: Modules) -> Analysis:
+        names.append(job.filename)
+        return analyse(job, modules)
 
     monkeypatch.setattr(run_module, "analyse", counting)
     return names
@@ -152,14 +153,14 @@ def test_old_rows_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def known(*keys: str) -> list[bool]:
         cache = Cache(tmp_path)
-        found = [cache.get(key, "a.py") is not None for key in keys]
-        cache.put(f"new at {now}", [])
+        found = [cache.get(key, "a.py", lambda asked: True) is not None for key in keys]
+        cache.put(f"new at {now}", Analysis([]))
         cache.close()
         return found
 
     cache = Cache(tmp_path)
-    cache.put("used", [FINDING])
-    cache.put("unused", [FINDING])
+    cache.put("used", Analysis([FINDING]))
+    cache.put("unused", Analysis([FINDING]))
     cache.close()
     now += 25 * 86_400
     assert known("used") == [True]
@@ -170,9 +171,9 @@ def test_old_rows_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_findings_take_the_name_of_the_file(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    cache.put("key", [FINDING])
+    cache.put("key", Analysis([FINDING]))
     cache.close()
-    (found,) = Cache(tmp_path).get("key", "other.py") or []
+    (found,) = Cache(tmp_path).get("key", "other.py", lambda asked: True) or []
     assert found.filename == "other.py"
     assert found.fix == FINDING.fix
     assert found.notes == FINDING.notes
@@ -180,8 +181,8 @@ def test_findings_take_the_name_of_the_file(tmp_path: Path) -> None:
 
 def test_a_crash_is_not_remembered(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    cache.put("key", [diagnostic(RuleCrashed, "a.py", "failed")])
-    assert cache.get("key", "a.py") is None
+    cache.put("key", Analysis([diagnostic(RuleCrashed, "a.py", "failed")]))
+    assert cache.get("key", "a.py", lambda asked: True) is None
 
 
 def test_the_key_depends_on_rules_and_content() -> None:

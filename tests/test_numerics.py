@@ -7,7 +7,8 @@ import textwrap
 
 import pytest
 
-from amplint.engine.analyse import analyse
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Finding
@@ -28,7 +29,7 @@ REGION = 'with torch.autocast("cuda", dtype=torch.float16):'
 
 def lint(code: str) -> list[Finding]:
     """What the rules of this family find; diagnostics included."""
-    return analyse("program.py", code.encode(), RULES)
+    return analyse(Job("program.py", "", code.encode(), tuple(RULES)), Modules()).findings
 
 
 def check(body: str) -> None:

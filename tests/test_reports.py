@@ -173,10 +173,12 @@ def test_json() -> None:
         "notes": [
             {
                 "message": "the gradients are unscaled here",
+                "filename": None,
                 "location": {"row": 3, "column": 1},
                 "end_location": {"row": 3, "column": 27},
             }
         ],
+        "elsewhere": None,
         "fix": {
             "applicability": "safe",
             "message": "Remove the second call.",

@@ -4,22 +4,61 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, describe, diagnostic
+from amplint.engine.modules import Lookups, Modules
+from amplint.engine.screen import screen
 from amplint.findings import Finding, Position, Span
 from amplint.rule import Rule
 
 
-def analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
+@dataclass(frozen=True)
+class Job:
+    """A file to analyse: its name in reports, its absolute path, its content, and the rules that may fire in it.
+
+    `others` may fire in it together with what it imports.
+    """
+
+    filename: str
+    path: str
+    raw: bytes
+    rules: tuple[type[Rule], ...]
+    others: tuple[type[Rule], ...] = ()
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What was found, and what was asked about other files on the way (see `modules.still_holds`).
+
+    The notes' file names are relative to the folder of the file.
+    """
+
+    findings: list[Finding]
+    asked: list[list[str]] = field(default_factory=list)
+
+
+def analyse(job: Job, modules: Modules) -> Analysis:
     """Findings and diagnostics in the order of the text. Without rules only the syntax is checked. Raises nothing."""
-    return call_deep(_analyse, filename, raw, rules)
+    return call_deep(_analyse, job, modules)
 
 
-def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Finding]:
-    if not rules and _python_says(raw) is None:
-        return []
+def _analyse(job: Job, modules: Modules) -> Analysis:
+    if not (job.rules or job.others) and _python_says(job.raw) is None:
+        return Analysis([])
+    try:
+        return _interpreted(job, modules)
+    except (RecursionError, MemoryError) as failure:
+        message = f"too deeply nested to be analysed ({describe(failure)})"
+        return Analysis([diagnostic(SyntaxErrorFound, job.filename, message)])
+    except Exception as failure:
+        reason = "This is a defect in amplint; please report it together with the file."
+        message = f"The analysis failed: {describe(failure)}"
+        return Analysis([diagnostic(RuleCrashed, job.filename, message, reason=reason)])
+
+
+def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
     from amplint.semantics.program import Program
@@ -27,20 +66,20 @@ def _analyse(filename: str, raw: bytes, rules: Sequence[type[Rule]]) -> list[Fin
 
     try:
         # At the ordinary recursion limit `ast` refuses what is nested so deeply that libcst would overflow the stack.
-        source = Source.from_bytes(filename, raw)
-        if not rules:
-            return []
+        source = Source.from_bytes(job.filename, job.raw, job.path)
+        if not (job.rules or job.others):
+            return Analysis([])
         with deep_recursion():
-            dispatcher = Dispatcher(source, rules)
-            interpret(Program(source), dispatcher.emit, dispatcher.kinds)
-            return dispatcher.findings()
+            lookups = Lookups(modules, source)
+            program = Program(source, lookups)
+            reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
+            rules = (*job.rules, *screen(job.others, reached))
+            dispatcher = Dispatcher(program, rules)
+            if rules:
+                interpret(program, dispatcher.emit, dispatcher.kinds)
+            return Analysis(dispatcher.findings(), lookups.answers())
     except SourceError as failure:
-        return [_syntax_error(filename, raw, failure.message, failure.position)]
-    except (RecursionError, MemoryError) as failure:
-        return [diagnostic(SyntaxErrorFound, filename, f"too deeply nested to be analysed ({describe(failure)})")]
-    except Exception as failure:
-        reason = "This is a defect in amplint; please report it together with the file."
-        return [diagnostic(RuleCrashed, filename, f"The analysis failed: {describe(failure)}", reason=reason)]
+        return Analysis([_syntax_error(job.filename, job.raw, failure.message, failure.position)])
 
 
 def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:

@@ -10,10 +10,11 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import amplint
+from amplint.engine.analyse import Analysis
 from amplint.engine.diagnostics import RuleCrashed
 from amplint.engine.records import from_record, to_record
 from amplint.findings import Finding
@@ -39,30 +40,39 @@ class Cache:
     """
 
     def __init__(self, root: Path | None) -> None:
+        self._root = root
         self._today = int(time.time() // 86_400)
         self._new: dict[str, str] = {}
         self._used: list[str] = []
         self._database = None if root is None else _open(root / FOLDER / "findings.db")
 
-    def key(self, raw: bytes, rules: tuple[type[Rule], ...]) -> str:
-        """Names the findings of `rules` in a file with the bytes `raw`."""
+    def key(self, raw: bytes, rules: tuple[type[Rule], ...], folder: str = "") -> str:
+        """Names the findings of `rules` in a file with the bytes `raw`; `folder` is where, if what is there matters."""
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
         digest.update(raw)
+        if folder:
+            digest.update(os.fsencode(os.path.relpath(folder, self._root) if self._root else folder))
         return digest.hexdigest()
 
-    def get(self, key: str, filename: str) -> list[Finding] | None:
-        """The findings kept under `key`, said of `filename`; None when there are none to be had."""
+    def get(self, key: str, filename: str, holds: Callable[[list[list[str]]], bool]) -> list[Finding] | None:
+        """The findings kept under `key`, said of `filename`; None when there are none to be had.
+
+        `holds` is asked whether what the analysis learned of other files is still so.
+        """
         try:
             value = self._new.get(key) or self._stored(key)
-            return None if value is None else [from_record(record, filename) for record in json.loads(value)]
+            kept = None if value is None else json.loads(value)
+            if kept is None or not holds(kept["asked"]):
+                return None
+            return [from_record(record, filename) for record in kept["findings"]]
         except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def put(self, key: str, findings: Iterable[Finding]) -> None:
-        """Keep `findings` under `key`, unless the analysis failed."""
-        findings = list(findings)
-        if not any(finding.code == RuleCrashed.code for finding in findings):
-            self._new[key] = json.dumps([to_record(finding) for finding in findings])
+    def put(self, key: str, analysis: Analysis) -> None:
+        """Keep what was found under `key`, unless the analysis failed."""
+        if not any(finding.code == RuleCrashed.code for finding in analysis.findings):
+            findings = [to_record(finding) for finding in analysis.findings]
+            self._new[key] = json.dumps({"findings": findings, "asked": analysis.asked})
 
     def close(self) -> None:
         """Write what is new, forget what has not been used for a month."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.findings import Finding, Fix, Note
 from amplint.rule import Handler, Report, Rule
 from amplint.source.rewrite import Rewriter
-from amplint.source.source import Source
+from amplint.source.source import ForeignNode
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from amplint.semantics.events import Event
+    from amplint.semantics.program import Program
 
 _Place = tuple[str, str, "cst.CSTNode"]
 
@@ -27,8 +29,9 @@ class Dispatcher:
     that node.
     """
 
-    def __init__(self, source: Source, rules: Iterable[type[Rule]]) -> None:
-        self._source = source
+    def __init__(self, program: Program, rules: Iterable[type[Rule]]) -> None:
+        self._program = program
+        self._source = program.main
         self._handlers: dict[str, list[tuple[Rule, Handler]]] = {}
         self._reports: dict[tuple[str, cst.CSTNode], tuple[_Place, Report]] = {}
         self._reported: Counter[_Place] = Counter()
@@ -76,28 +79,48 @@ class Dispatcher:
             except Exception as failure:
                 self._crashes[rule.code] = self._crash(rule, failure, report.event.node)
                 continue
-            kept.setdefault((finding.code, finding.span), finding)
+            if finding is not None:
+                kept.setdefault((finding.code, finding.span), finding)
         found = [*kept.values(), *self._crashes.values()]
         return sorted(found, key=lambda finding: (finding.span, finding.code))
 
-    def _finding(self, report: Report) -> Finding:
+    def _finding(self, report: Report) -> Finding | None:
+        """What a report comes to; None for the story of another file alone, which that file's own analysis tells."""
         rule = report.rule
+        notes = tuple(self._note(node, message) for node, message in report.notes)
+        here = self._source.owns(report.at)
+        elsewhere = None if here else self._note(report.at, report.message)
+        if elsewhere is not None and {note.filename for note in notes} <= {elsewhere.filename}:
+            return None
+        at = report.at if here else report.event.entered_from
+        if at is None:
+            return None
         return Finding(
             code=rule.code,
             name=rule.name,
             severity=rule.severity,
             message=report.message,
             filename=self._source.filename,
-            span=self._source.span(report.at),
+            span=self._source.span(at),
             reason=report.reason,
             advice=report.advice,
-            notes=tuple(Note(message, self._source.span(node)) for node, message in report.notes),
-            fix=self._fix(report),
+            notes=notes,
+            fix=self._fix(report) if here else None,
+            elsewhere=elsewhere,
         )
+
+    def _note(self, node: cst.CSTNode, message: str) -> Note:
+        if self._source.owns(node):
+            return Note(message, self._source.span(node))
+        source = self._program.source_of(node)
+        assert source is not None
+        return Note(message, source.span(node), os.path.relpath(source.path, os.path.dirname(self._source.path)))
 
     def _fix(self, report: Report) -> Fix | None:
         try:
             return report.rule.fix(report.event, Rewriter(self._source))
+        except ForeignNode:
+            return None
         except Exception as failure:
             crash = self._crash(report.rule, failure, report.at, "The repair by rule")
             self._crashes.setdefault(f"{report.rule.code} fix", crash)

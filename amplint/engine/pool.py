@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 
-from amplint.engine.analyse import analyse
+from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
-from amplint.findings import Finding
-from amplint.rule import Rule
+from amplint.engine.modules import Modules
 
 _FORK_SERVER = "forkserver"
 _PRELOADED = ["amplint.engine.dispatch", "amplint.semantics.interpreter"]
 _MOST_WORKERS = 16
 
 
-@dataclass(frozen=True)
-class Job:
-    """A file and the rules that may fire in it."""
-
-    filename: str
-    raw: bytes
-    rules: Sequence[type[Rule]]
-
-
 def analyse_in_processes(
     jobs: Mapping[int, Job], workers: int, meanwhile: Callable[[], None]
-) -> Iterator[tuple[int, list[Finding]]]:
-    """The findings of each job as they come in, under its key, from as many processes as `workers`.
+) -> Iterator[tuple[int, Analysis]]:
+    """The analysis of each job as they come in, under its key, from as many processes as `workers`.
 
     `meanwhile` runs here once they are busy.
 
@@ -59,7 +49,7 @@ def analyse_in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
         if waiting and workers == 1:  # a single process takes the jobs in order, so it died of the first that is left
             key = next(iter(waiting))
-            yield key, [_killed(waiting.pop(key))]
+            yield key, _killed(waiting.pop(key))
         workers, meanwhile = 1, _nothing
     for key, job in waiting.items():
         yield key, _work(job)
@@ -77,12 +67,19 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _work(job: Job) -> list[Finding]:
-    return analyse(job.filename, job.raw, job.rules)
+@functools.cache
+def _modules() -> Modules:
+    """What this process has read of the tree; it ends with the run."""
+    return Modules()
 
 
-def _killed(job: Job) -> Finding:
-    return diagnostic(RuleCrashed, job.filename, "The process that analysed this file was killed.")
+def _work(job: Job) -> Analysis:
+    return analyse(job, _modules())
+
+
+def _killed(job: Job) -> Analysis:
+    message = "The process that analysed this file was killed."
+    return Analysis([diagnostic(RuleCrashed, job.filename, message)])
 
 
 def _nothing() -> None:

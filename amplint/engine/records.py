@@ -18,7 +18,8 @@ def to_record(finding: Finding) -> dict[str, Any]:
         **_place(finding.span),
         "reason": finding.reason,
         "advice": finding.advice,
-        "notes": [{"message": note.message, **_place(note.span)} for note in finding.notes],
+        "notes": [_note(note) for note in finding.notes],
+        "elsewhere": _note(finding.elsewhere) if finding.elsewhere else None,
         "fix": _fix(finding.fix) if finding.fix else None,
     }
 
@@ -35,7 +36,8 @@ def from_record(record: dict[str, Any], filename: str) -> Finding:
         span=_span(record),
         reason=record["reason"],
         advice=record["advice"],
-        notes=tuple(Note(note["message"], _span(note)) for note in record["notes"]),
+        notes=tuple(_read_note(note) for note in record["notes"]),
+        elsewhere=_read_note(record["elsewhere"]) if record["elsewhere"] else None,
         fix=fix
         and Fix(
             message=fix["message"],
@@ -44,6 +46,14 @@ def from_record(record: dict[str, Any], filename: str) -> Finding:
             imports=tuple(fix["imports"]),
         ),
     )
+
+
+def _note(note: Note) -> dict[str, Any]:
+    return {"message": note.message, "filename": note.filename or None, **_place(note.span)}
+
+
+def _read_note(record: dict[str, Any]) -> Note:
+    return Note(record["message"], _span(record), record["filename"] or "")
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

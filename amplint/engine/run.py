@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from amplint.engine.analyse import analyse
+from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
 from amplint.engine.diagnostics import UnreadableFile, diagnostic
 from amplint.engine.discover import Target
+from amplint.engine.elsewhere import drop_repeated, with_names
+from amplint.engine.modules import Modules, still_holds
 from amplint.engine.projects import Projects
-from amplint.engine.screen import screen
+from amplint.engine.screen import follows, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding
 from amplint.rule import Rule
@@ -22,11 +24,10 @@ POOL_BYTES = 600_000
 
 @dataclass(frozen=True)
 class _Work:
-    """A file with the rules that may fire in it, and its key in the cache."""
+    """A file with what its analysis needs, and its key in the cache."""
 
     target: Target
-    raw: bytes
-    rules: tuple[type[Rule], ...]
+    job: Job
     key: str
 
 
@@ -42,11 +43,13 @@ class Linter:
         self._projects = projects
         self._cache = cache
         self._handling: dict[frozenset[str], tuple[type[Rule], ...]] = {}
+        self._modules = Modules()
 
     def check(self, target: Target, raw: bytes) -> list[Finding]:
         """The findings in `raw`, the content of `target`, in the order of the text. Raises ConfigError."""
+        self._modules.forget(target.path)
         work = self._prepare(target, raw)
-        findings = self._cache.get(work.key, target.filename)
+        findings = self._known(work)
         return self._finished(work, self._analysed(work) if findings is None else findings)
 
     def check_all(self, targets: Sequence[Target], progress: Callable[[int], None]) -> list[list[Finding]]:
@@ -56,6 +59,7 @@ class Linter:
         """
         results: list[list[Finding]] = [[] for _ in targets]
         waiting: dict[int, _Work] = {}
+        done: dict[int, _Work] = {}
         for index, target in enumerate(targets):
             try:
                 with open(target.path, "rb") as file:
@@ -64,16 +68,18 @@ class Linter:
                 message = f"cannot be read: {failure.strerror or failure}"
                 results[index] = [diagnostic(UnreadableFile, target.filename, message)]
                 continue
-            findings = self._cache.get(work.key, target.filename)
+            done[index] = work
+            findings = self._known(work)
             if findings is None:
                 waiting[index] = work
             else:
-                results[index] = self._finished(work, findings)
+                results[index] = findings
         progress(len(targets) - len(waiting))
         for index, findings in self._analyse_all(waiting):
-            results[index] = self._finished(waiting[index], findings)
+            results[index] = findings
             progress(1)
-        return results
+        once = drop_repeated(results, [target.path for target in targets])
+        return [self._finished(done[index], found) if index in done else found for index, found in enumerate(once)]
 
     def _prepare(self, target: Target, raw: bytes) -> _Work:
         codes = self._projects.active(target.settings, target.path)
@@ -81,35 +87,43 @@ class Linter:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
         rules = screen(self._handling[codes], raw)
-        return _Work(target, raw, rules, self._cache.key(raw, rules))
+        others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
+        job = Job(target.filename, target.path, raw, rules, others)
+        folder = os.path.dirname(target.path) if rules or others else ""
+        return _Work(target, job, self._cache.key(raw, (*rules, *others), folder))
+
+    def _known(self, work: _Work) -> list[Finding] | None:
+        path = work.target.path
+        return self._cache.get(work.key, work.target.filename, lambda asked: still_holds(self._modules, path, asked))
 
     def _analysed(self, work: _Work) -> list[Finding]:
-        return self._kept(work, analyse(work.target.filename, work.raw, work.rules))
+        return self._kept(work, analyse(work.job, self._modules))
 
-    def _kept(self, work: _Work, findings: list[Finding]) -> list[Finding]:
-        self._cache.put(work.key, findings)
-        return findings
+    def _kept(self, work: _Work, analysis: Analysis) -> list[Finding]:
+        self._cache.put(work.key, analysis)
+        return analysis.findings
 
     def _finished(self, work: _Work, findings: list[Finding]) -> list[Finding]:
         target = work.target
         active = self._projects.active(target.settings, target.path)
-        return suppress(findings, target.filename, work.raw, self._projects.rules, active)
+        named = [with_names(finding) for finding in findings]
+        return suppress(named, target.filename, work.job.raw, self._projects.rules, active)
 
     def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:
-        heavy = {index: work for index, work in waiting.items() if work.rules}
-        size = sum(len(work.raw) for work in heavy.values())
+        heavy = {index: work for index, work in waiting.items() if work.job.rules or work.job.others}
+        size = sum(len(work.job.raw) for work in heavy.values())
         if len(heavy) < 2 or size < POOL_BYTES or cores() < 2:
             for index, work in waiting.items():
                 yield index, self._analysed(work)
             return
-        from amplint.engine.pool import Job, analyse_in_processes  # these imports are slow
+        from amplint.engine.pool import analyse_in_processes  # its imports are slow
 
         light: dict[int, list[Finding]] = {}
 
         def check_syntax() -> None:
-            light.update({index: self._analysed(work) for index, work in waiting.items() if not work.rules})
+            light.update({index: self._analysed(work) for index, work in waiting.items() if index not in heavy})
 
-        jobs = {index: Job(work.target.filename, work.raw, work.rules) for index, work in heavy.items()}
-        for index, findings in analyse_in_processes(jobs, cores(), meanwhile=check_syntax):
-            yield index, self._kept(waiting[index], findings)
+        jobs = {index: work.job for index, work in heavy.items()}
+        for index, analysis in analyse_in_processes(jobs, cores(), meanwhile=check_syntax):
+            yield index, self._kept(waiting[index], analysis)
         yield from light.items()

@@ -7,6 +7,14 @@ from collections.abc import Sequence
 
 from amplint.rule import Rule
 
+_FOLLOWED = re.compile(rb"[sS]caler|autocast|unscale_|clip_grad|backward\(")
+_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
+
+
+def follows(raw: bytes) -> bool:
+    """Whether what a file imports may complete what stands in it: it does training work itself."""
+    return _FOLLOWED.search(raw) is not None and _IMPORT.search(raw) is not None
+
 
 def screen(rules: Sequence[type[Rule]], raw: bytes) -> tuple[type[Rule], ...]:
     """The rules whose `screen` is satisfied by `raw`, in the order given."""

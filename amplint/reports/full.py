@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from amplint.findings import Applicability, Finding, Position, Severity, Span
+from amplint.findings import Applicability, Finding, Note, Position, Severity, Span
 from amplint.reports.context import Context
 from amplint.reports.excerpt import excerpt, marked_rows
 from amplint.reports.text import visible, wrap
@@ -28,7 +28,8 @@ class _Block:
     def __init__(self, finding: Finding, context: Context) -> None:
         self._finding = finding
         self._context = context
-        rows = [finding.span.end.row + 1, *(note.span.start.row for note in finding.notes)]
+        places = [note.span for note in (*finding.notes, finding.elsewhere) if note]
+        rows = [finding.span.end.row + 1, *(span.start.row for span in places)]
         self._digits = len(str(max(rows)))
         self._room = context.width - self._digits - len("    >  | ")
 
@@ -40,10 +41,11 @@ class _Block:
         yield f"{place}: {title} [{finding.severity.label}]"
         yield from wrap(finding.message, width, _INDENT)
         yield from self._source()
-        if finding.notes:
+        steps = (*finding.notes, *([finding.elsewhere] if finding.elsewhere else []))
+        if steps:
             yield self._bold(f"{_INDENT}How it comes about:")
-            for number, note in enumerate(finding.notes, 1):
-                yield from self._step(number, note.message, note.span)
+            for number, note in enumerate(steps, 1):
+                yield from self._step(number, note)
             yield ""
         if finding.reason:
             yield from self._paragraph("Why: ", finding.reason)
@@ -84,15 +86,16 @@ class _Block:
         start = Position(row, 1)
         yield from self._plain(Span(start, start))
 
-    def _step(self, number: int, message: str, span: Span) -> Iterator[str]:
+    def _step(self, number: int, note: Note) -> Iterator[str]:
         number_part = f"{_INDENT * 2}{number}. "
-        head = f"{number_part}line {span.start.row}: "
-        yield from wrap(message, self._context.width, " " * len(number_part), head)
-        yield from self._plain(span)
+        place = f"{visible(note.filename)}, " if note.filename else ""
+        head = f"{number_part}{place}line {note.span.start.row}: "
+        yield from wrap(note.message, self._context.width, " " * len(number_part), head)
+        yield from self._plain(note.span, note.filename)
 
-    def _plain(self, span: Span) -> Iterator[str]:
+    def _plain(self, span: Span, filename: str = "") -> Iterator[str]:
         row = span.start.row
-        line = self._context.sources.line(self._finding.filename, row)
+        line = self._context.sources.line(filename or self._finding.filename, row)
         if line is not None and line.strip():
             text, _ = excerpt(line, row, span, self._room)
             yield self._numbered(row, text)

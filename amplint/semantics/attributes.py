@@ -43,8 +43,9 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         qualified = f"{owner.name}.{name}"
         if qualified in CONSTANTS:
             return Const(CONSTANTS[qualified])
-        if qualified in machine.here.imports and (module := imported(machine, state, qualified, "")) is not None:
-            return module
+        inner = imported(machine, state, qualified, "") if qualified in machine.module(state).imports else None
+        if inner is not None:
+            return inner
         tell_use(machine, state, node, qualified)
         return Ref(qualified)
     if isinstance(owner, Namespace):

@@ -51,15 +51,15 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
 
 def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
     """Tell that the library name `name` is used, a deprecated one only where newer code does not take its place."""
-    if machine.here is not machine.program.main:
+    if machine.module(state) is not machine.program.main:
         return
-    if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.here, node, _NATIVE_IMPORT):
+    if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.module(state), node, _NATIVE_IMPORT):
         return
     if name in SUCCESSORS and not machine.muted:
         successor = SUCCESSORS[name][0]
         call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
         imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
-        if is_fallback(machine.here, node, re.compile(rf"{call}|{imported}")):
+        if is_fallback(machine.module(state), node, re.compile(rf"{call}|{imported}")):
             return
     machine.emit(state, ApiUse, node, name=name)
 

@@ -93,7 +93,8 @@ class Event:
     `node` is the call or statement, `statement` the statement it stands in, `region` the innermost autocast context
     that is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order
     of execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls
-    known to do no tensor work; like `index`, it is complete once the file is interpreted.
+    known to do no tensor work; like `index`, it is complete once the file is interpreted. `entered_from` is set for
+    what happens in another file: the call in the linted one that leads there.
     """
 
     kind: ClassVar[str]
@@ -105,6 +106,7 @@ class Event:
     decisions: Set[cst.CSTNode] = frozenset()
     idle: Set[cst.CSTNode] = frozenset()
     index: Index = field(default_factory=Index)
+    entered_from: cst.CSTNode | None = None
 
     def __init_subclass__(cls) -> None:
         cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()

@@ -100,7 +100,11 @@ def _outcomes(
 ) -> list[State]:
     node = node_of(function)
     machine.entered.add(node)
-    caller = (machine.chunk, machine.statement, machine.calls, machine.choices, machine.sites)
+    caller = machine.position
+    if function.chunk.source is machine.program.main:
+        machine.entered_from = None
+    elif machine.entered_from is None:
+        machine.entered_from = site
     frame, regions, home = machine.new_frame(function), state.regions, state.frame
     inner = state.copy()
     inner.frames[frame] = _bind(machine, inner, function, positional, keywords, site is None)
@@ -118,7 +122,7 @@ def _outcomes(
             for _, ready in machine.outcomes(inner, lambda s: _enter_decorators(machine, s, function, node)):
                 returned += machine.run_body(ready, _statements(node))
     finally:
-        machine.chunk, machine.statement, machine.calls, machine.choices, machine.sites = caller
+        machine.position = caller
     ends: list[State] = []
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)

@@ -98,6 +98,11 @@ Evaluate = Callable[["Machine", State, cst.CSTNode], Value]
 RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[Value, State]]]
 
 
+Position = tuple[
+    Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choices, tuple[int, ...], cst.CSTNode | None
+]
+
+
 class Machine:
     """One interpretation of one file and of what it reaches."""
 
@@ -124,6 +129,7 @@ class Machine:
         self.loops: tuple[cst.CSTNode, ...] = ()
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: tuple[int, ...] = ()
+        self.entered_from: cst.CSTNode | None = None
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
@@ -141,6 +147,7 @@ class Machine:
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}
         self._frames: dict[Source, int] = {program.main: MODULE_FRAME}
+        self._modules: dict[int, Source] = {MODULE_FRAME: program.main}
         self._tell = tell
         self._wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
@@ -247,15 +254,27 @@ class Machine:
         return results
 
     @property
-    def here(self) -> Source:
-        """The file that the current code stands in."""
-        return self.program.main if self.chunk is None else self.chunk.source
+    def position(self) -> Position:
+        """Where the interpretation stands; it is set back when a call is done."""
+        return self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from
+
+    @position.setter
+    def position(self, position: Position) -> None:
+        self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from = position
+
+    def module(self, state: State) -> Source:
+        """The file whose names the current code sees."""
+        frame = state.frame
+        while self.parents[frame] != frame:
+            frame = self.parents[frame]
+        return self._modules[frame]
 
     def frame_of(self, source: Source) -> int:
         """The frame of a module's top-level names."""
         if source not in self._frames:
             frame = self._frames[source] = len(self.parents)
             self.parents[frame] = frame
+            self._modules[frame] = source
             self.captured.add(frame)
         return self._frames[source]
 
@@ -291,6 +310,7 @@ class Machine:
                 decisions=decisions,
                 idle=self.idle,
                 index=self.index,
+                entered_from=self.entered_from,
                 **details,
             )
         )

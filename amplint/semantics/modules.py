@@ -13,23 +13,23 @@ from amplint.source.tree import walk
 
 
 def global_value(machine: Machine, state: State, name: str) -> Value | None:
-    """A top-level name of the module the current code is in, where that module is not run itself."""
-    source = machine.here
-    if source is machine.program.main or not (name in source.imports or name in source.definitions):
+    """A top-level name of the module the current code is in: of the linted file's only what it imports by `*`."""
+    source = machine.module(state)
+    if source is machine.program.main and not source.star_imports:
         return None
     return _value(machine, state, machine.program.resolve(source, name), name)
 
 
 def imported(machine: Machine, state: State, module: str, name: str) -> Value | None:
     """What an import here of `name` from `module` (the module itself where it is empty) brings in, if in the tree."""
-    target = machine.program.imported(machine.here, module, name)
+    target = machine.program.imported(machine.module(state), module, name)
     return None if isinstance(target, str) else _value(machine, state, target, name or module)
 
 
 def member(machine: Machine, state: State, owner: Namespace, name: str) -> Value:
     """`module.name`."""
     inner = f"{owner.name}.{name}"
-    if inner in machine.here.imports:
+    if inner in machine.module(state).imports:
         found = imported(machine, state, inner, "")
         if found is not None:
             return found

@@ -83,8 +83,8 @@ def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
     return (
         node is not None
         and bool(machine.calls)
-        and machine.here.owns(node)
-        and machine.calls[-1] in machine.here.ancestors(node)
+        and (source := machine.program.source_of(node)) is not None
+        and machine.calls[-1] in source.ancestors(node)
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _STATEMENT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<module>\.*[\w.]*)[ \t]*import[ \t]*"
-    r"(?P<names>\([^)]*\)|[^\n;#]*(?:\\\r?\n[^\n;#]*)*)|import[ \t]+(?P<modules>[^\n;#]+))",
+    r"(?P<names>\([^)]*\)|(?:[^\\\n;#]|\\\r?\n)*)|import[ \t]+(?P<modules>[^\n;#]+))",
     re.MULTILINE,
 )
 _COMMENT = re.compile(r"#[^\n]*")

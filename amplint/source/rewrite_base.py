@@ -100,8 +100,8 @@ class RewriterBase:
         return not attributes and not self.names(node) & parameters
 
     def same_function(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-        """Whether both nodes run in one function, or both at the top level."""
-        return self._function_of(one) is self._function_of(other)
+        """Whether both nodes run in one function of this file, or both at its top level."""
+        return self.source.owns(one) and self.source.owns(other) and self._function_of(one) is self._function_of(other)
 
     def shares_block(self, node: cst.CSTNode, inner: cst.CSTNode) -> bool:
         """Whether `inner` stands in the block of `node`'s statement, or in a block inside that one.

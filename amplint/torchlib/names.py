@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import re
 
+LIBRARIES = frozenset(
+    [
+        *("torch", "torchvision", "torchaudio", "apex", "accelerate", "deepspeed", "transformers", "diffusers"),
+        *("lightning", "lightning_fabric", "pytorch_lightning", "mmcv", "mmengine", "horovod", "numpy"),
+    ]
+)
+"""Packages whose names are understood as such and never looked up in the linted tree."""
+
 GRAD_SCALERS = {
     "torch.amp.GradScaler": "cuda",
     "torch.amp.grad_scaler.GradScaler": "cuda",

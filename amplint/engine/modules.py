@@ -1,0 +1,166 @@
+"""Where the modules that a file imports lie in the tree around it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from amplint.torchlib.names import LIBRARIES
+
+if TYPE_CHECKING:
+    from amplint.source.source import Source
+
+_PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
+_SIZE_LIMIT = 1_000_000
+"""Bytes above which a file is generated, or data, and is not followed."""
+
+
+class Modules:
+    """Finds modules below the root of the project a file is in, and keeps the files it has read for one run."""
+
+    def __init__(self) -> None:
+        self._listings: dict[str, frozenset[str]] = {}
+        self._folders: dict[str, tuple[str, ...]] = {}
+        self._places: dict[tuple[str, str], str | None] = {}
+        self._raw: dict[str, bytes | None] = {}
+        self._sources: dict[str, Source | None] = {}
+
+    def place(self, importer: str, module: str) -> str | None:
+        """The path of `module` as the file `importer` means it, None when it is not in the tree.
+
+        Paths are absolute. Relative modules begin with their dots. A script's own folder and every folder above it up
+        to the project's root are searched, and `src` in each; folders that are packages themselves come last.
+        """
+        if module.partition(".")[0] in _OUTSIDE:
+            return None
+        key = (os.path.dirname(importer), module)
+        if key not in self._places:
+            self._places[key] = self._search(*key)
+        return self._places[key]
+
+    def raw(self, path: str) -> bytes | None:
+        """The content of a file of the tree, None when it cannot be read or is too large to be followed."""
+        if path not in self._raw:
+            self._raw[path] = None
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                content = file.read(_SIZE_LIMIT + 1)
+                self._raw[path] = content if len(content) <= _SIZE_LIMIT else None
+        return self._raw[path]
+
+    def digest(self, path: str) -> str:
+        """Names the content of a file of the tree."""
+        return hashlib.blake2b(self.raw(path) or b"", digest_size=12).hexdigest()
+
+    def source(self, path: str) -> Source | None:
+        """A file of the tree, None when it is not Python."""
+        from amplint.source.source import Source, SourceError
+
+        if path not in self._sources:
+            raw = self.raw(path)
+            self._sources[path] = None
+            with contextlib.suppress(SourceError):
+                self._sources[path] = None if raw is None else Source.from_bytes(path, raw, path)
+        return self._sources[path]
+
+    def forget(self, path: str) -> None:
+        """The file has changed."""
+        self._raw.pop(path, None)
+        self._sources.pop(path, None)
+
+    def _search(self, folder: str, module: str) -> str | None:
+        name = module.lstrip(".")
+        parts = name.split(".") if name else []
+        if name == module:
+            return next((found for place in self._searched(folder) if (found := self._below(place, parts))), None)
+        for _ in range(len(module) - len(name) - 1):
+            folder = os.path.dirname(folder)
+        return self._below(folder, parts)
+
+    def _searched(self, folder: str) -> tuple[str, ...]:
+        if folder not in self._folders:
+            root = self._root(folder)
+            above = [folder]
+            while above[-1] != root and above[-1] != os.path.dirname(above[-1]):
+                above.append(os.path.dirname(above[-1]))
+            above.sort(key=lambda place: "__init__.py" in self._listing(place))
+            places = ((place, os.path.join(place, "src")) for place in above)
+            self._folders[folder] = tuple(place for pair in places for place in pair if self._listing(place))
+        return self._folders[folder]
+
+    def _root(self, folder: str) -> str:
+        """The nearest repository's root, else the topmost folder with a project's files, else the current folder."""
+        above, place = [folder], folder
+        while ".git" not in self._listing(place) and place != os.path.dirname(place):
+            place = os.path.dirname(place)
+            above.append(place)
+        if ".git" in self._listing(place):
+            return place
+        marked = [place for place in above if self._listing(place) & _PROJECT]
+        here = os.getcwd()
+        return marked[-1] if marked else here if here in above else folder
+
+    def _below(self, folder: str, parts: list[str]) -> str | None:
+        for part in parts[:-1]:
+            if part not in self._listing(folder):
+                return None
+            folder = os.path.join(folder, part)
+        last = parts[-1] if parts else ""
+        if f"{last}.py" in self._listing(folder):
+            return os.path.join(folder, f"{last}.py")
+        package = os.path.join(folder, last) if last else folder
+        inside = (not last or last in self._listing(folder)) and "__init__.py" in self._listing(package)
+        return os.path.join(package, "__init__.py") if inside else None
+
+    def _listing(self, folder: str) -> frozenset[str]:
+        if folder not in self._listings:
+            self._listings[folder] = frozenset()
+            with contextlib.suppress(OSError):
+                self._listings[folder] = frozenset(os.listdir(folder))
+        return self._listings[folder]
+
+
+_OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "trace", "copy"})
+
+
+class Lookups:
+    """What `modules` answers while one file is analysed, so that it can be asked again whether it still holds.
+
+    Called with a source and a module name, it finds that module.
+    """
+
+    def __init__(self, modules: Modules, main: Source) -> None:
+        self._modules = modules
+        self._main = main
+        self._folder = os.path.dirname(main.path)
+        self._asked: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def __call__(self, source: Source, module: str) -> Source | None:
+        if not source.path or module.partition(".")[0] in _OUTSIDE:
+            return None
+        place = self._modules.place(source.path, module)
+        answer = ("", "") if place is None else (os.path.relpath(place, self._folder), self._modules.digest(place))
+        if place != self._main.path:
+            self._asked[os.path.relpath(source.path, self._folder), module] = answer
+        if place is None:
+            return None
+        return self._main if place == self._main.path else self._modules.source(place)
+
+    def answers(self) -> list[list[str]]:
+        """Importer, module, place and digest of each lookup, paths relative to the main file's folder."""
+        return [[*question, *answer] for question, answer in self._asked.items()]
+
+
+def still_holds(modules: Modules, path: str, asked: list[list[str]]) -> bool:
+    """Whether what was `asked` for the file at `path` (see `Lookups.answers`) has the same answers now."""
+    folder = os.path.dirname(path)
+    for importer, module, place, digest in asked:
+        found = modules.place(os.path.normpath(os.path.join(folder, importer)), module)
+        if found is None or not place:
+            if found or place:
+                return False
+        elif os.path.relpath(found, folder) != place or modules.digest(found) != digest:
+            return False
+    return True

@@ -1,0 +1,212 @@
+"""Scripts that are spread over files: what is found through imports, and where it is said."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.source.imports import Import, imports
+from tests.conftest import Command
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith(("AMP1", "AMP2")))
+WRAPPER = """
+    import torch
+
+    class NativeScaler:
+        def __init__(self):
+            self._scaler = torch.amp.GradScaler("cuda")
+
+        def __call__(self, loss):
+            self._scaler.scale(loss).backward()
+"""
+LOOP = """
+    import torch
+    {how}
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loss_scaler = {name}()
+    for inputs in [torch.ones(2, 2)] * 3:
+        optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = model(inputs).sum()
+        loss_scaler(loss)
+        optimizer.step()
+"""
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    """Write each file below `root`, its text without the indentation."""
+    for name, text in files.items():
+        place = root / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(textwrap.dedent(text), encoding="utf-8")
+
+
+def lint(root: Path, name: str) -> list[str]:
+    """Code and row of what is found in one file of `root`."""
+    path = root / name
+    done = analyse(Job(name, str(path), path.read_bytes(), (), RULES), Modules())
+    return [f"{finding.code}:{finding.span.start.row}" for finding in done.findings]
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "how", "name"),
+    [
+        ("train.py", "utils.py", "from utils import NativeScaler", "NativeScaler"),
+        ("train.py", "utils.py", "from utils import NativeScaler as Scaler", "Scaler"),
+        ("train.py", "utils.py", "from utils import *", "NativeScaler"),
+        ("train.py", "utils.py", "import utils", "utils.NativeScaler"),
+        ("train.py", "util/misc.py", "import util.misc as misc", "misc.NativeScaler"),
+        ("train.py", "util/misc.py", "import util.misc", "util.misc.NativeScaler"),
+        ("train.py", "util/misc.py", "from util import misc", "misc.NativeScaler"),
+        ("train.py", "util/misc.py", "from util.misc import (\n        NativeScaler,  # ours\n    )", "NativeScaler"),
+        ("tools/train.py", "src/kit/amp.py", "from kit.amp import NativeScaler", "NativeScaler"),
+        ("kit/train.py", "kit/amp.py", "from .amp import NativeScaler", "NativeScaler"),
+        ("kit/engine/train.py", "kit/amp.py", "from ..amp import NativeScaler", "NativeScaler"),
+        ("kit/engine/train.py", "kit/amp.py", "from .. import amp", "amp.NativeScaler"),
+        ("kit/train.py", "kit/amp.py", "from kit.amp import NativeScaler", "NativeScaler"),
+    ],
+)
+def test_a_wrapper_of_another_file_is_followed(tmp_path: Path, script: str, module: str, how: str, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, {script: LOOP.format(how=how, name=name), module: WRAPPER})
+    found = lint(tmp_path, script)
+    row = (tmp_path / script).read_text().splitlines().index("    optimizer.step()") + 1
+    assert found == [f"AMP206:{row}"]
+
+
+def test_packages_that_hand_names_on(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    files = {
+        "kit/__init__.py": "from .utils import *\n",
+        "kit/utils/__init__.py": "from .amp import NativeScaler as NS\n",
+    }
+    loop = LOOP.format(how="from kit import NS", name="NS")
+    write(tmp_path, {**files, "kit/utils/amp.py": WRAPPER, "train.py": loop})
+    assert lint(tmp_path, "train.py") == ["AMP206:13"]
+
+
+def test_a_base_class_in_another_file(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    base = """
+        import torch
+
+        class Trainer:
+            def __init__(self, model, optimizer):
+                self.model, self.optimizer = model, optimizer
+                self.scaler = torch.amp.GradScaler("cuda")
+
+            def finish(self, loss):
+                self.scaler.scale(loss).backward()
+                self.clip()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+
+            def clip(self):
+                pass
+    """
+    ours = """
+        import torch
+        from base import Trainer
+
+        class Clipping(Trainer):
+            def clip(self):
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+
+            def train(self, batches):
+                for batch in batches:
+                    self.optimizer.zero_grad()
+                    self.finish(self.model(batch).sum())
+    """
+    write(tmp_path, {"base.py": base, "train.py": ours})
+    assert lint(tmp_path, "train.py") == ["AMP205:7"]
+
+
+HELPER = """
+    import torch
+
+    def clip_and_step(scaler, optimizer, parameters):
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+"""
+TWICE = """
+    import torch
+    from helper import clip_and_step
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for inputs in [torch.ones(2, 2)] * 3:
+        optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = model(inputs).sum()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        clip_and_step(scaler, optimizer, model.parameters())
+"""
+
+
+def test_what_happens_in_another_file_is_said_at_the_call(amplint: Command, project: Path) -> None:
+    write(project, {"code/helper.py": HELPER, "code/train.py": TWICE})
+    ran = amplint("--output-format", "full", "code")
+    assert ran.out.count("AMP201") == 1
+    assert "code/train.py:14:5: AMP201 double-unscale [error]" in ran.out
+    assert "code/helper.py, line 5:" in ran.out
+    assert amplint("--output-format", "full", "code").out == ran.out
+
+
+def test_a_change_in_another_file_makes_a_result_stale(amplint: Command, project: Path) -> None:
+    write(project, {"helper.py": HELPER, "train.py": TWICE})
+    assert "AMP201" in amplint("--output-format", "concise").out
+    write(project, {"helper.py": HELPER.replace("scaler.unscale_(optimizer)\n", "pass\n")})
+    assert amplint("--output-format", "concise").out == ""
+    (project / "helper.py").unlink()
+    assert amplint("--output-format", "concise").out == ""
+    write(project, {"helper.py": HELPER})
+    assert "AMP201" in amplint("--output-format", "concise").out
+
+
+def test_other_files_that_cannot_be_read_are_left_alone(amplint: Command, project: Path) -> None:
+    write(project, {"helper.py": "def clip_and_step(:\n", "train.py": TWICE})
+    ran = amplint("--output-format", "concise", "train.py")
+    assert ran.out == ""
+    (project / "helper.py").write_bytes(b"\xff\xfe\0")
+    assert amplint("--output-format", "concise", "train.py").out == ""
+
+
+def test_modules_that_import_each_other(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    write(
+        tmp_path,
+        {
+            "a.py": "from b import g\nfrom c import *\ndef f(scaler):\n    g(scaler)\n",
+            "b.py": "from a import f\nfrom c import h\ndef g(scaler):\n    f(scaler), h(scaler), scaler.update()\n",
+            "c.py": "from b import *\nfrom a import *\nfrom c import h\n",
+        },
+    )
+    assert lint(tmp_path, "a.py") == lint(tmp_path, "b.py") == lint(tmp_path, "c.py") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import a", [("a", "", "a")]),
+        ("import a.b, c as d", [("a.b", "", "a.b"), ("a", "", "a"), ("c", "", "d")]),
+        ("from . import a", [(".", "a", "a")]),
+        ("from ..x.y import a as b, c  # why", [("..x.y", "a", "b"), ("..x.y", "c", "c")]),
+        ("from x import (a,\n  b as c,\n)", [("x", "a", "a"), ("x", "b", "c")]),
+        ("from x import a, \\\n    b", [("x", "a", "a"), ("x", "b", "b")]),
+        ("if x:\n    from x import *", [("x", "*", "*")]),
+        ("from x import (", []),
+    ],
+)
+def test_imports(text: str, expected: list[tuple[str, str, str]]) -> None:
+    assert list(imports(text)) == [Import(*one) for one in expected]
