@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, describe, diagnostic
 from amplint.engine.modules import Lookups, Modules
-from amplint.engine.screen import screen
+from amplint.engine.screen import follows, screen
 from amplint.findings import Finding, Position, Span
 from amplint.rule import Rule
 
@@ -71,7 +71,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             return Analysis([])
         with deep_recursion():
             lookups = Lookups(modules, source)
-            program = Program(source, lookups)
+            program = Program(source, lookups) if follows(job.raw) else Program(source)
             reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
             rules = (*job.rules, *screen(job.others, reached))
             dispatcher = Dispatcher(program, rules)

@@ -235,6 +235,7 @@ def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
     if node.value is not None:
         evaluate(machine, state, node.value.item if isinstance(node.value, cst.From) else node.value)
     functions.remember_yield(machine, state)
+    machine.contacts += 1
     protocol.forget_everything(state)
     return Unknown(machine.fresh())
 

@@ -60,11 +60,9 @@ def call_function(
     memory = machine.choices.memory
     outcomes = memory.get(key)
     if outcomes is None:
-        forwards, before = machine.forwards, state.progress()
+        contacts = machine.contacts
         outcomes = memory[key] = _outcomes(machine, state, function, positional, keywords, node)
-        if machine.forwards == forwards and all(
-            end.progress() == before and _says_nothing(end.frames[end.frame][RESULT]) for end in outcomes
-        ):
+        if machine.contacts == contacts and all(_is_without_effect(state, end) for end in outcomes):
             machine.closed.add(signature)
     if not outcomes:
         raise PathEnds
@@ -73,6 +71,12 @@ def call_function(
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
     return result
+
+
+def _is_without_effect(before: State, end: State) -> bool:
+    """Whether a call left everything as it was and says nothing with its result."""
+    kept = all(end.heap[key] is before.heap.get(key) for key in end.heap)
+    return kept and end.progress() == before.progress() and _says_nothing(end.frames[end.frame][RESULT])
 
 
 def _kind(value: Value) -> object:

@@ -45,7 +45,7 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     if machine.follows_models:
         names |= thread_targets(chunks)
         calls = model_names(chunks)
-    machine.relevant = relevant(chunks, names, calls, kinds, aliases)
+    machine.relevant = relevant(program, names, calls, kinds)
     named = {chunk.name for chunk in machine.relevant}
     names |= {alias for alias, name in aliases.items() if name in named}
     machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names, calls)

@@ -130,12 +130,12 @@ class Machine:
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: tuple[int, ...] = ()
         self.entered_from: cst.CSTNode | None = None
+        self.contacts = 0
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
         self.index = Index()
         self.follows_models = not kinds.isdisjoint((Forward.kind, RegionMissed.kind))
-        self.forwards = 0
         self.carried: list[cst.CSTNode] = []
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()

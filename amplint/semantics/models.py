@@ -104,7 +104,7 @@ def forward(
     """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
     if any(isinstance(f, cst.FunctionDef) and f.name.value in RUNS_LAYERS for f in machine.calls):
         return
-    machine.forwards += 1
+    machine.contacts += 1
     contexts.missed(machine, state, node)
     symbol = symbol_of(machine, model)
     known = state.heap.get(symbol, {})

@@ -24,13 +24,17 @@ def nothing(source: Source, module: str) -> Source | None:
 
 
 class Program:
-    """The linted file `main` and the functions and classes of other files that its text leads to."""
+    """The linted file `main` and the functions and classes of other files that its text leads to.
+
+    `chunks` are all within reach, those of the linted file first, and `mentions` tells which of them each one names.
+    """
 
     def __init__(self, main: Source, find: Find = nothing) -> None:
         self.main = main
         self._find = find
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)
+        self.mentions: dict[Chunk, tuple[Chunk, ...]] = {}
         self._follow()
         self.sources = tuple(dict.fromkeys(chunk.source for chunk in self.chunks))
 
@@ -81,9 +85,11 @@ class Program:
     def _follow(self) -> None:
         waiting = deque(self.chunks)
         known = set(self.chunks)
-        while waiting and len(known) < CHUNK_LIMIT + len(self.main.chunks):
-            for found in self._mentioned(waiting.popleft()):
-                if found not in known:
+        while waiting:
+            chunk = waiting.popleft()
+            self.mentions[chunk] = tuple(self._mentioned(chunk))
+            for found in self.mentions[chunk]:
+                if found not in known and len(known) < CHUNK_LIMIT + len(self.main.chunks):
                     known.add(found)
                     self.chunks.append(found)
                     waiting.append(found)

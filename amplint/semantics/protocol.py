@@ -107,6 +107,7 @@ def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, valu
 def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
     """A backward pass on `loss`."""
     machine.idle.add(node)
+    machine.contacts += 1
     from_gradients = machine.symbols.involves(symbol_of(machine, loss), "attribute", "grad")
     if from_gradients or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
         forget_gradients(state)
@@ -159,6 +160,7 @@ def _discarded_scale(machine: Machine, state: State, loss: Value) -> tuple[Scale
 def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.unscale_(optimizer)`."""
     machine.idle.add(node)
+    machine.contacts += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if is_off(machine, state, scaler.enabled):
         return
@@ -184,6 +186,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
 def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.step(optimizer)`."""
     machine.idle.add(node)
+    machine.contacts += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if optimizer is None:
         state.scalers[scaler.symbol] = ScalerState(checked=True)
@@ -280,6 +283,7 @@ def _consume(state: State, optimizer: Optimizer, node: cst.Call) -> None:
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.update()`."""
     machine.idle.add(node)
+    machine.contacts += 1
     if is_off(machine, state, scaler.enabled):
         return
     known = _scaler(state, scaler)
@@ -314,6 +318,7 @@ def _pending(state: State, scaler: Scaler) -> cst.CSTNode | None:
 def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
     """`optimizer.step()`; with a `closure` it makes its own gradients."""
     machine.idle.add(node)
+    machine.contacts += 1
     if closure:
         state.gradients[optimizer.symbol] = NO_GRADIENTS
         return
@@ -335,6 +340,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
     machine.idle.add(node)
+    machine.contacts += 1
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state.gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
@@ -358,6 +364,7 @@ def _has_another(machine: Machine, state: State, optimizer: Optimizer) -> bool:
 
 def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:
     """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed."""
+    machine.contacts += 1
     known = [key for key in state.gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
@@ -404,6 +411,7 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
 def forget(machine: Machine, state: State, values: Iterable[Value]) -> None:
     """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown."""
     for value in values:
+        machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
             forget_everything(state)
             return

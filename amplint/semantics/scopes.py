@@ -7,10 +7,11 @@ its origin is out of sight. A name alone never does.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Set
 
 import libcst as cst
 
+from amplint.semantics.program import Program
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
@@ -143,46 +144,55 @@ def is_extreme(number: float) -> bool:
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
 
 
+_TRAINS = re.compile(
+    r"\.(?:backward|step|zero_grad)\(|\bunscale_|GradScaler|autocast|nullcontext|clip_grad|custom_fwd|no_sync"
+)
+_SAVES = re.compile(r"\.save\(|state_dict")
+
+
 def _holds_extreme_number(chunk: Chunk) -> bool:
     """Whether a number float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
     table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
     return not table and EXTREME_NUMBER.search(chunk.text) is not None
 
 
-def _numbers_only(words: Mapping[Chunk, Set[str]], kinds: Set[str]) -> bool:
-    return kinds <= NUMERIC_KINDS and not any("autocast" in used for used in words.values())
+def _numbers_only(chunks: Iterable[Chunk], kinds: Set[str]) -> bool:
+    return kinds <= NUMERIC_KINDS and not any("autocast" in chunk.words for chunk in chunks)
 
 
 def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
     return bool(names) and not names.isdisjoint(_CALLED.findall(chunk.text))
 
 
-def relevant(
-    chunks: Iterable[Chunk],
-    names: Set[str],
-    calls: Set[str],
-    kinds: Set[str],
-    aliases: Mapping[str, str] | None = None,
-) -> set[Chunk]:
+def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:
     """The chunks in which one of `kinds` can happen.
 
-    They hold a trigger, one of `names`, a call of one of `calls`, or name such a chunk; `aliases` are other words for
-    the names of chunks.
+    They hold a trigger, one of `names`, a call of one of `calls`, or lead to such a chunk.
+    Of other files than the linted one only what trains, saves or enters contexts counts.
     """
-    words = {chunk: chunk.words for chunk in chunks}
-    triggers = names | {"inf"} if _numbers_only(words, kinds) else TRIGGERS | names
+    ours = program.main.chunks
+    triggers = names | {"inf"} if _numbers_only(ours, kinds) else TRIGGERS | names
     found = {
-        chunk
-        for chunk, used in words.items()
-        if used & triggers or _holds_extreme_number(chunk) or _calls_one_of(chunk, used & calls)
+        chunk for chunk in ours if chunk.words & triggers or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
-    fresh = found
+    found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk)}
+    users: dict[Chunk, list[Chunk]] = {}
+    for user, used in program.mentions.items():
+        for chunk in used:
+            users.setdefault(chunk, []).append(user)
+    fresh = list(found)
     while fresh:
-        reached = {chunk.name for chunk in fresh if chunk.name}
-        reached |= {alias for alias, name in (aliases or {}).items() if name in reached}
-        fresh = {chunk for chunk, used in words.items() if chunk not in found and used & reached}
-        found |= fresh
+        for user in users.get(fresh.pop(), ()):
+            if user not in found:
+                found.add(user)
+                fresh.append(user)
     return found
+
+
+def _trains(chunk: Chunk) -> bool:
+    if "optimizer" in chunk.text and _SAVES.search(chunk.text) is not None:
+        return True
+    return _TRAINS.search(chunk.text) is not None
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:

@@ -280,6 +280,7 @@ def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flo
         paths = [state.copy() for state in entry]
         if any(state.progress() not in before for state in done):
             for state in paths:
+                machine.contacts += 1
                 forget_everything(state)
         if handler.name is not None:
             for state in paths:
@@ -317,6 +318,7 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
         for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
             end.regions = regions
             if any(finishes for finishes, _ in entered):
+                machine.contacts += 1
                 forget_everything(end)
         done += ends
         _add(inside, one)
