@@ -142,8 +142,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Partial):
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
-    if not isinstance(callee, Function) and getattr(callee, "function", None) is None:
-        readings.handed(machine, state, node, arguments)
+    readings.handed(machine, state, node, arguments)
     if isinstance(callee, Ref):
         return _library(machine, state, node, callee.name, arguments)
     if isinstance(callee, Function):

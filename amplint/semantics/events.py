@@ -167,10 +167,10 @@ class ScaleDiscarded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledLossRead(Event):
-    """A value that carries the loss scale is `how` (summed, logged, compared) as if it were the loss.
+    """A value that carries the loss scale is `how` (summed, logged, compared, divided) as if it were the loss.
 
-    `scaled` is the call of `scale()`. `update` is set where the value was divided by the scale, but by the one this
-    `update()` had left behind; `divided` tells that the script divides by the scale somewhere.
+    `scaled` is the call of `scale()`. A value is divided by the scale that `update` has left behind, not by the one it
+    was multiplied by. `divided` tells that the script asks for the scale somewhere.
     """
 
     scaler: Scaler

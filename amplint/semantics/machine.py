@@ -46,14 +46,12 @@ STEPS_KEPT = 16
 class Reading:
     """The scale that a value read from a scaled loss carries.
 
-    `node` is the call of `scale()`, `era` tells the scale from later ones. `update` is set for a value that was divided
-    by the scale as that call left it, which is not the one it was multiplied by.
+    `node` is the call of `scale()`, `era` tells the scale from later ones.
     """
 
     scaler: Scaler
     node: cst.CSTNode
     era: tuple[object, ...] | None
-    update: cst.CSTNode | None = None
 
 
 class PathEnds(Exception):

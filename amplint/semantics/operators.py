@@ -65,7 +65,7 @@ def operate(
             return Const(folded)
     found = numerics.arithmetic(machine, state, node, kind.__name__, left, right)
     result = found or machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
-    return readings.combined(machine, kind.__name__, a, b, result)
+    return readings.combined(machine, state, node, kind.__name__, a, b, result)
 
 
 def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
@@ -181,7 +181,8 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     joined = alternatives((body, orelse))
     if joined is not None:
         return joined
-    if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)):
+    alike = tensors.tensor(machine, body).scaled == tensors.tensor(machine, orelse).scaled
+    if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.either(body, orelse)
     if not _worth_a_choice(machine, node, body, orelse):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
@@ -192,7 +193,7 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether following both sides can show something: one is a context or scaler, or a flag is being set."""
     contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
-    if isinstance(body, contexts) or isinstance(orelse, contexts):
+    if any(isinstance(v, contexts) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
         return True
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))
     statement = machine.statement

@@ -68,7 +68,9 @@ def converted(machine: Machine, value: Value, number: Value) -> Value:
     return number
 
 
-def combined(machine: Machine, kind: str, left: Value, right: Value, result: Tensor | Unknown) -> Tensor | Unknown:
+def combined(
+    machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Value, right: Value, result: Tensor | Unknown
+) -> Tensor | Unknown:
     """`result` of `left kind right`, with what is known of the scale it carries."""
     if not machine.scaled_under or kind not in _LINEAR:
         return result
@@ -84,7 +86,7 @@ def combined(machine: Machine, kind: str, left: Value, right: Value, result: Ten
     era, scaler = machine.symbols.key(divisor)[1], machine.symbols.parts(divisor)[0]
     update = era[0] if isinstance(era, tuple) and era else None
     if scaler == reading.scaler.symbol and reading.era not in (None, era) and isinstance(update, cst.CSTNode):
-        machine.readings[result.symbol] = replace(reading, update=update)
+        _emit(machine, state, node, reading, "divided", update)
     if isinstance(result, Tensor):
         return replace(result, scaled=None, plain=None, traits=result.traits | {PERHAPS_SCALED})
     return result
@@ -116,7 +118,7 @@ def formatted(machine: Machine, state: State, node: cst.FormattedString, values:
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """A call of something out of sight, which can be a log or a meter."""
+    """A call, which can be that of a log or a meter."""
     if not machine.scaled_under:
         return
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
@@ -153,12 +155,17 @@ def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Va
     reading = next((found for value in values if (found := carried(machine, value)) is not None), None)
     if reading is None or _about_finiteness(state):
         return False
+    _emit(machine, state, node, reading, how)
+    return True
+
+
+def _emit(
+    machine: Machine, state: State, node: cst.CSTNode, reading: Reading, how: str, update: cst.CSTNode | None = None
+) -> None:
     divided = any("get_scale" in chunk.text for chunk in machine.relevant)
     machine.emit(
-        state, ScaledLossRead, node, scaler=reading.scaler, scaled=reading.node, how=how, update=reading.update,
-        divided=divided,
-    )  # fmt: skip
-    return True
+        state, ScaledLossRead, node, scaler=reading.scaler, scaled=reading.node, how=how, update=update, divided=divided
+    )
 
 
 def _about_finiteness(state: State) -> bool:

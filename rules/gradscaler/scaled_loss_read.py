@@ -62,7 +62,7 @@ class ReadsScaledLoss(Rule):
         notes = [(event.scaled, "the loss is scaled here")]
         if event.update is not None:
             notes.append((event.update, "update() sets another scale"))
-            notes.append((event.node, f"and what is {READS[event.how]} here was divided by that one"))
+            notes.append((event.node, "and the division is by that one"))
             yield self.report(
                 event,
                 "the scaled loss is divided by a scale that update() may have changed",
