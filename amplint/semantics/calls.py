@@ -15,6 +15,7 @@ from amplint.semantics import (
     models,
     numerics,
     parameters,
+    penalties,
     protocol,
     readings,
     threads,
@@ -125,6 +126,13 @@ INHERITED_HARMLESS = frozenset(
 
 def call(machine: Machine, state: State, node: cst.Call) -> Value:
     """The value of a call."""
+    result = _called(machine, state, node)
+    if state.regions and isinstance(result, (Tensor, Unknown)) and numerics.can_be_half(machine, state):
+        machine.in_float16.add(result.symbol)
+    return result
+
+
+def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     owner: Value | None = None
     name = ""
     if isinstance(node.func, cst.Attribute):
@@ -331,6 +339,8 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
             return _backward_of(machine, state, node, arguments.values[0])
         protocol.forget_gradients(state)
         return Const(None)
+    if name == "torch.autograd.grad":
+        return penalties.gradients(machine, node, arguments)
     if name in ("torch.device", "torch.cuda.device"):
         return contexts.device_of(arguments)
     if name in ENDS:
@@ -382,14 +392,21 @@ def _runs_backward(name: str) -> bool:
     return name.startswith("backward") or name.endswith("backward")
 
 
-def _same_again(machine: Machine, state: State, name: str, arguments: Arguments, node: cst.Call | None = None) -> Value:
+def _same_again(
+    machine: Machine,
+    state: State,
+    name: str,
+    arguments: Arguments,
+    node: cst.Call | None = None,
+    callee: tuple[int, ...] = (),
+) -> Value:
     """What an unseen call returns: the same for the same arguments within one iteration, unless it calls a class."""
     function = getattr(node, "func", None)
     called = function.attr if isinstance(function, cst.Attribute) else function
+    parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
     if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
-        return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node),)))
+        return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
     now = state.iteration[-1] if state.iteration else 0
-    parts = tuple(symbol_of(machine, value) for value in arguments.values)
     return Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
 
 
@@ -454,7 +471,8 @@ def _unseen(
         parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:
         machine.idle.add(node)
-    return _same_again(machine, state, f"of {symbol_of(machine, callee)}", arguments, node)
+    symbol = symbol_of(machine, callee)
+    return _same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
 
 
 def _is_inherited(machine: Machine, state: State, owner: Instance, name: str) -> bool:

@@ -181,6 +181,19 @@ class ScaledLossRead(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PenaltyScaled(Event):
+    """`scale()` is called at `by` on a loss with a penalty on the gradients that `node` takes.
+
+    The gradients are `carried` there with the scale still in them; otherwise they come from the same loss before it was
+    scaled, and lost in float16 what its scale was to save.
+    """
+
+    scaler: Scaler
+    by: cst.CSTNode
+    carried: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScalerCreated(Event):
     """A gradient scaler is constructed."""
 

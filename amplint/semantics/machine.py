@@ -54,6 +54,18 @@ class Reading:
     era: tuple[object, ...] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """A call of `torch.autograd.grad` that creates a graph.
+
+    `of` is the scalar it differentiates, None for other outputs; `scaler` is whose scale that carries.
+    """
+
+    node: cst.CSTNode
+    of: int | None
+    scaler: Scaler | None
+
+
 class PathEnds(Exception):
     """Nothing on this path runs after the current expression."""
 
@@ -141,6 +153,8 @@ class Machine:
         self.trained: dict[int, Trained] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
         self.readings: dict[int, Reading] = {}
+        self.penalties: dict[int, Penalty] = {}
+        self.in_float16: set[int] = set()
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}

@@ -63,6 +63,12 @@ def regime(machine: Machine, state: State) -> Regime | None:
     return Regime(region.devices, region.dtypes) if region is not None else None
 
 
+def can_be_half(machine: Machine, state: State) -> bool:
+    """Whether a float16 region is or can be on."""
+    region, _ = machine.region(state)
+    return region is not None and region.dtypes is not None and "float16" in region.dtypes
+
+
 def half_evidence(machine: Machine, state: State, value: Tensor) -> tuple[str, cst.CSTNode | None] | None:
     """Why `value` is or can be float16, and where that began; None where nothing says so."""
     if value.dtype == "float16":

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import parameters, readings
+from amplint.semantics import parameters, penalties, readings
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
@@ -87,6 +87,7 @@ def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argume
     if isinstance(value, Items):
         return Items(tuple(_scaled(machine, state, node, scaler, item) for item in value.values))
     _spell(machine, scaler, node)
+    penalties.scaled(machine, state, node, scaler, value)
     scaled = _scaled(machine, state, node, scaler, value)
     if isinstance(machine.statement, cst.SimpleStatementLine) and _is_bare(machine.statement, node):
         state.bind(state.frame, "<scaled>", scaled)
