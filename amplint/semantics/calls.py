@@ -375,7 +375,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         return _copied(machine, state, node, arguments.values[0])
     if _runs_backward(last):
         protocol.forget_gradients(state)
-    protocol.forget(machine, state, arguments.values)
+    protocol.forget(machine, state, arguments.values, last)
     parameters.forget_dtypes(machine, state, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
@@ -465,7 +465,7 @@ def _unseen(
         protocol.forget_gradients(state)
     if isinstance(owner, Instance) and name not in INHERITED_HARMLESS and _is_inherited(machine, state, owner, name):
         protocol.forget(machine, state, [owner])
-    protocol.forget(machine, state, arguments.values)
+    protocol.forget(machine, state, arguments.values, name)
     parameters.forget_dtypes(machine, state, arguments.values)
     if name == "apply" and owner is not None:
         parameters.forget_dtypes(machine, state, [owner])

@@ -7,6 +7,7 @@ is used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -409,8 +410,16 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
     return machine.owners.get(optimizer)
 
 
-def forget(machine: Machine, state: State, values: Iterable[Value]) -> None:
-    """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown."""
+_KEEPS_RECORDS = re.compile(r"(?:^|_)(?:save|load|restore|resume|log|print)")
+
+
+def forget(machine: Machine, state: State, values: Iterable[Value], name: str = "") -> None:
+    """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown.
+
+    A function called `name` that saves, loads or logs by that name reads them only.
+    """
+    if _KEEPS_RECORDS.search(name):
+        values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
     for value in values:
         machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
