@@ -221,7 +221,7 @@ def _pair_event(
     argument = arguments.get("optimizer", 0)
     assert argument is not None
     known = _scaler(state, scaler)
-    loop = _inner_loop(machine, scaler, optimizer)
+    loop = _inner_loop(machine, state, scaler, optimizer)
     parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
     _spell(machine, scaler, node)
     machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
@@ -261,13 +261,14 @@ def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:
         machine.index.scalers.setdefault(scaler.symbol, []).append(node.func.value)
 
 
-def _inner_loop(machine: Machine, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
+def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
     """The outermost loop that makes the scaler in every round, but not the optimizer."""
     around = optimizer.loops
-    if around is None and machine.symbols.time(optimizer.symbol) == 0:
-        around = ()
-    depth = 0 if around is None else len(around)
-    if scaler.created is None or around is None or scaler.loops[:depth] != around or len(scaler.loops) == depth:
+    if around is None:
+        made = machine.symbols.time(optimizer.symbol)
+        around = scaler.loops[: sum(begun <= made for begun in state.iteration)]
+    depth = len(around)
+    if scaler.created is None or scaler.loops[:depth] != around or len(scaler.loops) == depth:
         return None
     return scaler.loops[depth]
 
