@@ -472,7 +472,10 @@ def _unseen(
     if name in IDLE_METHODS:
         machine.idle.add(node)
     symbol = symbol_of(machine, callee)
-    return _same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
+    result = _same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
+    if isinstance(owner, Instance) and _is_inherited(machine, state, owner, name):
+        machine.rhythm.opaque.add(symbol_of(machine, result))
+    return result
 
 
 def _is_inherited(machine: Machine, state: State, owner: Instance, name: str) -> bool:

@@ -207,6 +207,7 @@ class PairEvent(Event):
     `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
     loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
     binds. `other_scaler` tells that the gradients carry the scale of a scaler that is certainly another one.
+    `inside_window` tells that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
     """
 
     scaler: Scaler
@@ -220,6 +221,7 @@ class PairEvent(Event):
     inner_loop: cst.CSTNode | None
     loop_binds: Set[str]
     other_scaler: bool
+    inside_window: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,6 +397,57 @@ class Setting(Event):
 
     name: str
     value: Items
+
+
+class Job(enum.Enum):
+    """What one call does to gradients, as far as the rhythm of accumulation is concerned."""
+
+    BACKWARD = "backward"
+    UNSCALE = "unscale"
+    CLIP = "clip"
+    RESCALE = "rescale"
+    STEP = "step"
+    UPDATE = "update"
+    CLEAR = "clear"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call that does such a job, in which round of which loops, and whether every joined path has done it.
+
+    `closes` tells that it ran where a window was known to end.
+    """
+
+    job: Job
+    node: cst.CSTNode
+    loops: tuple[cst.CSTNode, ...] = ()
+    iteration: tuple[int, ...] = ()
+    certain: bool = True
+    closes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accumulation(Event):
+    """A loop (or a function that is called for every micro-batch) adds up gradients until a window is full.
+
+    `guard` is the condition that ends a window, None where `loop` runs over the micro-batches of one window, `every`
+    what spells their number. `backwards` holds every backward with whether its loss was divided by that number, None
+    where that cannot be told. `inside` is what runs on micro-batches that do not end the window, `closing` what runs on
+    those that do. `counted` tells that the condition counts micro-batches and is no caller's flag. `first` is how many
+    micro-batches the first window holds where that is not their number. `others` tells that another condition can end a
+    window too, `rescaled` that gradients are multiplied before the step.
+    """
+
+    loop: cst.CSTNode
+    guard: cst.BaseExpression | None
+    every: cst.BaseExpression | None
+    backwards: tuple[tuple[cst.CSTNode, bool | None], ...]
+    inside: tuple[Work, ...]
+    closing: tuple[Work, ...]
+    counted: bool = True
+    first: int | None = None
+    others: bool = False
+    rescaled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,20 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, functions, modules, operators, parameters, protocol, readings, tensors
+from amplint.semantics import (
+    attributes,
+    calls,
+    functions,
+    modules,
+    operators,
+    parameters,
+    protocol,
+    readings,
+    tensors,
+    windows,
+)
 from amplint.semantics.containers import each, hold
+from amplint.semantics.events import Job
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived
@@ -55,6 +67,8 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         return not decide(machine, state, node.expression)
     value = evaluate(machine, state, node)
+    if isinstance(value, Unknown):
+        machine.rhythm.spelled.setdefault(value.symbol, node)
     return decide_value(machine, state, value)
 
 
@@ -66,7 +80,9 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         owner = evaluate(machine, state, target.value)
         if target.attr.value == "data":
             parameters.forget_dtypes(machine, state)
-        if target.attr.value != "grad":
+        if target.attr.value == "grad":
+            windows.note(machine, state, Job.RESCALE, target)
+        else:
             state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
     elif isinstance(target, cst.Subscript):
         owner = evaluate(machine, state, target.value)

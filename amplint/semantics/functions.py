@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics import contexts, parameters, protocol
 from amplint.semantics.definitions import node_of
+from amplint.semantics.divisors import may_divide
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State, merge
 from amplint.semantics.values import (
@@ -49,13 +50,13 @@ def call_function(
         handed = [value for value in (*positional, *keywords.values()) if isinstance(value, Method)]
         protocol.forget(machine, state, handed)
         parameters.forget_dtypes(machine, state, [*positional, *keywords.values()])
-        return Unknown(machine.fresh())
+        return _not_followed(machine, function)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
-        return Unknown(machine.fresh())
+        return _not_followed(machine, function)
     signature = (body, state.regions, *map(_kind, positional), *((k, _kind(v)) for k, v in keywords.items()))
     if signature in machine.closed:
-        return Unknown(machine.fresh())
+        return _not_followed(machine, function)
     key = (machine.choices.taken, node)
     memory = machine.choices.memory
     outcomes = memory.get(key)
@@ -76,7 +77,16 @@ def call_function(
 def _is_without_effect(before: State, end: State) -> bool:
     """Whether a call left everything as it was and says nothing with its result."""
     kept = all(end.heap[key] is before.heap.get(key) for key in end.heap)
+    kept = kept and [done.node for done in end.work] == [done.node for done in before.work]
     return kept and end.progress() == before.progress() and _says_nothing(end.frames[end.frame][RESULT])
+
+
+def _not_followed(machine: Machine, function: Function) -> Unknown:
+    """What a call returns that nothing is known of."""
+    result = Unknown(machine.fresh())
+    if may_divide(function.chunk):
+        machine.rhythm.opaque.add(result.symbol)
+    return result
 
 
 def _kind(value: Value) -> object:

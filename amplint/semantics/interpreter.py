@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, parameters
+from amplint.semantics import attributes, calls, parameters, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.definitions import bind_chunks, node_of
 from amplint.semantics.events import Event, ScriptEnd
@@ -68,6 +68,8 @@ def _run_module(machine: Machine) -> list[State]:
                 states = run_block(machine, states, chunk.module.body, Flow()) or states
             except BudgetSpent:
                 _restart(machine)
+    if machine.chunk is not None:
+        windows.end_round(machine, machine.chunk.module, states)
     for state in states:
         parameters.leave(machine, state, state.frames[MODULE_FRAME].values())
     return merge(states, START_LIMIT, machine.slice.deciding, machine.either)
@@ -126,4 +128,5 @@ def _enter(machine: Machine, state: State, function: Function, me: Instance | No
     machine.chunk = function.chunk
     state.gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
     positional = [me] if me is not None else []
-    machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
+    ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
+    windows.end_round(machine, node_of(function), [end for _, end in ends])

@@ -10,6 +10,7 @@ import libcst as cst
 
 from amplint.semantics.events import Event, Forward, Index, RegionMissed, Step
 from amplint.semantics.program import Program
+from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, Region, State, Trail
@@ -147,6 +148,7 @@ class Machine:
         self.index = Index()
         self.follows_models = not kinds.isdisjoint((Forward.kind, RegionMissed.kind))
         self.carried: list[cst.CSTNode] = []
+        self.rhythm = Rhythm()
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}

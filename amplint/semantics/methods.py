@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import contexts, frameworks, models, numerics, parameters, protocol, readings
+from amplint.semantics import contexts, frameworks, models, numerics, parameters, protocol, readings, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
-from amplint.semantics.events import HalfCast
+from amplint.semantics.events import HalfCast, Job
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import CASTS, converted
@@ -77,6 +77,8 @@ def call_method(
         return converted(machine, node, owner, name, arguments) or owner
     if name == "type" and (cast := converted(machine, node, owner, name, arguments)) is not None:
         return cast
+    if name in ("div_", "mul_", "divide_", "multiply_") and isinstance(owner, (Tensor, Unknown)):
+        state.set_attribute(owner.symbol, windows.CHANGED, TRUE)
     if _is_gradient(machine, owner):
         return _gradient_method(machine, state, node, owner, name, arguments)
     return numerics.method(machine, state, node, owner, name, arguments)
@@ -148,6 +150,8 @@ def _involves_scale(machine: Machine, value: Value) -> bool:
 def _gradient_method(
     machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
 ) -> Value | None:
+    if name.endswith("_"):
+        windows.note(machine, state, Job.RESCALE, node)
     if any(_involves_scale(machine, value) for value in arguments.values):
         protocol.forget_gradients(state)
         return Unknown(machine.fresh())
@@ -167,6 +171,8 @@ def clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if limit is not None and _involves_scale(machine, limit):
         return Unknown(machine.fresh())
     if arguments.given and limit != Const(None):
+        if mutates:
+            windows.note(machine, state, Job.CLIP, node)
         what = "clipped" if mutates else "measured"
         if mutates:
             frameworks.clipped(machine, state, node, name.rpartition(".")[2])

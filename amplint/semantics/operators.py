@@ -46,7 +46,10 @@ def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
     """`a + b` and its kind."""
     left = machine.evaluate(state, node.left)
     right = machine.evaluate(state, node.right)
-    return operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
+    value = operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
+    if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
+        machine.rhythm.spelled.setdefault(value.symbol, node)
+    return value
 
 
 def operate(

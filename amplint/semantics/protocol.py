@@ -13,13 +13,14 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import parameters, penalties, readings
+from amplint.semantics import parameters, penalties, readings, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
     Gradients,
     GradientUse,
     GradState,
+    Job,
     OptimizerStep,
     OptState,
     ScaleDiscarded,
@@ -116,6 +117,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         return
     scaler = loss.scaled if isinstance(loss, Tensor) else None
     machine.index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
+    windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler)
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
@@ -180,6 +182,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     elif before.state is not GradState.NONE:
         changed = NO_GRADIENTS
     state.gradients[optimizer.symbol] = changed
+    windows.note(machine, state, Job.UNSCALE, node)
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
@@ -195,13 +198,13 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         forget_everything(state)
         return
     if is_off(machine, state, scaler.enabled):
-        _consume(state, optimizer, node)
+        _consume(machine, state, optimizer, node)
         return
     closure = arguments.get("closure", 1)
     _pair_event(
         machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
     )
-    _consume(state, optimizer, node)
+    _consume(machine, state, optimizer, node)
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
@@ -244,6 +247,7 @@ def _pair_event(
         latest=known.latest,
         inner_loop=loop,
         other_scaler=_is_other(machine, gradients_of(state, optimizer.symbol).scaler, scaler),
+        inside_window=stage.node in machine.rhythm.inside,
         loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
         **more,
     )
@@ -278,7 +282,8 @@ def _same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
     return then[:shared] == now[:shared]
 
 
-def _consume(state: State, optimizer: Optimizer, node: cst.Call) -> None:
+def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Call) -> None:
+    windows.note(machine, state, Job.STEP, node)
     before = gradients_of(state, optimizer.symbol)
     state.gradients[optimizer.symbol] = replace(before, consumed=node)
 
@@ -292,6 +297,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     known = _scaler(state, scaler)
     forced = bool(arguments.given)
     _spell(machine, scaler, node)
+    windows.note(machine, state, Job.UPDATE, node)
     machine.index.updates.setdefault(scaler.symbol, []).append(node)
     machine.emit(
         state,
@@ -336,7 +342,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             optimizer_node=node.func.value,
             gradients=gradients,
         )
-    _consume(state, optimizer, node)
+    _consume(machine, state, optimizer, node)
     state.note(node, "the optimizer steps")
 
 
@@ -344,6 +350,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
     machine.idle.add(node)
     machine.contacts += 1
+    windows.note(machine, state, Job.CLEAR, node)
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state.gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
@@ -430,6 +437,8 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             forget_gradients(state)
         elif isinstance(value, Optimizer):
             state.gradients[value.symbol] = NO_GRADIENTS
+            if machine.statement is not None:
+                windows.note(machine, state, Job.RESCALE, machine.statement)
         elif isinstance(value, Items):
             forget(machine, state, value.values)
         elif isinstance(value, (Instance, Unknown)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step
+from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step, Work
 from amplint.semantics.values import (
     Autocast,
     Const,
@@ -85,6 +85,7 @@ class State:
 
     __slots__ = (
         "facts", "frame", "frames", "gradients", "heap", "iteration", "models", "pairs", "regions", "scalers", "trail",
+        "work",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -100,6 +101,7 @@ class State:
         self.models: dict[int, Model] = {}
         self.trail: Trail | None = None
         self.iteration: tuple[int, ...] = ()
+        self.work: tuple[Work, ...] = ()
 
     def copy(self) -> State:
         """An independent continuation of this path."""
@@ -115,6 +117,7 @@ class State:
         twin.models = self.models
         twin.trail = self.trail
         twin.iteration = self.iteration
+        twin.work = self.work
         return twin
 
     def become(self, other: State) -> None:
@@ -227,7 +230,17 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     if left.facts != right.facts:
         joined.facts = {symbol: fact for symbol, fact in left.facts.items() if right.facts.get(symbol) == fact}
     joined.trail = _common_trail(left.trail, right.trail)
+    if left.work != right.work:
+        joined.work = _common_work(left.work, right.work)
     return joined
+
+
+def _common_work(left: tuple[Work, ...], right: tuple[Work, ...]) -> tuple[Work, ...]:
+    """What either path has done; certain is what both have."""
+    both = {done.node for done in left if done.certain} & {done.node for done in right if done.certain}
+    ours = {done.node for done in left}
+    joined = (*left, *(done for done in right if done.node not in ours))
+    return tuple(done if done.node in both else replace(done, certain=False) for done in joined)
 
 
 def _join_tables(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import contexts, definitions, numerics, parameters, readings
+from amplint.semantics import contexts, counters, definitions, numerics, parameters, readings, windows
 from amplint.semantics.containers import each
-from amplint.semantics.events import AutocastUnused, Setting
+from amplint.semantics.events import AutocastUnused, Job, Setting
 from amplint.semantics.expressions import assign, decide, evaluate, test
 from amplint.semantics.functions import MANAGER
 from amplint.semantics.machine import PATH_LIMIT, Machine
@@ -124,6 +124,7 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
     before = evaluate(machine, state, node.target)
     other = evaluate(machine, state, node.value)
     if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
+        windows.note(machine, state, Job.RESCALE, node)
         if machine.symbols.involves(symbol_of(machine, other), "scale of"):
             forget_gradients(state)
         elif isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign)):
@@ -214,16 +215,18 @@ def _loop(
     broken: list[State] = []
     seen = {state.progress() for state in states}
     heads = states
-    for _ in range(LOOP_ROUNDS):
+    for time in range(LOOP_ROUNDS):
         started = machine.symbols.tick()
         entered: list[State] = []
         for head in heads:
             twin = head.copy()
             twin.iteration = (*outer_iterations, started)
+            counters.begin_round(machine, twin, node, first=time == 0)
             entered.extend(begin(twin))
         inside = Flow(returns=flow.returns)
         after = run_block(machine, entered, _body(node.body), inside)
         after = merge(after + inside.continues, PATH_LIMIT, machine.slice.deciding, machine.either)
+        windows.end_round(machine, node, after)
         for state in after + inside.breaks:
             state.iteration = outer_iterations
             machine.forget_since(state, started)
@@ -250,6 +253,7 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
             source, like = symbol_of(machine, iterable), each(ready, iterable)
+            machine.rhythm.sources[node] = source
 
             def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
                 machine.statement = node

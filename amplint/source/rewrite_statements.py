@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from amplint.findings import Edit, Position, Span
@@ -69,6 +71,23 @@ class StatementEdits(RewriterBase):
         if before is not None:
             return [removal, Edit(self._at(target[0]), moved + self.source.newline)] if removal else None
         return [removal, self._insertion_below(target[1], moved)] if removal else None
+
+    def move_statements(self, nodes: Sequence[cst.CSTNode], before: cst.CSTNode) -> list[Edit] | None:
+        """Take the statements that hold `nodes`, in this order, to above the statement of `before`."""
+        target = self._place(before)
+        statements = [self.statement_of(node) for node in nodes]
+        if target is None or not statements:
+            return None
+        removals: list[Edit] = []
+        moved: list[str] = []
+        for statement in dict.fromkeys(statements):
+            rows = self._rows(statement) if statement is not None else None
+            removal = self._removal(statement) if statement is not None and rows is not None else None
+            if statement is None or rows is None or removal is None or rows[0] <= target[0] <= rows[1]:
+                return None
+            removals.append(removal)
+            moved.append(self._reindented(statement, rows, self._lines.indentation(target[0])) + self.source.newline)
+        return [*removals, Edit(self._at(target[0]), "".join(moved))]
 
     def hoist_before(self, statement: cst.CSTNode, target: cst.CSTNode) -> list[Edit] | None:
         """Move a simple statement above another one; None for a compound statement."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from amplint.source.rewrite_base import RewriterBase
@@ -53,6 +55,16 @@ class NameUses(RewriterBase):
                     if not self._is_member_or_keyword(node):
                         found.append(node)
         return found
+
+    def bound_for(self, places: Sequence[cst.CSTNode], allowed: cst.CSTNode) -> bool:
+        """Whether a variable that `places` bind is mentioned elsewhere in their function, except in `allowed`."""
+        bound = {n.value for place in places for n in walk(place) if isinstance(n, cst.Name) and self._binds(n)}
+        inside = {node for place in (*places, allowed) for node in walk(place)}
+        above = (node for node in self.source.ancestors(allowed) if isinstance(node, (cst.FunctionDef, cst.Module)))
+        return any(
+            isinstance(node, cst.Name) and node.value in bound and node not in inside
+            for node in walk(next(above, allowed))
+        )
 
     def names_type(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in an annotation or an `isinstance` test, where only what it is called matters."""

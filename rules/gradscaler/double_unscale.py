@@ -55,6 +55,8 @@ class DoubleUnscale(Rule):
     def on_unscale(self, event: Unscale) -> Iterator[Report]:
         if event.stage.state is not OptState.UNSCALED or event.stage.node is None:
             return
+        if event.inside_window and not event.same_iteration:
+            return
         if event.same_iteration:
             message = "unscale_() runs a second time for this optimizer before update()"
             advice = "Call unscale_() once, before everything that reads or clips the gradients."

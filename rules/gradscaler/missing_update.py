@@ -65,6 +65,8 @@ class MissingUpdate(Rule):
             yield from self._check(event)
 
     def _check(self, event: PairEvent) -> Iterator[Report]:
+        if event.inside_window:
+            return
         reached = event.stage.state in (OptState.UNSCALED, OptState.STEPPED)
         if reached and not event.same_iteration and event.latest is not None:
             yield self.report(

@@ -1,0 +1,166 @@
+"""Conditions that come true once every so many iterations, and the counters they look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from amplint.semantics.machine import Machine
+from amplint.semantics.symbols import Key
+from amplint.semantics.values import Const
+
+COUNTER = "counter"
+_SAID = ("update", "accum", "bound", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A condition that tells the last micro-batch of a window from the others.
+
+    `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
+    is left of the counter there, None where it is compared as it is. With `others` another clause can end a window too.
+    A flag that a caller computes has neither counter nor length.
+    """
+
+    holds: bool
+    counter: int | None = None
+    every: int | None = None
+    remainder: int | None = None
+    modulo: int | None = None
+    others: bool = False
+
+
+def boundary(machine: Machine, symbol: int) -> Boundary | None:
+    """What the condition `symbol` says of windows, None where it says nothing."""
+    if symbol not in machine.rhythm.boundaries:
+        machine.rhythm.boundaries[symbol] = _parsed(machine, symbol, machine.symbols.key(symbol))
+    return machine.rhythm.boundaries[symbol]
+
+
+def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
+    kind = key[0]
+    if kind == "not":
+        inner = boundary(machine, machine.symbols.parts(symbol)[0])
+        return replace(inner, holds=not inner.holds) if inner is not None else None
+    if kind in ("or", "and"):
+        return _either(machine, symbol, every_part=kind == "and")
+    if kind == "Modulo":
+        return _periodic(machine, symbol, 0, holds=False)
+    if kind == "==" and isinstance(key[1], Const):
+        return _compared(machine, machine.symbols.parts(symbol)[0], machine.symbols.intern("value", key[1]))
+    if kind == "same":
+        left, right = machine.symbols.parts(symbol)
+        return _compared(machine, left, right) or _compared(machine, right, left)
+    if kind in ("LessThan", "GreaterThan"):
+        left, right = machine.symbols.parts(symbol)
+        counter, limit = (left, right) if kind == "LessThan" else (right, left)
+        return Boundary(False, counter, limit) if counts(machine, counter) else None
+    if kind == "parameter" and any(word in str(key[-1]).lower() for word in _SAID):
+        return Boundary("accumulating" not in str(key[-1]).lower())
+    return None
+
+
+def _either(machine: Machine, symbol: int, every_part: bool) -> Boundary | None:
+    for part in machine.symbols.parts(symbol):
+        found = boundary(machine, part)
+        if found is not None and found.counter is not None and found.holds:
+            return replace(found, others=found.others or not every_part)
+    return None
+
+
+def _compared(machine: Machine, left: int, right: int) -> Boundary | None:
+    """`left == right`, seen as a remainder or a count on the left and what it reaches on the right."""
+    if machine.symbols.key(left)[0] == "Modulo":
+        known = constant(machine, right)
+        if isinstance(known, int):
+            return _periodic(machine, left, known, holds=True)
+        base, added = shifted(machine, right)
+        divisor = machine.symbols.parts(left)[1]
+        return _periodic(machine, left, added, holds=True) if base == divisor and added < 0 else None
+    return Boundary(True, left, right) if counts(machine, left) else None
+
+
+def _periodic(machine: Machine, modulo: int, remainder: int, holds: bool) -> Boundary:
+    counter, every = machine.symbols.parts(modulo)
+    return Boundary(holds, counter, every, remainder, modulo)
+
+
+def counts(machine: Machine, symbol: int) -> bool:
+    """Whether `symbol` is a variable that a loop counts up, or its distance from another value."""
+    base, _ = shifted(machine, symbol)
+    kind = machine.symbols.key(base)[0]
+    return kind == COUNTER or (kind == "Subtract" and constant(machine, machine.symbols.parts(base)[1]) is None)
+
+
+def shifted(machine: Machine, symbol: int) -> tuple[int, int]:
+    """`x` and `c` of `x + c` and `x - c`; the symbol itself and 0 for anything else."""
+    added = 0
+    while machine.symbols.key(symbol)[0] in ("Add", "Subtract"):
+        left, right = machine.symbols.parts(symbol)
+        sign = 1 if machine.symbols.key(symbol)[0] == "Add" else -1
+        by = constant(machine, right)
+        if not isinstance(by, int) and sign == 1:
+            left, by = right, constant(machine, left)
+        if not isinstance(by, int):
+            break
+        symbol, added = left, added + sign * by
+    return symbol, added
+
+
+def constant(machine: Machine, symbol: int) -> object:
+    """The Python value that `symbol` stands for, None where it is not one."""
+    key = machine.symbols.key(symbol)
+    return key[1].value if key[0] == "value" and isinstance(key[1], Const) else None
+
+
+def first_value(machine: Machine, counter: int, loop: cst.CSTNode) -> int | None:
+    """The value of `counter` in the first round of `loop`, None where that is not known."""
+    base, added = shifted(machine, counter)
+    key = machine.symbols.key(base)
+    if key[:2] == (COUNTER, id(loop)):
+        start = machine.rhythm.starts.get((id(loop), str(key[2])))
+        return start + added if start is not None else None
+    if key[:2] == ("part", 0):
+        key = machine.symbols.key(machine.symbols.parts(base)[0])
+        found = _call_in(machine, key, "builtins.enumerate") if key[:2] == ("item", id(loop)) else None
+        return _argument(machine, found, 1, 0, added)
+    if key[:2] == ("item", id(loop)) and _call_in(machine, key, "builtins.enumerate") is None:
+        found = _call_in(machine, key, "builtins.range")
+        many = found is not None and len(machine.symbols.parts(found)) > 1
+        return _argument(machine, found, 0 if many else 9, 0, added)
+    return None
+
+
+def _argument(machine: Machine, call: int | None, position: int, default: int, added: int) -> int | None:
+    if call is None:
+        return None
+    parts = machine.symbols.parts(call)
+    value = constant(machine, parts[position]) if position < len(parts) else default
+    return value + added if isinstance(value, int) else None
+
+
+def _call_in(machine: Machine, key: Key, name: str) -> int | None:
+    return found_in(machine, [part for part in key[3:] if isinstance(part, int)], "call", name)
+
+
+def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None:
+    """The symbol among `symbols` and what they were made from whose key begins with `names`."""
+    todo, seen = list(symbols), set()
+    while todo:
+        current = todo.pop()
+        if machine.symbols.key(current)[: len(names)] == names:
+            return current
+        seen.add(current)
+        todo += [part for part in machine.symbols.parts(current) if part not in seen]
+    return None
+
+
+def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
+    """The symbol of `n` for a loop over `range(n)`, also wrapped in a progress bar or `enumerate`."""
+    source = machine.rhythm.sources.get(loop)
+    found = found_in(machine, [source], "call", "builtins.range") if source is not None else None
+    parts = machine.symbols.parts(found) if found is not None else ()
+    if len(parts) == 2 and constant(machine, parts[0]) == 0:
+        return parts[1]
+    return parts[0] if len(parts) == 1 else None

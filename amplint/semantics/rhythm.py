@@ -1,0 +1,31 @@
+"""What is remembered of the loops of a file to tell how they accumulate gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from amplint.semantics.boundaries import Boundary
+
+
+@dataclass(slots=True)
+class Rhythm:
+    """Notes about conditions, loops and losses, by symbol or node.
+
+    `spelled` holds the expressions of remainders and conditions, `boundaries` what conditions say of windows. Of loops,
+    `sources` is what they go over, `counted` what they count up and `starts` from where. `losses` holds what each
+    backward ran on, `opaque` what functions returned that were not followed, `inside` the calls told to run inside
+    windows.
+    """
+
+    spelled: dict[int, cst.BaseExpression] = field(default_factory=dict)
+    boundaries: dict[int, Boundary | None] = field(default_factory=dict)
+    sources: dict[cst.CSTNode, int] = field(default_factory=dict)
+    counted: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
+    starts: dict[tuple[int, str], int] = field(default_factory=dict)
+    losses: dict[cst.CSTNode, set[int]] = field(default_factory=dict)
+    opaque: set[int] = field(default_factory=set)
+    inside: set[cst.CSTNode] = field(default_factory=set)

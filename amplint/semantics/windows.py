@@ -1,0 +1,300 @@
+"""Gradient accumulation: which loop adds up gradients, what ends a window, and what runs before it ends.
+
+Every call that touches gradients is noted with the loop iteration it runs in. When an iteration is over, the paths
+through it are compared: where one condition sends those that ran backward either to a step or to the next iteration,
+gradients accumulate until it holds. A loop over `range(n)` that runs backward and leaves the step to the code behind it
+is a window as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.boundaries import Boundary, boundary, first_value, found_in, repeats, shifted
+from amplint.semantics.divisors import divided, sums
+from amplint.semantics.events import Accumulation, Job, Work
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import Const, Tensor, Value
+from amplint.source.tree import walk
+
+_MICRO = ("accum", "micro", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual")
+_PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
+CHANGED = "<changed in place>"
+
+
+def note(machine: Machine, state: State, job: Job, node: cst.CSTNode) -> None:
+    """Remember that `node` does such a job on this path."""
+    if not machine.muted:
+        done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state))
+        state.work = (*(other for other in state.work if other.node is not node), done)
+
+
+def _at_end(machine: Machine, state: State) -> bool:
+    """Whether a condition has told that this micro-batch ends a window."""
+    for symbol, fact in state.facts.items():
+        found = boundary(machine, symbol) if isinstance(symbol, int) else None
+        if found is not None and bool(fact.value) is found.holds:
+            return True
+    return False
+
+
+def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
+    """Remember a backward pass and what it runs on."""
+    plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
+    machine.rhythm.losses.setdefault(node, set()).add(plain)
+    if state.heap.get(plain, {}).get(CHANGED) is not None:
+        machine.rhythm.opaque.add(plain)
+    note(machine, state, Job.BACKWARD, node)
+
+
+def end_round(machine: Machine, loop: cst.CSTNode, states: list[State]) -> None:
+    """Look at the paths on which one iteration of `loop`, or one call of a function, has come to its end."""
+    rounds = [_Round(state, len(machine.loops)) for state in states]
+    rounds = [one for one in rounds if one.has(Job.BACKWARD)]
+    if not any(one.has(Job.STEP) for one in rounds):
+        if isinstance(loop, cst.For) and rounds and _says_micro(loop) and repeats(machine, loop) is not None:
+            machine.rhythm.inside |= {done.node for one in rounds for done in one.of(Job.UNSCALE)}
+        return
+    _inner_windows(machine, rounds)
+    asked = {node: found for one in rounds for node, (_, found) in one.asked(machine).items()}
+    for guard, found in asked.items():
+        if found.counter is not None or isinstance(loop, cst.FunctionDef):
+            _outer_window(machine, loop, rounds, guard, found)
+
+
+class _Round:
+    """One path through one iteration."""
+
+    def __init__(self, state: State, depth: int) -> None:
+        self.state = state
+        self.depth = depth
+        now = state.iteration[:depth]
+        self.work = tuple(done for done in state.work if done.iteration[:depth] == now)
+        self._asked: dict[cst.BaseExpression, tuple[bool, Boundary]] | None = None
+
+    def of(self, *jobs: Job) -> list[Work]:
+        """What does one of these jobs."""
+        return [done for done in self.work if done.job in jobs]
+
+    def has(self, job: Job) -> bool:
+        """Whether something does this job."""
+        return any(done.job is job for done in self.work)
+
+    def asked(self, machine: Machine) -> dict[cst.BaseExpression, tuple[bool, Boundary]]:
+        """The conditions about windows that this path has taken a side of, and whether they end one here."""
+        if self._asked is None:
+            self._asked = {}
+            for symbol, fact in self.state.facts.items():
+                found = boundary(machine, symbol) if isinstance(symbol, int) else None
+                node = machine.rhythm.spelled.get(symbol) if isinstance(symbol, int) else None
+                if found is not None and node is not None:
+                    self._asked[node] = (bool(fact.value) is found.holds, found)
+        return self._asked
+
+    def ends(self, machine: Machine, guard: cst.BaseExpression) -> bool | None:
+        """Whether `guard` ends a window on this path, None where it was not asked or joined paths differ."""
+        found = self.asked(machine).get(guard)
+        return found[0] if found is not None else None
+
+
+def _outer_window(
+    machine: Machine, loop: cst.CSTNode, rounds: list[_Round], guard: cst.BaseExpression, found: Boundary
+) -> None:
+    """Tell of a window that `guard` ends, where the paths bear it out."""
+    full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
+    rest = [one for one in rounds if one.ends(machine, guard) is False]
+    partial = [one for one in rest if not one.has(Job.STEP)]
+    others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
+    if not full or not partial or (len(partial) < len(rest) and not _tails(rest, partial)):
+        return
+    if _has_own_loss(full, partial):
+        return
+    if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
+        return
+    early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
+    _tell(
+        machine,
+        loop,
+        guard,
+        _divisor(machine, found),
+        found.every if found.modulo is not None else None,
+        partial,
+        full,
+        counted=found.counter is not None,
+        first=None if early or others else _first(machine, loop, full, guard, found),
+        others=others or early,
+    )
+
+
+def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
+    """Whether another backward, of a loss that is not there every time, comes with the step."""
+    always = {done.node for one in partial for done in one.of(Job.BACKWARD)}
+    ours = [done for one in full for done in one.of(Job.BACKWARD)]
+    shared = any(done.node in always for done in ours)
+    return shared and any(done.closes and done.node not in always for done in ours)
+
+
+def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
+    """Whether a condition tells the paths that step early from those that go on accumulating."""
+    stepping = [one for one in rest if one not in partial]
+    shared = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(True)} for one in stepping))
+    denied = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(False)} for one in partial))
+    return bool(shared & denied)
+
+
+def _starts_over(machine: Machine, full: list[_Round], counter: int) -> bool:
+    """Whether what counts to the end of a window is set back there."""
+    base = counter
+    while machine.symbols.key(base)[0] in ("Add", "Subtract"):
+        left, right = machine.symbols.parts(base)
+        if machine.symbols.key(base)[0] == "Subtract" and machine.symbols.key(right)[0] != "value":
+            return True
+        base = right if machine.symbols.key(left)[0] == "value" else left
+    name = str(machine.symbols.key(base)[2])
+    owner, _, attribute = name.rpartition(".")
+    for one in full:
+        if owner:
+            value = machine.lookup(one.state, owner)
+            after = one.state.heap.get(symbol_of(machine, value), {}).get(attribute) if value is not None else None
+        else:
+            after = machine.lookup(one.state, name)
+        if isinstance(after, Const):
+            return True
+    return False
+
+
+def _before_backward(one: _Round) -> set[cst.CSTNode]:
+    found: set[cst.CSTNode] = set()
+    for done in one.work:
+        if done.job is Job.BACKWARD:
+            break
+        found.add(done.node)
+    return found
+
+
+def _divisor(machine: Machine, found: Boundary) -> cst.BaseExpression | None:
+    """What spells the number of micro-batches of a window."""
+    remainder = machine.rhythm.spelled.get(found.modulo) if found.modulo is not None else None
+    return remainder.right if isinstance(remainder, cst.BinaryOperation) else None
+
+
+def _first(
+    machine: Machine, loop: cst.CSTNode, full: list[_Round], guard: cst.BaseExpression, found: Boundary
+) -> int | None:
+    """How many micro-batches the first window holds, None where that is as many as the others or not known."""
+    if found.counter is None or found.remainder is None or found.every is None:
+        return None
+    if any(_asked_more(machine, one, guard, found.counter) for one in full):
+        return None
+    start = first_value(machine, found.counter, loop)
+    if start is None:
+        return None
+    held = found.remainder - start + 1
+    return held if held > 0 else None
+
+
+def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
+    """Whether the path has asked something else of the counter."""
+    base, _ = shifted(machine, counter)
+    name = machine.symbols.key(base)
+    return any(
+        isinstance(symbol, int)
+        and machine.rhythm.spelled.get(symbol) is not guard
+        and boundary(machine, symbol) is None
+        and found_in(machine, [symbol], *name) is not None
+        for symbol in one.state.facts
+    )
+
+
+def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
+    """Tell of the loops over micro-batches whose gradients the rest of the iteration steps with."""
+    inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
+    for loop in inner:
+        every = repeats(machine, loop)
+        if every is None or not isinstance(loop, cst.For) or not _says_micro(loop):
+            continue
+        within = [[done for done in one.work if loop in done.loops] for one in rounds]
+        behind = [[done for done in one.work if loop not in done.loops] for one in rounds]
+        if any(done.job is Job.STEP for work in within for done in work):
+            continue
+        if not all(any(done.job is Job.STEP for done in work) for work in behind):
+            continue
+        spelled = next((n for n in walk(loop.iter) if isinstance(n, cst.Call) and _is_range(n)), None)
+        _tell(machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop)
+
+
+def _is_range(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Name) and node.func.value in ("range", "trange")
+
+
+def _says_micro(loop: cst.For) -> bool:
+    """Whether the header of a loop says that it goes over micro-batches."""
+    words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
+    return any(said in word.lower() for word in words for said in _MICRO)
+
+
+def _tell(
+    machine: Machine,
+    loop: cst.CSTNode,
+    guard: cst.BaseExpression | None,
+    every: cst.BaseExpression | None,
+    number: int | None,
+    partial: list[_Round],
+    full: list[_Round],
+    counted: bool = True,
+    first: int | None = None,
+    others: bool = False,
+    inner: cst.CSTNode | None = None,
+) -> None:
+    def belongs(done: Work, within: bool) -> bool:
+        return inner is None or (inner in done.loops) is within
+
+    backwards = {
+        done.node: _verdict(machine, done.node, number)
+        for one in partial
+        for done in one.of(Job.BACKWARD)
+        if belongs(done, within=True)
+    }
+    inside = _together([done for done in one.of(*_PLACED) if inner or not done.closes] for one in partial)
+    machine.rhythm.inside |= {done.node for done in inside if done.job is Job.UNSCALE and belongs(done, within=True)}
+    machine.emit(
+        full[0].state,
+        Accumulation,
+        guard if guard is not None else loop,
+        loop=loop,
+        guard=guard,
+        every=every,
+        backwards=tuple(backwards.items()),
+        inside=tuple(done for done in inside if belongs(done, within=True)),
+        closing=tuple(
+            done for done in _together(one.of(*Job) for one in full) if inner is None or inner not in done.loops
+        ),
+        counted=counted,
+        first=first,
+        others=others,
+        rescaled=any(one.has(Job.RESCALE) for one in full),
+    )
+
+
+def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
+    if number is None or any(sums(chunk) for chunk in machine.program.main.chunks):
+        return None
+    verdicts = {divided(machine, loss, number) for loss in machine.rhythm.losses.get(backward, ())}
+    return True if True in verdicts else False if False in verdicts else None
+
+
+def _together(rounds: Iterable[list[Work]]) -> list[Work]:
+    """What any of the paths does, in order; certain where all of them do."""
+    lists = list(rounds)
+    found: dict[cst.CSTNode, Work] = {}
+    for done in (done for work in lists for done in work):
+        found.setdefault(done.node, done)
+    certain = {
+        node for node in found if all(any(done.node is node and done.certain for done in work) for work in lists)
+    }
+    return [done if node in certain else replace(done, certain=False) for node, done in found.items()]

@@ -1,0 +1,93 @@
+"""AMP302."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Accumulation, Event, Job, ScriptEnd
+
+from .places import divided_loss
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class LossNotDivided(Rule):
+    """The loss of a micro-batch is not divided by the number of micro-batches that are added up.
+
+    ## Why is this bad?
+    Every `backward()` adds to the gradients that are there. A loss is a mean over its own batch, so four micro-batches
+    give four times the gradient of one batch of the same size: the learning rate is in effect four times as high, a
+    clipping threshold four times as tight, and both change with the number of accumulation steps. float16 gradients are
+    that much closer to overflow.
+
+    ## Example
+    ```python
+    for i, (inputs, targets) in enumerate(loader):
+        loss = criterion(model(inputs), targets)
+        loss.backward()
+        if (i + 1) % accumulation_steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    ```
+
+    ## Use instead
+    ```python
+    for i, (inputs, targets) in enumerate(loader):
+        loss = criterion(model(inputs), targets) / accumulation_steps
+        loss.backward()
+        if (i + 1) % accumulation_steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    ```
+
+    ## Fix safety
+    The fix divides where backward runs. It is unsafe: gradients get smaller, and a learning rate that was found with
+    the larger ones may have to grow. A loss that is meant as a sum over the window is right as it is; where a sum is in
+    sight, or the code that computes the loss is not, nothing is reported.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
+    """
+
+    code = "AMP302"
+    name = "loss-not-divided"
+    severity = Severity.WARNING
+    screen = (b"backward", (b"%", b"range("))
+    fixable = Applicability.UNSAFE
+    reason = "Gradients add up over the window, so they grow with the number of micro-batches."
+
+    def __init__(self) -> None:
+        self._windows: dict[cst.CSTNode, Accumulation] = {}
+        self._divided: set[cst.CSTNode] = set()
+
+    def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
+        verdicts = {divided for _, divided in event.backwards}
+        if True in verdicts or event.rescaled:
+            self._divided.update(node for node, _ in event.backwards)
+        self._windows.update((node, event) for node, divided in event.backwards if divided is False)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for backward, window in self._windows.items():
+            if backward not in self._divided:
+                yield self.report(
+                    window,
+                    "the loss is not divided by the number of micro-batches whose gradients add up",
+                    advice="Divide it before backward: (loss / accumulation_steps).backward().",
+                    at=backward,
+                    notes=[(backward, "adds the whole gradient of this micro-batch"), (window.node, "ends the window")],
+                )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Accumulation)
+        edits = [edit for node, _ in event.backwards for edit in divided_loss(node, event.every, rewrite)]
+        complete = len(edits) == sum(done.job is Job.BACKWARD for done in event.closing) or event.guard is None
+        if not edits or not complete:
+            return None
+        return Fix("Divide the loss by the number of micro-batches", tuple(edits), Applicability.UNSAFE)

@@ -1,0 +1,73 @@
+"""Where the statements of a window stand, and how they move under its boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.semantics.events import Accumulation, Job, Work
+
+if TYPE_CHECKING:
+    from amplint.findings import Edit
+    from amplint.source.rewrite import Rewriter
+
+
+def guard_statement(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
+    """The `if` that the guard is the condition of, or part of it."""
+    for above in rewrite.source.ancestors(event.guard) if event.guard is not None else ():
+        if isinstance(above, cst.If):
+            return above
+        if not isinstance(above, (cst.BooleanOperation, cst.Comparison, cst.UnaryOperation)):
+            return None
+    return None
+
+
+def step_of(event: Accumulation) -> cst.CSTNode | None:
+    """The first step at the end of a window."""
+    return next((done.node for done in event.closing if done.job is Job.STEP), None)
+
+
+def boundary_block(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
+    """The guard's `if` where its body steps."""
+    guard, step = guard_statement(event, rewrite), step_of(event)
+    inside = guard is not None and any(node is guard.body for node in rewrite.source.ancestors(step or guard))
+    return guard if inside and guard is not None and isinstance(guard.body, cst.IndentedBlock) else None
+
+
+def place_of_step(event: Accumulation, rewrite: Rewriter) -> cst.CSTNode | None:
+    """The statement that steps: in the body of the guard's `if`, or behind that `if` where it continues the loop."""
+    block, guard, step = boundary_block(event, rewrite), guard_statement(event, rewrite), step_of(event)
+    if guard is None or step is None:
+        return None
+    if block is not None:
+        return rewrite.branch_towards(block.body.body[0], step)
+    return rewrite.branch_towards(guard, step) if rewrite.shares_block(guard, step) else None
+
+
+def moved_under(works: list[Work], block: cst.If, before: cst.CSTNode, rewrite: Rewriter) -> list[Edit] | None:
+    """Edits that take what holds `works` from above `block` to above `before`, a statement in it or behind it."""
+    statements = []
+    for done in works:
+        statement = rewrite.branch_towards(block, done.node) if rewrite.shares_block(block, done.node) else None
+        if statement is None or statement is block or rewrite.span(statement).start > rewrite.span(block).start:
+            return None
+        statements.append(statement)
+    unique = list(dict.fromkeys(statements))
+    return None if rewrite.bound_for(unique, block) else rewrite.move_statements(unique, before)
+
+
+def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrite: Rewriter) -> Iterator[Edit]:
+    """The edit that divides what `backward` runs on by `every`, if one is sure to be right."""
+    call = backward if isinstance(backward, cst.Call) else None
+    if every is None or call is None or not isinstance(call.func, cst.Attribute):
+        return
+    loss = call.func.value
+    scaled = isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value == "scale"
+    if rewrite.same_function(backward, every):
+        if isinstance(loss, cst.Call) and scaled and len(loss.args) == 1:
+            inner = loss.args[0].value
+            yield rewrite.replace(inner, f"{rewrite.operand(inner)} / {rewrite.operand(every)}")
+        elif not scaled:
+            yield rewrite.replace(loss, f"({rewrite.operand(loss)} / {rewrite.operand(every)})")

@@ -1,0 +1,83 @@
+"""AMP304."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Accumulation, Event, Job
+
+from .places import boundary_block
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class ZeroGradInsideWindow(Rule):
+    """Gradients are cleared on every micro-batch, so nothing accumulates.
+
+    ## Why is this bad?
+    The step at the end of the window sees the gradients of the last micro-batch only; the work of all others is thrown
+    away. Where the loss is divided by the number of micro-batches, the steps are too small by that factor as well.
+
+    ## Example
+    ```python
+    for i, (inputs, targets) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(inputs), targets) / accumulation_steps
+        loss.backward()
+        if (i + 1) % accumulation_steps == 0:
+            optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    for i, (inputs, targets) in enumerate(loader):
+        loss = criterion(model(inputs), targets) / accumulation_steps
+        loss.backward()
+        if (i + 1) % accumulation_steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    ```
+
+    ## Fix safety
+    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
+    """
+
+    code = "AMP304"
+    name = "zero-grad-inside-window"
+    severity = Severity.ERROR
+    screen = (b"zero_grad", b"backward", (b"%", b"range(", b"accum"))
+    fixable = Applicability.SAFE
+    reason = "Only the gradients of the last micro-batch reach the step."
+
+    def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
+        cleared = [done for done in event.inside if done.job is Job.CLEAR and done.certain]
+        if cleared and event.counted:
+            yield self.report(
+                event,
+                "gradients are cleared on every micro-batch, so none accumulate",
+                advice="Clear them where the window ends, after the step.",
+                at=cleared[0].node,
+                notes=[(event.node, "steps only here" if event.guard else "runs through one window")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Accumulation)
+        cleared = [done.node for done in event.inside if done.job is Job.CLEAR]
+        closing = [done for done in event.closing if done.job in (Job.STEP, Job.UPDATE)]
+        block = boundary_block(event, rewrite)
+        if len(cleared) != 1 or not closing or not rewrite.same_function(cleared[0], closing[-1].node):
+            return None
+        last: cst.CSTNode = block.body.body[-1] if block is not None else closing[-1].node
+        if block is None and event.guard is not None:
+            return None
+        edits = rewrite.move_statement(cleared[0], after=last)
+        return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
