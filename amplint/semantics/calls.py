@@ -17,6 +17,7 @@ from amplint.semantics import (
     parameters,
     penalties,
     protocol,
+    ran,
     readings,
     threads,
 )
@@ -25,6 +26,7 @@ from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine, PathEnds
+from amplint.semantics.reads import never_read
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
@@ -151,8 +153,6 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
     readings.handed(machine, state, node, arguments)
-    if isinstance(callee, Ref):
-        return _library(machine, state, node, callee.name, arguments)
     if isinstance(callee, Function):
         return _enter(machine, state, node, callee, [], arguments)
     if isinstance(callee, Method) and callee.function is not None:
@@ -161,6 +161,17 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         return _instantiate(machine, state, node, callee, arguments)
     if isinstance(callee, Instance):
         return _call_instance(machine, state, node, callee, arguments)
+    result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
+    if state.regions and node not in machine.idle:
+        ran.note(machine, state, result)
+    return result
+
+
+def _out_of_sight(
+    machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None, name: str, arguments: Arguments
+) -> Value:
+    if isinstance(callee, Ref):
+        return _library(machine, state, node, callee.name, arguments)
     if isinstance(callee, Module):
         return _call_module(machine, state, node, callee, arguments)
     if isinstance(owner, Instance):
@@ -283,6 +294,7 @@ def _call_instance(machine: Machine, state: State, node: cst.Call, owner: Instan
         if function is not None:
             return _enter(machine, state, node, function, [owner], arguments)
     protocol.forget(machine, state, [owner, *arguments.values])
+    ran.note(machine, state, owner)
     return Unknown(machine.fresh())
 
 
@@ -310,7 +322,10 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         scaler = Scaler(
             machine.identity(state, node), arguments.value("enabled") or TRUE, node, _loops(machine, state), name
         )
-        machine.emit(state, ScalerCreated, node, scaler=scaler)
+        machine.emit(
+            state, ScalerCreated, node, call=node, scaler=scaler, never_read=never_read(machine, node),
+            for_bfloat16=ran.asks_for_bfloat16(machine, state, scaler.enabled),
+        )  # fmt: skip
         return scaler
     if name in MANAGERS:
         return frameworks.make(machine, node, name, arguments)
@@ -318,6 +333,7 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         owner = _parameters_of(machine, arguments.value("params", 0))
         optimizer = Optimizer(machine.identity(state, node), name, owner, machine.loops)
         machine.owners[optimizer.symbol] = owner
+        machine.index.made[optimizer.symbol] = node
         if owner is not None:
             machine.owners.setdefault(owner, owner)
         parameters.train(machine, optimizer, arguments)

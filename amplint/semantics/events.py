@@ -73,7 +73,8 @@ class Index:
 
     `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
-    loss, `halves` convert to float16.
+    loss, `halves` convert to float16,
+    `made` construct optimizers.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -84,6 +85,20 @@ class Index:
     updates: dict[int, list[cst.Call]] = field(default_factory=dict)
     backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
     halves: list[cst.Call] = field(default_factory=list)
+    made: dict[int, cst.Call] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RanRegion:
+    """An autocast region that a loss can come from.
+
+    `scaler_on` tells whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
+    `alike` that both are switched by nothing but flags a user sets.
+    """
+
+    context: Autocast
+    scaler_on: bool | None
+    alike: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +143,14 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Backward(Event):
-    """A backward pass; `loss` is what it runs on."""
+    """A backward pass.
+
+    `loss` is what it runs on, `regions` are those in which work was done since the last one, gradients recorded.
+    """
 
     loss: Value
     scaler: Scaler | None = None
+    regions: tuple[RanRegion, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,9 +214,16 @@ class PenaltyScaled(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ScalerCreated(Event):
-    """A gradient scaler is constructed."""
+    """A gradient scaler is constructed.
 
+    `for_bfloat16` tells that a flag named so is what switches it on, `never_read` that the variable it goes to is not
+    used for anything.
+    """
+
+    call: cst.Call
     scaler: Scaler
+    for_bfloat16: bool = False
+    never_read: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,7 +480,9 @@ class Accumulation(Event):
 class ScriptEnd(Event):
     """The whole file has been followed; `complete` tells that no part of it was given up for want of time.
 
-    For rules that speak of what a script never does: they keep what earlier events told and report here.
+    For rules that speak of what a script never does: they keep what earlier events told and report here. `may_scale`
+    tells that a word in the file speaks of scaling losses, or of a framework that may do so.
     """
 
     complete: bool
+    may_scale: bool = True

@@ -20,6 +20,7 @@ from amplint.semantics import (
     tensors,
     windows,
 )
+from amplint.semantics.choices import alternatives
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import Job
 from amplint.semantics.machine import Machine
@@ -189,22 +190,36 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
         if stored is not None:
             return stored
     if isinstance(owner, Items):
-        return _item(machine, owner, key)
+        return _item(machine, state, node, owner, key)
     if isinstance(owner, Module) and (part := each(state, owner)) is not None:
         return part
     parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
     return refined(state, machine.unknown("index", parts=parts))
 
 
-def _item(machine: Machine, owner: Items, key: Value | None) -> Value:
+def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key: Value | None) -> Value:
     if isinstance(key, Const):
         if owner.keys is not None and key in owner.keys:
             return owner.values[owner.keys.index(key)]
         if owner.keys is None and isinstance(key.value, int) and -len(owner.values) <= key.value < len(owner.values):
             return owner.values[key.value]
-    elif owner.keys is not None and (joined := operators.alternatives(owner.values)) is not None:
+    elif owner.keys is not None and (joined := alternatives(owner.values)) is not None:
+        if isinstance(key, OneOf):
+            pairs = zip(owner.keys, owner.values, strict=True)
+            wanted = [value for one, value in pairs if isinstance(one, Const) and one.value in key.options]
+            return alternatives(tuple(wanted)) or joined
+        if isinstance(key, Unknown) and machine.slice.ties(joined.options) and machine.is_assigned(node):
+            position = machine.choices.pick(len(owner.keys))
+            return _chosen(state, key, owner.keys[position], owner.values[position])
         return joined
     return Unknown(machine.fresh())
+
+
+def _chosen(state: State, key: Unknown, taken: Value, value: Value) -> Value:
+    """`value`, on the path where `key` turned out to be `taken`."""
+    if isinstance(taken, Const):
+        state.facts["value of", key.symbol] = taken
+    return value
 
 
 def _lambda(machine: Machine, state: State, node: cst.Lambda) -> Value:

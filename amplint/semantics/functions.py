@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import contexts, parameters, protocol
+from amplint.semantics import contexts, parameters, protocol, ran
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
@@ -50,12 +50,14 @@ def call_function(
         handed = [value for value in (*positional, *keywords.values()) if isinstance(value, Method)]
         protocol.forget(machine, state, handed)
         parameters.forget_dtypes(machine, state, [*positional, *keywords.values()])
+        ran.note(machine, state, function)
         return _not_followed(machine, function)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _not_followed(machine, function)
     signature = (body, state.regions, *map(_kind, positional), *((k, _kind(v)) for k, v in keywords.items()))
     if signature in machine.closed:
+        ran.note(machine, state, function)
         return _not_followed(machine, function)
     key = (machine.choices.taken, node)
     memory = machine.choices.memory

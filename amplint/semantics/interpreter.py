@@ -15,6 +15,7 @@ from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.program import Program
 from amplint.semantics.protocol import CLEARED
+from amplint.semantics.reads import may_scale
 from amplint.semantics.scopes import (
     LONG_RUN,
     extreme_names,
@@ -52,7 +53,7 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     _start_everything(machine, _run_module(machine))
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:
-        machine.emit(State(), ScriptEnd, grown.module, complete=machine.complete)
+        machine.emit(State(), ScriptEnd, grown.module, complete=machine.complete, may_scale=may_scale(chunks))
 
 
 def _run_module(machine: Machine) -> list[State]:
@@ -126,7 +127,7 @@ def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
 
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
-    state.gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
+    state.gradients, state.ran = {ANY_OPTIMIZER: NO_GRADIENTS}, ()
     positional = [me] if me is not None else []
     ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
     windows.end_round(machine, node_of(function), [end for _, end in ends])

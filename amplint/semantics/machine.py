@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import libcst as cst
 
+from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Forward, Index, RegionMissed, Step
+from amplint.semantics.facts import is_on
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
@@ -221,6 +223,8 @@ class Machine:
             return known
         if _scale_of(left) != _scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
+        if (one_of := alternatives((left, right))) is not None:
+            return one_of
         a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
         symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joint(a, b)
         if isinstance(left, Optimizer) and isinstance(right, Optimizer):
@@ -298,6 +302,20 @@ class Machine:
         self.parents[number] = function.frame
         return number
 
+    def is_assigned(self, node: cst.IfExp | cst.Subscript) -> bool:
+        """Whether a choice is the whole of what the current statement assigns or returns, or is one side of that."""
+        small = self.statement.body if isinstance(self.statement, cst.SimpleStatementLine) else ()
+        todo: list[cst.CSTNode | None] = [
+            one.value for one in small if isinstance(one, (cst.Assign, cst.AnnAssign, cst.Return))
+        ]
+        while todo:
+            value = todo.pop()
+            if value is node:
+                return True
+            if isinstance(value, cst.IfExp):
+                todo += [value.body, value.orelse]
+        return False
+
     def lookup(self, state: State, name: str) -> Value | None:
         """The value of a variable seen from the current frame, None when it is not bound."""
         frame = state.frame
@@ -365,11 +383,7 @@ def _scale_of(value: Value) -> int | None:
 
 def is_off(machine: Machine, state: State, enabled: Value) -> bool:
     """Whether a flag is known to be false on this path."""
-    if isinstance(enabled, Const):
-        return not enabled.value
-    if isinstance(enabled, Unknown):
-        return state.facts.get(enabled.symbol) == Const(False)
-    return False
+    return is_on(machine.symbols, state.facts, enabled) is False
 
 
 def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:

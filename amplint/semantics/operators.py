@@ -8,9 +8,10 @@ from collections.abc import Callable
 import libcst as cst
 
 from amplint.semantics import numerics, readings, tensors
+from amplint.semantics.choices import alternatives
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.truth import decide_value, equal, is_none, negate, symbol_of, truth
+from amplint.semantics.truth import assume, decide_value, equal, is_none, negate, symbol_of, truth
 from amplint.semantics.values import (
     Autocast,
     Const,
@@ -20,16 +21,13 @@ from amplint.semantics.values import (
     Items,
     Module,
     Neutral,
-    OneOf,
     Optimizer,
     Partial,
-    Ref,
     Scaler,
     Tensor,
     Unknown,
     Value,
 )
-from amplint.torchlib.names import DTYPES
 
 _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
     cst.Add: operator.add,
@@ -180,9 +178,10 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     known = truth(machine, state, condition)
     if known is not None:
         return machine.evaluate(state, node.body if known else node.orelse)
-    body, orelse = machine.evaluate(state.copy(), node.body), machine.evaluate(state.copy(), node.orelse)
+    body = machine.evaluate(_where(machine, state, condition, holds=True), node.body)
+    orelse = machine.evaluate(_where(machine, state, condition, holds=False), node.orelse)
     joined = alternatives((body, orelse))
-    if joined is not None:
+    if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
         return joined
     alike = tensors.tensor(machine, body).scaled == tensors.tensor(machine, orelse).scaled
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
@@ -193,33 +192,17 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
 
 
+def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> State:
+    twin = state.copy()
+    assume(machine, twin, condition, holds)
+    return twin
+
+
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether following both sides can show something: one is a context or scaler, or a flag is being set."""
     contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
     if any(isinstance(v, contexts) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
         return True
+    precisions = alternatives((body, orelse)) is not None
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))
-    statement = machine.statement
-    return (
-        flags
-        and isinstance(statement, cst.SimpleStatementLine)
-        and any(
-            isinstance(small, (cst.Assign, cst.AnnAssign, cst.Return)) and small.value is node
-            for small in statement.body
-        )
-    )
-
-
-def alternatives(values: tuple[Value, ...]) -> Value | None:
-    """One value for several strings or dtypes that are all possible, None for anything else."""
-    options: set[str] = set()
-    for value in values:
-        if isinstance(value, Const) and isinstance(value.value, str):
-            options.add(value.value)
-        elif isinstance(value, Ref) and value.name in DTYPES:
-            options.add(value.name)
-        elif isinstance(value, OneOf):
-            options |= value.options
-        else:
-            return None
-    return OneOf(frozenset(options))
+    return (flags or precisions) and machine.is_assigned(node)

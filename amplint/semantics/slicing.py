@@ -15,6 +15,7 @@ import libcst as cst
 
 from amplint.semantics.scopes import TRIGGERS, is_extreme
 from amplint.source.tree import children, walk
+from amplint.torchlib.names import DTYPES, is_precision
 
 AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
 SWITCHED = frozenset({"autocast", "GradScaler", "ShardedGradScaler", "nullcontext", "set_grad_enabled"})
@@ -81,6 +82,10 @@ class Slice:
     def bound(self, statement: cst.CSTNode) -> set[str]:
         """The variables that `statement` or something inside it may bind."""
         return self._parts[statement].bound
+
+    def ties(self, options: Set[str]) -> bool:
+        """Whether it matters which of these dtypes or strings is chosen: a scaler may have to agree with the choice."""
+        return "GradScaler" in self.deciding and all(option in DTYPES or is_precision(option) for option in options)
 
     def mentions(self, statement: cst.CSTNode, words: Set[str]) -> bool:
         """Whether one of `words` occurs in a compound statement."""

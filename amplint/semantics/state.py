@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -11,6 +11,7 @@ from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step
 from amplint.semantics.values import (
     Autocast,
     Const,
+    Function,
     GradMode,
     Items,
     Manager,
@@ -25,7 +26,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
-from amplint.torchlib.names import AUTOCASTS, NEUTRAL_CONTEXTS
+from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
 
 Either = Callable[[Value, Value], Value]
 MODULE_FRAME = 0
@@ -41,6 +42,14 @@ class Region:
 
     context: Autocast | GradMode | Opaque | NewThread
     entered_by: cst.CSTNode
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An autocast region under which work was done, and what the path assumed whenever it was."""
+
+    context: Autocast
+    facts: Mapping[int | tuple[str, int], Const]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +93,8 @@ class State:
     """Variables, attributes, assumptions, regions and the protocol's progress on one path. Copies are shallow."""
 
     __slots__ = (
-        "facts", "frame", "frames", "gradients", "heap", "iteration", "models", "pairs", "regions", "scalers", "trail",
-        "work",
+        "facts", "frame", "frames", "gradients", "heap", "iteration", "models", "pairs", "ran", "regions", "scalers",
+        "trail", "work",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -99,6 +108,7 @@ class State:
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
         self.models: dict[int, Model] = {}
+        self.ran: tuple[Ran, ...] = ()
         self.trail: Trail | None = None
         self.iteration: tuple[int, ...] = ()
         self.work: tuple[Work, ...] = ()
@@ -115,6 +125,7 @@ class State:
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
         twin.models = self.models
+        twin.ran = self.ran
         twin.trail = self.trail
         twin.iteration = self.iteration
         twin.work = self.work
@@ -229,6 +240,7 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     joined.heap = heap
     if left.facts != right.facts:
         joined.facts = {symbol: fact for symbol, fact in left.facts.items() if right.facts.get(symbol) == fact}
+    joined.ran = _either_ran(left.ran, right.ran)
     joined.trail = _common_trail(left.trail, right.trail)
     if left.work != right.work:
         joined.work = _common_work(left.work, right.work)
@@ -241,6 +253,17 @@ def _common_work(left: tuple[Work, ...], right: tuple[Work, ...]) -> tuple[Work,
     ours = {done.node for done in left}
     joined = (*left, *(done for done in right if done.node not in ours))
     return tuple(done if done.node in both else replace(done, certain=False) for done in joined)
+
+
+def _either_ran(left: tuple[Ran, ...], right: tuple[Ran, ...]) -> tuple[Ran, ...]:
+    """The regions that ran on one path or the other, each with what both assumed."""
+    if left == right:
+        return left
+    found = {ran.context: ran for ran in left}
+    for ran in right:
+        facts = found.get(ran.context, ran).facts
+        found[ran.context] = Ran(ran.context, {k: v for k, v in facts.items() if ran.facts.get(k) == v})
+    return tuple(found.values())
 
 
 def _join_tables(
@@ -263,28 +286,36 @@ def _join_tables(
             if mine is None or other is None:
                 table[name] = mine or other  # type: ignore[assignment]
             elif mine != other:
-                if names is not None and _apart(mine, other, name in names or name == RESULT):
+                if names is not None and _apart(name, mine, other, names):
                     return None
                 table[name] = either(mine, other)
         joined[key] = table
     return joined
 
 
-def _apart(left: Value, right: Value, decides: bool) -> bool:
-    """Whether two values keep their paths apart; `decides` tells that conditions look at the variable."""
-    return _scaled(left) != _scaled(right) or (decides and _decisive(left) and _decisive(right))
+def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
+    """Whether two values of `name` keep their paths apart: it is one of the `names` that conditions look at."""
+    if _scaled(left) != _scaled(right):
+        return True
+    dtypes = "GradScaler" in names
+    return (name in names or name == RESULT) and _decisive(left, dtypes) and _decisive(right, dtypes)
 
 
 def _scaled(value: Value) -> bool:
     return isinstance(value, Tensor) and value.scaled is not None
 
 
-def _decisive(value: Value) -> bool:
-    """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context."""
+def _decisive(value: Value, dtypes: bool) -> bool:
+    """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context.
+
+    Where there is a scaler that may have to agree with them, `dtypes` and their names count too.
+    """
     if isinstance(value, Ref):
-        return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS
+        return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS or (dtypes and value.name in DTYPES)
+    if isinstance(value, Const):
+        return isinstance(value.value, (bool, type(None))) or (dtypes and is_precision(value.value))
     return isinstance(value, (Scaler, Manager, Autocast, GradMode, Neutral, Partial)) or (
-        isinstance(value, Const) and isinstance(value.value, (bool, type(None)))
+        isinstance(value, Function) and isinstance(value.node, cst.Lambda)
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from amplint.semantics import facts
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values import NONE, TRUE, Const, Items, Optimizer, Ref, Scaler, Tensor, Unknown, Value
 
 
 def symbol_of(machine: Machine, value: Value) -> int:
@@ -20,9 +21,9 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
     if isinstance(value, Items):
         return bool(value.values)
     if isinstance(value, Ref):
-        return _known(machine, state, symbol_of(machine, value))
+        return facts.known(machine.symbols, state.facts, symbol_of(machine, value))
     if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):
-        return _known(machine, state, value.symbol)  # type: ignore[union-attr]
+        return facts.known(machine.symbols, state.facts, value.symbol)  # type: ignore[union-attr]
     return True
 
 
@@ -71,21 +72,7 @@ def negate(machine: Machine, value: Value) -> Value:
 
 def assume(machine: Machine, state: State, value: Value, holds: bool) -> None:
     """Continue `state` where `value` is true (or false)."""
-    _assume(machine, state, symbol_of(machine, value), holds)
-
-
-def _assume(machine: Machine, state: State, symbol: int, holds: bool) -> None:
-    state.facts[symbol] = Const(holds)
-    key = machine.symbols.key(symbol)
-    if key[0] == "not":
-        _assume(machine, state, machine.symbols.parts(symbol)[0], not holds)
-    elif key[0] == "==" and holds and isinstance(key[1], Const):
-        state.facts["value of", machine.symbols.parts(symbol)[0]] = key[1]
-    elif key[0] == "is none":
-        inner = machine.symbols.parts(symbol)[0]
-        state.facts["is none", inner] = Const(holds)
-        if holds:
-            state.facts[inner] = FALSE
+    facts.learn(machine.symbols, state.facts, symbol_of(machine, value), holds)
 
 
 def decide_value(machine: Machine, state: State, value: Value) -> bool:
@@ -105,16 +92,6 @@ def refined(state: State, value: Value) -> Value:
     if state.facts.get(("is none", symbol)) == TRUE:
         return NONE
     return state.facts.get(("value of", symbol), value)
-
-
-def _known(machine: Machine, state: State, symbol: int) -> bool | None:
-    fact = state.facts.get(symbol)
-    if fact is not None:
-        return bool(fact.value)
-    if machine.symbols.key(symbol)[0] == "not":
-        inner = _known(machine, state, machine.symbols.parts(symbol)[0])
-        return None if inner is None else not inner
-    return None
 
 
 def _may_be_none(value: Value) -> bool:

@@ -129,6 +129,14 @@ def is_optimizer(name: str) -> bool:
     )
 
 
+_PRECISION = re.compile(r"(?i)(?:^|[^a-z0-9])(?:b?fp?|b?float|true|mixed)?-?(?:16|32)(?:$|[^0-9])|amp|half")
+
+
+def is_precision(text: object) -> bool:
+    """Whether a string can name a precision to compute in (`fp16`, `bf16-mixed`, `float32`, `amp`)."""
+    return isinstance(text, str) and _PRECISION.search(text) is not None
+
+
 SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
 """Bytes of which a file that uses a gradient scaler holds at least one."""
 HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]*dtype")

@@ -1,0 +1,67 @@
+"""What follows from what a path assumes: conditions built of others by `not`, `and`, `or`, `==` and `in`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from amplint.semantics.symbols import Symbols
+from amplint.semantics.values import FALSE, TRUE, Const, Items, Unknown, Value
+
+Facts: TypeAlias = "dict[int | tuple[str, int], Const]"
+
+
+def known(symbols: Symbols, facts: Mapping[int | tuple[str, int], Const], symbol: int) -> bool | None:
+    """Whether `symbol` is true where `facts` hold, None when it can be either."""
+    fact = facts.get(symbol) or facts.get(("value of", symbol))
+    if fact is not None:
+        return bool(fact.value)
+    kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    if kind == "not":
+        inner = known(symbols, facts, parts[0])
+        return None if inner is None else not inner
+    if kind in ("and", "or"):
+        sides = [known(symbols, facts, part) for part in parts]
+        decides = kind == "or"
+        return decides if decides in sides else None if None in sides else not decides
+    if kind in ("==", "in"):
+        value = facts.get(("value of", parts[0]))
+        return _compared(symbols, symbol, value) if value is not None else None
+    if kind == "value":
+        constant = symbols.key(symbol)[1]
+        return bool(constant.value) if isinstance(constant, Const) else None
+    return None
+
+
+def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:
+    other = symbols.key(symbol)[1]
+    if symbols.key(symbol)[0] == "==":
+        return value == other
+    options = symbols.key(symbols.parts(symbol)[1])[1]
+    if not isinstance(options, Items) or not all(isinstance(option, Const) for option in options.values):
+        return None
+    return value in (options.keys or options.values)
+
+
+def is_on(symbols: Symbols, facts: Mapping[int | tuple[str, int], Const], enabled: Value) -> bool | None:
+    """Whether a flag is true where `facts` hold, None when it can be either."""
+    if isinstance(enabled, Const):
+        return bool(enabled.value)
+    return known(symbols, facts, enabled.symbol) if isinstance(enabled, Unknown) else None
+
+
+def learn(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
+    """Add to `facts` that `symbol` is true (or false), and what follows from it about its parts."""
+    facts[symbol] = TRUE if holds else FALSE
+    kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    if kind == "not":
+        learn(symbols, facts, parts[0], not holds)
+    elif (kind == "and" and holds) or (kind == "or" and not holds):
+        for part in parts:
+            learn(symbols, facts, part, holds)
+    elif kind == "==" and holds and isinstance(constant := symbols.key(symbol)[1], Const):
+        facts["value of", parts[0]] = constant
+    elif kind == "is none":
+        facts["is none", parts[0]] = TRUE if holds else FALSE
+        if holds:
+            facts[parts[0]] = FALSE

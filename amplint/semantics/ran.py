@@ -1,0 +1,105 @@
+"""Which autocast regions the work that leads to a backward pass runs under, and how their switches hang together."""
+
+from __future__ import annotations
+
+import re
+
+from amplint.semantics.events import RanRegion
+from amplint.semantics.facts import Facts, is_on, learn
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import Ran, State
+from amplint.semantics.values import FALSE, TRUE, Autocast, Const, Entered, GradMode, Neutral, Scaler, Unknown, Value
+
+NO_WORK = (Autocast, Const, Entered, GradMode, Neutral)
+_BFLOAT16 = re.compile(r"(?i)(?:\b|_)(?:bf16|bfloat16)(?:\b|_)")
+_FLOAT16 = re.compile(r"(?i)(?:\b|_)(?:fp16|float16|half|16)(?:\b|_)")
+_OTHER_MATTERS = re.compile(r"(?i)device|cuda|gpu|cpu|scal")
+_COMBINED = frozenset({"not", "and", "or", "==", "in", "is none"})
+
+
+def note(machine: Machine, state: State, result: Value) -> None:
+    """A call returned `result`: remember the region it ran under, where gradients are recorded."""
+    if isinstance(result, NO_WORK) or _without_gradients(state):
+        return
+    context, _ = machine.region(state)
+    if context is None:
+        return
+    for position, ran in enumerate(state.ran):
+        if ran.context == context:
+            if ran.facts.items() <= state.facts.items():
+                return
+            shared = {key: fact for key, fact in ran.facts.items() if state.facts.get(key) == fact}
+            state.ran = (*state.ran[:position], Ran(context, shared), *state.ran[position + 1 :])
+            return
+    state.ran = (*state.ran, Ran(context, dict(state.facts)))
+
+
+def _without_gradients(state: State) -> bool:
+    modes = [region.context for region in state.regions if isinstance(region.context, GradMode)]
+    return bool(modes) and modes[-1].enabled != TRUE
+
+
+def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
+    """The regions that what is differentiated now can have run under."""
+    return tuple(
+        RanRegion(ran.context, scaler_on=_on_together(machine, ran, scaler), alike=_alike(machine, ran, scaler))
+        for ran in state.ran
+    )
+
+
+def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:
+    """Whether the scaler is on wherever the region is, None when it can be either."""
+    facts: Facts = dict(ran.facts)
+    if isinstance(ran.context.enabled, Unknown):
+        learn(machine.symbols, facts, ran.context.enabled.symbol, True)
+    return is_on(machine.symbols, facts, scaler.enabled) if scaler is not None else False
+
+
+def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
+    """Whether both switches are plain flags a user sets, so that nothing out of sight makes them agree."""
+    if scaler is None or not _is_plain(machine, scaler.enabled):
+        return False
+    if ran.context.enabled == TRUE:
+        return not any(isinstance(key, int) for key in ran.facts)
+    return _is_plain(machine, ran.context.enabled)
+
+
+def _is_plain(machine: Machine, flag: Value) -> bool:
+    if not isinstance(flag, Unknown):
+        return False
+    names = _names(machine, flag.symbol)
+    return bool(names) and all(name is not None and not _OTHER_MATTERS.search(name) for name in names)
+
+
+def _names(machine: Machine, symbol: int) -> list[str | None]:
+    """The variables and attributes a condition is built of, None for each part that is something else."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in _COMBINED:
+        return [name for part in parts for name in _names(machine, part)]
+    if key[0] == "value":
+        return []
+    if key[0] == "index" and len(parts) == 2:
+        constant = machine.symbols.key(parts[1])[-1]
+        return [str(constant.value) if isinstance(constant, Const) else None]
+    return [_name(machine, symbol)]
+
+
+def _name(machine: Machine, symbol: int) -> str | None:
+    key = machine.symbols.key(symbol)
+    place = {"attribute": 1, "name": -1, "parameter": -1, "variable": -1}.get(str(key[0]))
+    return str(key[place]) if place is not None else None
+
+
+def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> bool:
+    """Whether what is made now, and is on, is so because a flag asks for bfloat16 by its name or value."""
+    facts: Facts = dict(state.facts)
+    if isinstance(enabled, Unknown):
+        learn(machine.symbols, facts, enabled.symbol, True)
+    asked = [text for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))]
+    return any(map(_BFLOAT16.search, asked)) and not any(map(_FLOAT16.search, asked))
+
+
+def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | None:
+    if isinstance(key, int):
+        return _name(machine, key) if machine.symbols.key(key)[0] != "index" else (_names(machine, key) or [None])[0]
+    return str(fact.value) if key[0] == "value of" else None

@@ -1,0 +1,111 @@
+"""AMP208."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd
+from amplint.semantics.values import Autocast
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+FLOAT16, CUDA = frozenset({"float16"}), frozenset({"cuda"})
+
+
+class Float16WithoutScaler(Rule):
+    """A model is trained under float16 autocast, and nothing scales the loss.
+
+    ## Why is this bad?
+    The gradients of what autocast ran in float16 are float16 too, and values below 0.00000003 become 0 there. Most
+    gradients of a deep network are about that small. The layers behind them learn slowly or not at all, and nothing
+    raises. A `GradScaler` multiplies the loss by a factor that brings them into float16's range, divides them by it
+    before the step, and skips steps that overflowed. bfloat16 has the range of float32 and needs none.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = loss_fn(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = loss_fn(model(inputs), targets)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    ```
+
+    ## Fix safety
+    Unsafe: the weights will learn from gradients that were lost before, so results change. The scaler is made where the
+    optimizer is, when that happens in the function that trains.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>
+    """
+
+    code = "AMP208"
+    name = "float16-without-scaler"
+    severity = Severity.WARNING
+    screen = (b"autocast", b"backward", b".step(")
+    fixable = Applicability.UNSAFE
+    reason = "Small gradients become 0 in float16; a scaler keeps them in its range."
+
+    def __init__(self) -> None:
+        self.plain: dict[cst.CSTNode, Autocast] = {}
+        self.steps: dict[cst.CSTNode, OptimizerStep] = {}
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        for region in (ran.context for ran in event.regions if event.scaler is None):
+            if region.dtypes == FLOAT16 and region.devices == CUDA:
+                self.plain.setdefault(event.node, region)
+        yield from ()
+
+    def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
+        gradients = event.gradients
+        if gradients.state is GradState.RAW and gradients.consumed is None and gradients.backward in self.plain:
+            self.steps.setdefault(gradients.backward, event)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for backward, step in self.steps.items() if not event.may_scale else ():
+            yield self.report(
+                step,
+                "a model is trained under float16 autocast without a scaler",
+                advice="Use a torch.amp.GradScaler, or bfloat16 where the hardware has it.",
+                at=backward,
+                notes=[
+                    (self.plain[backward].node, "float16 from here"),
+                    (backward, "backward runs on the plain loss"),
+                    (step.node, "the optimizer steps"),
+                ],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, OptimizerStep)
+        made, backward = event.index.made.get(event.optimizer.symbol), event.gradients.backward
+        if made is None or not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
+            return None
+        loss = backward.func.value
+        near = rewrite.shares_block(made, event.node) and rewrite.same_function(backward, event.node)
+        if not near or len(self.steps) > 1 or event.call.args or rewrite.text(loss) == "torch.autograd":
+            return None
+        edits = (
+            rewrite.insert_after(made, 'scaler = torch.amp.GradScaler("cuda")'),
+            rewrite.replace(loss, f"scaler.scale({rewrite.text(loss)})"),
+            rewrite.replace(event.node, f"scaler.step({rewrite.text(event.optimizer_node)})"),
+            rewrite.insert_after(event.node, "scaler.update()"),
+        )
+        done = tuple(filter(None, edits))
+        if len(done) < len(edits):
+            return None
+        return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",))

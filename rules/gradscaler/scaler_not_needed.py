@@ -1,0 +1,111 @@
+"""AMP209."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Backward, Event, ScalerCreated, ScriptEnd
+from amplint.semantics.values import FALSE, TRUE
+from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+BFLOAT16 = frozenset({"bfloat16"})
+HARMLESS = frozenset({"bfloat16", "float32", "float64"})
+
+
+class ScalerNotNeeded(Rule):
+    """A scaler serves bfloat16 autocast, or nothing at all.
+
+    ## Why is this bad?
+    Loss scaling brings gradients into the narrow range of float16. bfloat16 has the range of float32, so nothing is
+    gained, while every step multiplies and checks all gradients, waits for the result, and is skipped now and then when
+    the scale has grown until something overflows. A scaler that nothing uses only looks as if losses were scaled.
+
+    ## Example
+    ```python
+    scaler = torch.amp.GradScaler("cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = loss_fn(model(inputs), targets)
+    scaler.scale(loss).backward()
+    ```
+
+    ## Use instead
+    ```python
+    scaler = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16)
+    with torch.autocast("cuda", dtype=dtype):
+        loss = loss_fn(model(inputs), targets)
+    scaler.scale(loss).backward()
+    ```
+
+    ## Fix safety
+    Unsafe: steps that the scaler would have skipped are taken, and the gradients lose its rounding. The scaler is
+    switched off for good, which makes its calls pass everything through; one that is never used is removed.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>
+    """
+
+    code = "AMP209"
+    name = "scaler-not-needed"
+    severity = Severity.INFO
+    screen = (b"GradScaler",)
+    fixable = Applicability.UNSAFE
+
+    def __init__(self) -> None:
+        self.made: dict[cst.CSTNode, list[ScalerCreated]] = {}
+        self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
+
+    def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
+        if event.scaler.enabled != FALSE:
+            self.made.setdefault(event.node, []).append(event)
+        yield from ()
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        if event.scaler is not None and event.scaler.created is not None:
+            ran = [region for region in event.regions if region.scaler_on is not False]
+            harmless = all(region.context.dtypes is not None and region.context.dtypes <= HARMLESS for region in ran)
+            on = event.scaler.enabled == TRUE or all(region.scaler_on for region in ran)
+            bfloat16 = any(region.context.dtypes == BFLOAT16 for region in ran)
+            known = self.backwards.setdefault(event.scaler.created, {}).setdefault(event.node, set())
+            known.add(harmless and on and bfloat16)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for node, made in self.made.items():
+            backwards = self.backwards.get(node, {}).values()
+            if all(one.never_read for one in made):
+                yield self.report(
+                    made[0],
+                    "this scaler is never used",
+                    reason="No loss is scaled by it.",
+                    advice="Remove it, or scale the loss with it where the training runs in float16.",
+                )
+            elif not event.index.halves and (
+                (backwards and all(True in known for known in backwards))
+                or (not any(backwards) and all(one.for_bfloat16 for one in made))
+            ):
+                yield self.report(
+                    made[0],
+                    "this scaler serves bfloat16, which needs no loss scaling",
+                    reason="bfloat16 has the range of float32: gradients neither vanish nor overflow more easily.",
+                    advice="Switch it on for float16 only.",
+                )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, ScalerCreated)
+        if any(False in known for known in self.backwards.get(event.node, {}).values()):
+            return None
+        if event.never_read:
+            edit, message = rewrite.remove_statement(event.node), "Remove the scaler"
+        else:
+            position = SCALER_PARAMETERS.index("enabled") - (event.scaler.cls in SUCCESSORS)
+            edit = rewrite.set_argument(event.call, "enabled", "False", position)
+            message = "Switch the scaler off"
+        return Fix(message, (edit,), Applicability.UNSAFE) if edit else None
