@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 import libcst as cst
 
-from amplint.semantics.values import Autocast, Items, Manager, NewThread, Number, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values import TRUE, Autocast, Items, Manager, NewThread, Number, Optimizer, Scaler, Tensor, Value
 
 
 class OptState(enum.Enum):
@@ -65,6 +65,8 @@ class Stage:
 
 Step: TypeAlias = "tuple[cst.CSTNode, str]"
 STEPS_TOLD = 8
+WIDE = frozenset({"bfloat16", "float32", "float64"})
+"""The floating dtypes whose gradients need no scaling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,14 @@ class Backward(Event):
     loss: Value
     scaler: Scaler | None = None
     regions: tuple[RanRegion, ...] = ()
+
+    @property
+    def scales_bfloat16(self) -> bool:
+        """Whether the scaler is on although the loss was computed in bfloat16, and nothing of it in float16."""
+        ran = [region for region in self.regions if region.scaler_on is not False]
+        dtypes = [region.context.dtypes for region in ran]
+        on = self.scaler is not None and (self.scaler.enabled == TRUE or all(region.scaler_on for region in ran))
+        return on and frozenset({"bfloat16"}) in dtypes and all(some is not None and some <= WIDE for some in dtypes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd
-from amplint.semantics.values import Autocast
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -23,10 +22,9 @@ class Float16WithoutScaler(Rule):
     """A model is trained under float16 autocast, and nothing scales the loss.
 
     ## Why is this bad?
-    The gradients of what autocast ran in float16 are float16 too, and values below 0.00000003 become 0 there. Most
-    gradients of a deep network are about that small. The layers behind them learn slowly or not at all, and nothing
-    raises. A `GradScaler` multiplies the loss by a factor that brings them into float16's range, divides them by it
-    before the step, and skips steps that overflowed. bfloat16 has the range of float32 and needs none.
+    The gradients of what autocast ran in float16 are float16 too, and become 0 below 0.00000003. Layers behind such
+    small ones learn slowly or not at all, and nothing raises. A `GradScaler` multiplies the loss by a factor that keeps
+    them, divides it out before the step, and skips steps that overflowed. bfloat16 has float32's range and needs none.
 
     ## Example
     ```python
@@ -38,19 +36,16 @@ class Float16WithoutScaler(Rule):
 
     ## Use instead
     ```python
-    with torch.autocast("cuda", dtype=torch.float16):
-        loss = loss_fn(model(inputs), targets)
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
     ```
 
     ## Fix safety
-    Unsafe: the weights will learn from gradients that were lost before, so results change. The scaler is made where the
-    optimizer is, when that happens in the function that trains.
+    Unsafe: results change with the gradients that are no longer lost. The scaler is made beside the optimizer.
 
     ## References
-    - <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>
+    - <https://docs.pytorch.org/docs/stable/amp.html>
     """
 
     code = "AMP208"
@@ -61,13 +56,13 @@ class Float16WithoutScaler(Rule):
     reason = "Small gradients become 0 in float16; a scaler keeps them in its range."
 
     def __init__(self) -> None:
-        self.plain: dict[cst.CSTNode, Autocast] = {}
+        self.plain: dict[cst.CSTNode, cst.CSTNode] = {}
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None):
             if region.dtypes == FLOAT16 and region.devices == CUDA:
-                self.plain.setdefault(event.node, region)
+                self.plain.setdefault(event.node, region.node)
         yield from ()
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
@@ -83,29 +78,22 @@ class Float16WithoutScaler(Rule):
                 "a model is trained under float16 autocast without a scaler",
                 advice="Use a torch.amp.GradScaler, or bfloat16 where the hardware has it.",
                 at=backward,
-                notes=[
-                    (self.plain[backward].node, "float16 from here"),
-                    (backward, "backward runs on the plain loss"),
-                    (step.node, "the optimizer steps"),
-                ],
+                notes=[(self.plain[backward], "float16 from here"), (step.node, "the optimizer takes what is left")],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, OptimizerStep)
-        made, backward = event.index.made.get(event.optimizer.symbol), event.gradients.backward
-        if made is None or not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
+        made, call = event.index.made.get(event.optimizer.symbol), event.gradients.backward
+        if made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return None
-        loss = backward.func.value
-        near = rewrite.shares_block(made, event.node) and rewrite.same_function(backward, event.node)
-        if not near or len(self.steps) > 1 or event.call.args or rewrite.text(loss) == "torch.autograd":
+        loss, near = rewrite.text(call.func.value), rewrite.shares_block(made, event.node)
+        if not near or not rewrite.same_function(call, event.node) or len(self.steps) > 1 or event.call.args:
             return None
         edits = (
             rewrite.insert_after(made, 'scaler = torch.amp.GradScaler("cuda")'),
-            rewrite.replace(loss, f"scaler.scale({rewrite.text(loss)})"),
+            rewrite.replace(call.func.value, f"scaler.scale({loss})"),
             rewrite.replace(event.node, f"scaler.step({rewrite.text(event.optimizer_node)})"),
             rewrite.insert_after(event.node, "scaler.update()"),
         )
-        done = tuple(filter(None, edits))
-        if len(done) < len(edits):
-            return None
-        return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",))
+        done = tuple(filter(None, edits)) if loss != "torch.autograd" else ()
+        return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",)) if len(done) == len(edits) else None

@@ -10,14 +10,11 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, ScalerCreated, ScriptEnd
-from amplint.semantics.values import FALSE, TRUE
+from amplint.semantics.values import FALSE
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
-
-BFLOAT16 = frozenset({"bfloat16"})
-HARMLESS = frozenset({"bfloat16", "float32", "float64"})
 
 
 class ScalerNotNeeded(Rule):
@@ -33,7 +30,6 @@ class ScalerNotNeeded(Rule):
     scaler = torch.amp.GradScaler("cuda")
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = loss_fn(model(inputs), targets)
-    scaler.scale(loss).backward()
     ```
 
     ## Use instead
@@ -41,7 +37,6 @@ class ScalerNotNeeded(Rule):
     scaler = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16)
     with torch.autocast("cuda", dtype=dtype):
         loss = loss_fn(model(inputs), targets)
-    scaler.scale(loss).backward()
     ```
 
     ## Fix safety
@@ -60,7 +55,7 @@ class ScalerNotNeeded(Rule):
 
     def __init__(self) -> None:
         self.made: dict[cst.CSTNode, list[ScalerCreated]] = {}
-        self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
+        self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool | None]]] = {}
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.scaler.enabled != FALSE:
@@ -69,32 +64,22 @@ class ScalerNotNeeded(Rule):
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         if event.scaler is not None and event.scaler.created is not None:
-            ran = [region for region in event.regions if region.scaler_on is not False]
-            harmless = all(region.context.dtypes is not None and region.context.dtypes <= HARMLESS for region in ran)
-            on = event.scaler.enabled == TRUE or all(region.scaler_on for region in ran)
-            bfloat16 = any(region.context.dtypes == BFLOAT16 for region in ran)
             known = self.backwards.setdefault(event.scaler.created, {}).setdefault(event.node, set())
-            known.add(harmless and on and bfloat16)
+            known.add(event.scales_bfloat16 if event.regions else None)
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for node, made in self.made.items():
-            backwards = self.backwards.get(node, {}).values()
+            seen = self.backwards.get(node, {}).values()
+            named = not any(False in known for known in seen) and all(one.for_bfloat16 for one in made)
             if all(one.never_read for one in made):
-                yield self.report(
-                    made[0],
-                    "this scaler is never used",
-                    reason="No loss is scaled by it.",
-                    advice="Remove it, or scale the loss with it where the training runs in float16.",
-                )
-            elif not event.index.halves and (
-                (backwards and all(True in known for known in backwards))
-                or (not any(backwards) and all(one.for_bfloat16 for one in made))
-            ):
+                reason, advice = "No loss is scaled by it.", "Remove it, or scale the loss of a float16 region with it."
+                yield self.report(made[0], "this scaler is never used", reason=reason, advice=advice)
+            elif (named or (seen and all(True in known for known in seen))) and not event.index.halves:
                 yield self.report(
                     made[0],
                     "this scaler serves bfloat16, which needs no loss scaling",
-                    reason="bfloat16 has the range of float32: gradients neither vanish nor overflow more easily.",
+                    reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
                     advice="Switch it on for float16 only.",
                 )
 
