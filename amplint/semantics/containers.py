@@ -44,5 +44,7 @@ def members(state: State, values: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def _alike(values: Sequence[Value]) -> Value | None:
+    if values and all(isinstance(value, Tensor) and value.scaled is not None for value in values):
+        return values[0] if len({value.scaled for value in values if isinstance(value, Tensor)}) == 1 else None
     kinds = {value.cls if isinstance(value, (Instance, Module)) else None for value in values}
     return values[0] if len(kinds) == 1 and None not in kinds else None

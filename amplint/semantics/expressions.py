@@ -83,6 +83,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
             parameters.forget_dtypes(machine, state)
         if target.attr.value == "grad":
             windows.note(machine, state, Job.RESCALE, target)
+            protocol.gradient_set(machine, state, value)
         else:
             state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
     elif isinstance(target, cst.Subscript):

@@ -35,6 +35,7 @@ ENTERED = "<entered>"
 MANAGER = "<context manager>"
 PROTOCOL_METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
 DEPTH = "<regions>"
+_CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 
 
 def call_function(
@@ -102,7 +103,7 @@ def _says_nothing(result: Value) -> bool:
     if isinstance(result, Items):
         return all(_says_nothing(value) for value in result.values)
     if isinstance(result, Tensor):
-        return result.dtype is None and not result.traits and result.infinity is None
+        return result == Tensor(result.symbol, made=result.made)
     return isinstance(result, (Unknown, Const))
 
 
@@ -144,6 +145,7 @@ def _outcomes(
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.regions = home, regions
         parameters.leave(machine, end, end.frames[frame].values())
+        _keep_nested(machine, end, frame)
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
             end.frames = left
@@ -151,6 +153,13 @@ def _outcomes(
         end.bind(home, RESULT, result)
         ends.append(end)
     return merge(ends, PATH_LIMIT, machine.slice.deciding, machine.either)
+
+
+def _keep_nested(machine: Machine, end: State, frame: int) -> None:
+    """Remember the functions defined in `frame` that nothing has called so far: something out of sight can."""
+    for value in end.frames[frame].values():
+        if isinstance(value, Function) and value.frame == frame and value.node is not None:
+            machine.nested.setdefault(value.node, (value, end.copy()))
 
 
 def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
@@ -236,6 +245,8 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
     inside, state.frame = state.frame, function.frame
     for decorator in node.decorators:
         value = machine.evaluate(state, decorator.decorator)
+        if _CACHES & {part.value for part in walk(decorator.decorator) if isinstance(part, cst.Name)}:
+            machine.cached.add(node)
         if value == Ref("contextlib.contextmanager"):
             state.bind(inside, MANAGER, value)
         elif isinstance(value, (Autocast, GradMode, Ref)):

@@ -14,7 +14,7 @@ from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.program import Program
-from amplint.semantics.protocol import CLEARED
+from amplint.semantics.protocol import CLEARED, forget_everything
 from amplint.semantics.reads import may_scale
 from amplint.semantics.scopes import (
     LONG_RUN,
@@ -98,6 +98,22 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
                     _enter(machine, state.copy(), value, None)
             except BudgetSpent:
                 _restart(machine)
+    _start_nested(machine)
+
+
+def _start_nested(machine: Machine) -> None:
+    """Start from the nested functions that were only handed on, where the function around them had come to."""
+    while waiting := [entry for node, entry in machine.nested.items() if node not in machine.entered]:
+        for function, state in waiting:
+            machine.loops = ()
+            forget_everything(state)
+            state.regions, state.iteration, state.trail = (), (), None
+            try:
+                _enter(machine, state, function, None)
+            except BudgetSpent:
+                _restart(machine)
+            assert function.node is not None
+            machine.entered.add(function.node)
 
 
 def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.CSTNode]) -> None:

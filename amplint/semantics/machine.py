@@ -69,6 +69,9 @@ class Penalty:
     scaler: Scaler | None
 
 
+_LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
+
+
 class PathEnds(Exception):
     """Nothing on this path runs after the current expression."""
 
@@ -147,6 +150,8 @@ class Machine:
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
+        self.cached: set[cst.CSTNode] = set()
+        self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.index = Index()
         self.follows_models = not kinds.isdisjoint((Forward.kind, RegionMissed.kind))
         self.carried: list[cst.CSTNode] = []
@@ -206,11 +211,17 @@ class Machine:
     def identity(self, state: State, node: cst.CSTNode) -> int:
         """The symbol of an object made at `node`: the same on every path that makes it in this call and iteration."""
         now = self.symbols.tick()
+        if self.makes_once():
+            return self.symbols.intern("made once", id(node))
         return self.symbols.intern("made", id(node), self.sites, state.iteration, time=now)
+
+    def makes_once(self) -> bool:
+        """Whether a function runs whose result is cached: what it makes lasts, and later calls return the same."""
+        return not self.cached.isdisjoint(self.calls)
 
     def made_here(self, symbol: int) -> bool:
         """Whether `symbol` came into being on the path, and was not reached through something that was there before."""
-        return self.symbols.key(symbol)[0] not in ("parameter", "attribute", "name", "index", "item", "each")
+        return self.symbols.key(symbol)[0] not in _LASTS
 
     def either(self, left: Value, right: Value) -> Value:
         """What a variable holds that is `left` on one path and `right` on another.

@@ -140,6 +140,7 @@ def _is_gradient(machine: Machine, owner: Value) -> bool:
 _MEASURES = frozenset({"norm", "abs", "mean", "std", "max"})
 _CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_"})
 """In-place methods that do not commute with the loss scale; multiplying and dividing do."""
+_SETS = frozenset({"zero_", "copy_", "set_", "fill_"})
 
 
 def _involves_scale(machine: Machine, value: Value) -> bool:
@@ -155,7 +156,9 @@ def _gradient_method(
     if any(_involves_scale(machine, value) for value in arguments.values):
         protocol.forget_gradients(state)
         return Unknown(machine.fresh())
-    if name in _MEASURES or name in _CHANGES:
+    if name in _SETS:
+        protocol.forget_gradients(state)
+    elif name in _MEASURES or name in _CHANGES:
         what = "changed" if name in _CHANGES else "measured"
         protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
     elif name in ("detach", "clone", "float"):

@@ -32,8 +32,9 @@ def gradients(machine: Machine, node: cst.Call, arguments: Arguments) -> Value:
     """`torch.autograd.grad(...)`."""
     outputs = arguments.value("outputs", 0) or Unknown(machine.fresh())
     whole = outputs.values[0] if isinstance(outputs, Items) and len(outputs.values) == 1 else outputs
-    made = machine.unknown("gradients of", id(node), parts=(symbol_of(machine, whole),))
-    if arguments.value("create_graph", 4) == TRUE:
+    again = arguments.value("create_graph", 4) == TRUE
+    made = machine.unknown("gradients of", again, id(node), parts=(symbol_of(machine, whole),))
+    if again:
         plain = arguments.value("grad_outputs", 2) in (None, NONE) and isinstance(whole, (Tensor, Unknown))
         scaler = whole.scaled if isinstance(whole, Tensor) else None
         machine.penalties[made.symbol] = Penalty(node, symbol_of(machine, whole) if plain else None, scaler)

@@ -35,6 +35,7 @@ from amplint.semantics.state import ANY_OPTIMIZER, NO_GRADIENTS, ScalerState, St
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
+    NONE,
     PERHAPS_SCALED,
     Function,
     Instance,
@@ -111,8 +112,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     """A backward pass on `loss`."""
     machine.idle.add(node)
     machine.contacts += 1
-    from_gradients = machine.symbols.involves(symbol_of(machine, loss), "attribute", "grad")
-    if from_gradients or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
+    if _from_gradients(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
         forget_gradients(state)
         return
     scaler = loss.scaled if isinstance(loss, Tensor) else None
@@ -140,6 +140,13 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
             raw = mixed if len(known) == 1 else NO_GRADIENTS
         state.gradients[optimizer] = raw
     state.note(node, "backward runs on the loss without its scale")
+
+
+def _from_gradients(machine: Machine, loss: Value) -> bool:
+    """Whether `loss` holds gradients made earlier, and with them perhaps their scale."""
+    symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
+    taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
+    return taken or machine.symbols.involves(symbol, "attribute", "grad")
 
 
 def _mixes(before: Gradients, scaler: Scaler) -> bool:
@@ -468,6 +475,14 @@ def forget_everything(state: State) -> None:
         state.pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
     state.pairs = {pair: Stage(OptState.UNKNOWN) for pair in state.pairs}
     state.scalers = {scaler: ScalerState(checked=True) for scaler in used}
+
+
+def gradient_set(machine: Machine, state: State, value: Value) -> None:
+    """`parameter.grad = value`; what is computed from gradients keeps their scale unless it is divided by that."""
+    symbol = symbol_of(machine, value)
+    from_them = machine.symbols.involves(symbol, "attribute", "grad")
+    if value != NONE and (not from_them or machine.symbols.involves(symbol, "scale of")):
+        forget_gradients(state)
 
 
 def forget_gradients(state: State) -> None:

@@ -118,7 +118,7 @@ def formatted(machine: Machine, state: State, node: cst.FormattedString, values:
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """A call, which can be that of a log or a meter."""
+    """A call, which can be that of a log or a meter; a bare `print(value)` only looks what a value is."""
     if not machine.scaled_under:
         return
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
@@ -126,7 +126,7 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     values = [part for value in arguments.values for part in _flat(value)]
     if called in COLLECTS:
         values = [value for value in values if _is_number(machine, value)]
-    elif called not in REPORTS:
+    elif called not in REPORTS or (called == "print" and len(arguments.given) == 1):
         return
     if not _speaks_of_scale(node):
         _tell(machine, state, node, values, "logged")

@@ -1,7 +1,8 @@
 """What a stretch of source gives away before it is interpreted: which names matter, and what kind of thing each is.
 
 Only a scaler has `unscale_`, only an optimizer is both stepped and zeroed: what is done to a thing tells its kind where
-its origin is out of sight. A name alone never does.
+its origin is out of sight. A name alone never does; beside a backward pass on a scaled loss, `optimizer.step()` leaves
+no doubt.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ _LIBRARY_IMPORT = re.compile(
     re.MULTILINE,
 )
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
+_OPTIMIZER_NAME = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er)(?:_?[A-Za-z]?\d?|_\w+)$", re.IGNORECASE)
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
 
 
@@ -201,6 +203,7 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
     steps: dict[str, set[str]] = {}
     methods: dict[str, set[str]] = {}
     scaled_backward: set[str] = set()
+    bare_steps: set[str] = set()
     for node in walk(tree):
         if isinstance(node, cst.Attribute) and node.attr.value == "param_groups":
             path = dotted(node.value)
@@ -219,14 +222,18 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
             continue
         methods.setdefault(path, set()).add(method)
         argument = dotted(node.args[0].value) if node.args else None
+        if method == "step" and not node.args:
+            bare_steps.add(path)
         if argument and method in ("step", "unscale_"):
             steps.setdefault(path, set()).add(argument)
+    only_stepped = {path for path in bare_steps if scaled_backward and methods[path] == {"step"}}
+    named = {path for path in only_stepped if _OPTIMIZER_NAME.search(path)}
     for path, used in methods.items():
         certain = "unscale_" in used or path in scaled_backward
         if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:
             found[path] = SCALER
             found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
-        elif {"step", "zero_grad"} <= used and "backward" not in used:
+        elif ({"step", "zero_grad"} <= used and "backward" not in used) or path in named:
             found.setdefault(path, OPTIMIZER)
         elif not used.isdisjoint(_OF_MODELS):
             found.setdefault(path, MODEL)

@@ -53,7 +53,7 @@ class Symbols:
         """When the youngest part of `symbol` was made; 0 for what was there from the start."""
         return self._times[symbol]
 
-    def involves(self, symbol: int, *names: str) -> bool:
+    def involves(self, symbol: int, *names: Hashable) -> bool:
         """Whether an operation whose key begins with `names` went into `symbol`."""
         todo, seen = [symbol], set()
         while todo:
