@@ -20,6 +20,7 @@ from amplint.semantics import (
     ran,
     readings,
     threads,
+    trainers,
 )
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
@@ -329,6 +330,8 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         return scaler
     if name in MANAGERS:
         return frameworks.make(machine, node, name, arguments)
+    if (loop := trainers.make(machine, state, node, name, arguments)) is not None:
+        return loop
     if is_optimizer(name):
         owner = _parameters_of(machine, arguments.value("params", 0))
         optimizer = Optimizer(machine.identity(state, node), name, owner, machine.loops)
@@ -395,7 +398,10 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     parameters.forget_dtypes(machine, state, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
-    return _same_again(machine, state, name, arguments, node)
+    made = _same_again(machine, state, name, arguments, node)
+    if last == "from_pretrained":
+        parameters.load(machine, state, node, made, arguments)
+    return made
 
 
 def _copied(machine: Machine, state: State, node: cst.Call, value: Instance | Module) -> Value:
@@ -483,7 +489,7 @@ def _unseen(
         protocol.forget(machine, state, [owner])
     protocol.forget(machine, state, arguments.values, name)
     parameters.forget_dtypes(machine, state, arguments.values)
-    if name == "apply" and owner is not None:
+    if owner is not None and parameters.CHANGING.search(name):
         parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:
         machine.idle.add(node)

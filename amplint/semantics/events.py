@@ -187,6 +187,14 @@ class Bypassed(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HalfManaged(Event):
+    """A framework scales the gradients of float16 parameters; `cast` made them float16."""
+
+    manager: Manager
+    cast: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScaleDiscarded(Event):
     """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss itself."""
 

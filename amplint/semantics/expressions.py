@@ -79,7 +79,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         state.bind(_home(machine, state, target.value), target.value, value)
     elif isinstance(target, cst.Attribute):
         owner = evaluate(machine, state, target.value)
-        if target.attr.value == "data":
+        if target.attr.value in ("data", "requires_grad"):
             parameters.forget_dtypes(machine, state)
         if target.attr.value == "grad":
             windows.note(machine, state, Job.RESCALE, target)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes, protocol
+from amplint.semantics import attributes, protocol, trainers
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import Bypassed, Gradients, GradState, ManagedBackward
 from amplint.semantics.machine import Machine
@@ -29,7 +29,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
-from amplint.torchlib.frameworks import MANAGERS, PRECISION_PARAMETER, PRECISIONS, PREPARING, is_lightning_module
+from amplint.torchlib.frameworks import LOOPS, MANAGERS, PRECISION_PARAMETER, PRECISIONS, PREPARING, is_lightning_module
 
 PREPARED = "prepared"
 _UNSCALING = frozenset({"unscale_gradients", "clip_grad_norm_", "clip_grad_value_", "clip_gradients"})
@@ -64,6 +64,8 @@ def call_method(
     machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
 ) -> Value | None:
     """What `manager.name(...)` does, None for a method that is not known here."""
+    if manager.kind in LOOPS:
+        return trainers.run(machine, state, node, manager, name, arguments)
     if name in PREPARING or name.startswith("setup_dataloaders"):
         return _prepared(machine, manager, arguments)
     if name == "backward" and arguments.given:
@@ -118,6 +120,8 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
     owner = machine.owners.get(value.symbol)
     if owner is not None:
         machine.owners[symbol] = owner
+    if value.symbol in machine.trained:
+        machine.trained[symbol] = machine.trained[value.symbol]
     return replace(value, symbol=symbol)
 
 
@@ -148,11 +152,14 @@ def _settle(state: State, manager: Manager) -> None:
 
 
 def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
-    """`optimizer.step()`: tell when a framework steps gradients it has not made."""
+    """`optimizer.step()`: tell when a framework steps gradients it has not made, or of float16 parameters."""
+    manager = manager_of(machine, optimizer.symbol)
+    trained = machine.trained.get(optimizer.symbol)
+    if manager is not None and trained is not None and trained.model is not None and trained.plain:
+        trainers.meet(machine, state, node, manager, trained.model)
     gradients = protocol.gradients_of(state, optimizer.symbol)
     if gradients.state is not GradState.RAW or gradients.consumed is not None or gradients.raw is None:
         return
-    manager = manager_of(machine, optimizer.symbol)
     if manager is not None:
         _tell(machine, state, manager, gradients.raw, "backward", node)
 

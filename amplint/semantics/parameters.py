@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
@@ -12,11 +13,12 @@ from amplint.semantics.events import HalfUnscaled, OptState, ScalerMeetsShards, 
 from amplint.semantics.machine import Machine, is_off
 from amplint.semantics.scopes import MODEL, dotted
 from amplint.semantics.state import Model, State
-from amplint.semantics.tensors import converts_to
+from amplint.semantics.tensors import converts_to, dtype_of
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
     NONE,
+    Const,
     Instance,
     Items,
     Module,
@@ -28,19 +30,32 @@ from amplint.semantics.values import (
     Value,
 )
 
-CONVERTING = frozenset({"float", "float32", "data", "to"})
-"""Words without which a statement does not give parameters another dtype than float16."""
+CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
+"""Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
+CHANGING = re.compile(r"^apply$|freeze|adapter|lora|quantiz")
+"""Names of methods that may give a model other parameters to train."""
+_QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 NOT_SHARDED = "NO_SHARD"
 UNSEEN = Trained(None, frozenset(), plain=False)
 
 
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
     """`owner.half()`, `owner.to(...)`: of a model this converts its parameters where they are."""
+    if name == "requires_grad_" and arguments.values == (FALSE,):
+        forget_dtypes(machine, state, [owner])
     changes, dtype = converts_to(machine, name, arguments)
     if not changes or not (isinstance(owner, (Instance, Module)) or _is_model(machine, owner, node)):
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
+
+
+def load(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
+    """`Class.from_pretrained(...)`: the parameters come in the dtype that is asked for, or quantized."""
+    asked = arguments.value("torch_dtype") or arguments.value("dtype")
+    half = asked == Const("float16") or dtype_of(machine, asked) == "float16"
+    if half and all(arguments.value(name) in (None, NONE, FALSE) for name in _QUANTIZING):
+        _set(state, symbol_of(machine, model), half=node)
 
 
 def _is_model(machine: Machine, owner: Value, node: cst.Call) -> bool:
@@ -87,8 +102,8 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
 
 
 def root(machine: Machine, symbol: int) -> int:
-    """The model behind one that was converted to a dtype: it is the same object."""
-    while machine.symbols.key(symbol)[0] == "converted":
+    """The model behind one that was converted to a dtype, or handed to a framework: it is the same object."""
+    while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
         symbol = machine.symbols.parts(symbol)[0]
     return symbol
 

@@ -24,7 +24,10 @@ PRECISIONS = {
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments, ready for the framework to step."""
 
-TITLES = {"accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning"}
+TITLES = {
+    "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
+    "loop": "the Trainer", "lightning loop": "the Trainer",
+}  # fmt: skip
 INSTEAD = {
     "accelerate": {"backward": "accelerator.backward(loss)", "clip_grad_norm_": "accelerator.clip_grad_norm_(...)",
                    "clip_grad_value_": "accelerator.clip_grad_value_(...)"},
@@ -33,6 +36,25 @@ INSTEAD = {
     "lightning": {"backward": "self.manual_backward(loss)"},
 }  # fmt: skip
 """Framework -> PyTorch's call -> what the framework has in its place."""
+
+LOOPS = {"loop": "train", "lightning loop": "fit"}
+"""Kind of an object that runs the training loop -> its method that does."""
+_LIGHTNING_LOOPS = frozenset(
+    f"{module}.Trainer"
+    for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")
+)
+_TRL_ARGUMENTS = ("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig", "GRPOConfig")
+
+
+def loop_kind(name: str) -> str | None:
+    """What a call of a qualified name builds: the `arguments` of a training loop, the `loop` itself, or neither."""
+    if name in _LIGHTNING_LOOPS:
+        return "lightning loop"
+    if not name.startswith(("transformers.", "trl.")):
+        return None
+    if name.endswith(("TrainingArguments", *_TRL_ARGUMENTS)):
+        return "arguments"
+    return "loop" if name.endswith("Trainer") else None
 
 
 def is_lightning_module(name: str) -> bool:

@@ -1,0 +1,79 @@
+"""AMP706."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, HalfManaged
+from amplint.torchlib.frameworks import TITLES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class TrainerWithHalfModel(Rule):
+    """A framework is asked for float16 mixed precision and given a model in float16.
+
+    ## Why is this bad?
+    `fp16=True` of Hugging Face's Trainer, `mixed_precision="fp16"` of Accelerate and `precision="16-mixed"` of
+    Lightning mean autocast and a gradient scaler around float32 parameters. The gradients of a model that was loaded in
+    float16 or converted to it are float16 too, and the scaler refuses them with `ValueError: Attempting to unscale FP16
+    gradients.`
+
+    ## Example
+    ```python
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float16)
+    trainer = Trainer(model=model, args=TrainingArguments("out", fp16=True), train_dataset=dataset)
+    trainer.train()
+    ```
+
+    ## Use instead
+    ```python
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float32)
+    trainer = Trainer(model=model, args=TrainingArguments("out", fp16=True), train_dataset=dataset)
+    trainer.train()
+    ```
+    Nothing is reported where only part of the model may be trained: it is frozen, quantized, or handed to PEFT, whose
+    adapters are float32.
+
+    ## Fix safety
+    Unsafe: the model is kept in float32, which takes twice the memory for its parameters.
+
+    ## References
+    - <https://huggingface.co/docs/transformers/perf_train_gpu_one#mixed-precision>
+    - <https://lightning.ai/docs/pytorch/stable/common/precision_basic.html>
+    """
+
+    code = "AMP706"
+    name = "trainer-with-half-model"
+    severity = Severity.ERROR
+    screen = (
+        re.compile(rb"\bfp16 ?= ?True|mixed_precision|16-mixed|precision ?= ?[\"']?16"),
+        (b"half(", b"float16"),
+        (b"accelerate", b"lightning", b"transformers", b"trl"),
+        (b".step(", b".train(", b".fit("),
+    )
+    fixable = Applicability.UNSAFE
+    reason = "Gradients are float16 like their parameters, and the scaler raises: Attempting to unscale FP16 gradients."
+
+    def on_half_managed(self, event: HalfManaged) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{TITLES[event.manager.kind]} scales the gradients of a float16 model",
+            advice="Keep the parameters in float32; mixed precision casts them to float16 where that is safe.",
+            notes=[(event.cast, "the parameters become float16 here")],
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, HalfManaged)
+        if not isinstance(event.cast, cst.Call):
+            return None
+        loaded = rewrite.find_argument(event.cast, "torch_dtype") or rewrite.find_argument(event.cast, "dtype")
+        edit = rewrite.float_instead(event.cast) if loaded is not None else rewrite.drop_conversion(event.cast)
+        return Fix("Keep the parameters in float32", (edit,), Applicability.UNSAFE) if edit is not None else None

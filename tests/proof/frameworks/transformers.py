@@ -1,0 +1,53 @@
+"""Stands in for Hugging Face's transformers: a model to load, and a Trainer that trains as its arguments say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+class AutoModel(torch.nn.Linear):
+    """Loads a small model in the dtype that is asked for."""
+
+    @classmethod
+    def from_pretrained(cls, name: str, torch_dtype: torch.dtype = torch.float32) -> AutoModel:
+        """The model `name`."""
+        return cls(4, 1, dtype=torch_dtype)
+
+
+class TrainingArguments:
+    """What a `Trainer` has to do."""
+
+    def __init__(self, output_dir: str, fp16: bool = False, learning_rate: float = 0.1) -> None:
+        self.fp16 = fp16
+        self.learning_rate = learning_rate
+
+
+class Trainer:
+    """Trains under autocast, scales the loss, clips."""
+
+    def __init__(self, model: torch.nn.Module, args: TrainingArguments, train_dataset: Sequence[Any] = ()) -> None:
+        self.model = model
+        self.args = args
+        self.batches = train_dataset
+
+    def train(self) -> None:
+        """One epoch."""
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=self.args.learning_rate)
+        scaler = torch.amp.GradScaler("cuda", enabled=self.args.fp16)
+        for inputs in self.batches:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", enabled=self.args.fp16):
+                loss = self.model(inputs).float().mean() * 1e-2
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+
+    def predict(self, inputs: torch.Tensor) -> torch.Tensor:
+        """What the model says."""
+        with torch.no_grad(), torch.autocast("cuda", enabled=self.args.fp16):
+            return self.model(inputs).float()
