@@ -51,6 +51,7 @@ from amplint.semantics.values import (
     Value,
 )
 from amplint.torchlib.frameworks import MANAGERS
+from amplint.torchlib.methods import IDLE_METHODS, INHERITED_HARMLESS
 from amplint.torchlib.names import (
     AUTOCASTS,
     CLIPPERS,
@@ -64,67 +65,6 @@ from amplint.torchlib.names import (
 
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
-IDLE_METHODS = frozenset(
-    [
-        "item",
-        "append",
-        "extend",
-        "update",
-        "step",
-        "add",
-        "set_description",
-        "set_postfix",
-        "info",
-        "debug",
-        "warning",
-        "log",
-        "write",
-        "format",
-        "join",
-        "items",
-        "keys",
-        "values",
-        "get",
-        "add_scalar",
-        "print",
-        "train",
-        "eval",
-        "set_epoch",
-        "next",
-        "close",
-        "flush",
-        "state_dict",
-        "tolist",
-        "numpy",
-        "reset",
-    ]
-)
-INHERITED_HARMLESS = frozenset(
-    [
-        "log",
-        "log_dict",
-        "print",
-        "train",
-        "eval",
-        "parameters",
-        "named_parameters",
-        "modules",
-        "children",
-        "state_dict",
-        "load_state_dict",
-        "to",
-        "cuda",
-        "cpu",
-        "register_buffer",
-        "register_parameter",
-        "add_module",
-        "save_hyperparameters",
-        "apply",
-        "requires_grad_",
-        "half",
-        "float",
-    ]
-)
 
 
 def call(machine: Machine, state: State, node: cst.Call) -> Value:
