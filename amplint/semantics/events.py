@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 import libcst as cst
 
-from amplint.semantics.values import TRUE, Autocast, Items, Manager, NewThread, Number, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values import TRUE, Autocast, Manager, NewThread, Number, Optimizer, Scaler, Tensor, Value
 
 
 class OptState(enum.Enum):
@@ -161,37 +161,6 @@ class Backward(Event):
         dtypes = [region.context.dtypes for region in ran]
         on = self.scaler is not None and (self.scaler.enabled == TRUE or all(region.scaler_on for region in ran))
         return on and frozenset({"bfloat16"}) in dtypes and all(some is not None and some <= WIDE for some in dtypes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManagedBackward(Event):
-    """A framework's object runs backward on `loss`, scaled and divided as it sees fit."""
-
-    loss: Value
-    manager: Manager
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bypassed(Event):
-    """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
-
-    `step` is where that shows, `spelled` names the manager there, `synced` tells that the manager is known to finish a
-    window of micro-batches.
-    """
-
-    manager: Manager
-    call: str
-    step: cst.CSTNode
-    spelled: str | None
-    synced: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class HalfManaged(Event):
-    """A framework scales the gradients of float16 parameters; `cast` made them float16."""
-
-    manager: Manager
-    cast: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -433,14 +402,6 @@ class ApiUse(Event):
 
     name: str
     call: cst.Call | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting(Event):
-    """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
-
-    name: str
-    value: Items
 
 
 class Job(enum.Enum):

@@ -12,7 +12,8 @@ import libcst as cst
 
 from amplint.semantics import attributes, protocol, trainers
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import Bypassed, Gradients, GradState, ManagedBackward
+from amplint.semantics.events import Gradients, GradState
+from amplint.semantics.framework_events import Bypassed, ManagedBackward
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import ANY_OPTIMIZER, State
 from amplint.semantics.truth import symbol_of

@@ -9,8 +9,9 @@ import libcst as cst
 
 from amplint.semantics import contexts, counters, definitions, numerics, parameters, readings, windows
 from amplint.semantics.containers import each
-from amplint.semantics.events import AutocastUnused, Job, Setting
+from amplint.semantics.events import AutocastUnused, Job
 from amplint.semantics.expressions import assign, decide, evaluate, test
+from amplint.semantics.framework_events import Setting
 from amplint.semantics.functions import MANAGER
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate

@@ -6,7 +6,7 @@ import libcst as cst
 
 from amplint.semantics import parameters
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import HalfManaged
+from amplint.semantics.framework_events import HalfManaged
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of

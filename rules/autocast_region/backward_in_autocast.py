@@ -11,7 +11,8 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.casting import may_be_cast
-from amplint.semantics.events import Backward, Event, ManagedBackward
+from amplint.semantics.events import Backward, Event
+from amplint.semantics.framework_events import ManagedBackward
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
