@@ -47,3 +47,10 @@ class Setting(Event):
 
     name: str
     value: Items
+
+
+@dataclass(frozen=True, kw_only=True)
+class InertDecorator(Event):
+    """The decorator `name` of a method asks its object for a switch that the object never has."""
+
+    name: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, parameters, windows
+from amplint.semantics import attributes, calls, decorators, parameters, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.definitions import bind_chunks, node_of
 from amplint.semantics.events import Event, ScriptEnd
@@ -117,6 +117,7 @@ def _start_nested(machine: Machine) -> None:
 
 
 def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.CSTNode]) -> None:
+    decorators.inspect(machine, state, cls)
     methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
     waiting = [method for method in methods if method not in seen and method.name.value != "__init__"]
     if not waiting:

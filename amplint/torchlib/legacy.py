@@ -25,6 +25,10 @@ MMCV = {
 """Last part of a name in mmcv 1.x and what is built on it -> what does its work today."""
 
 CAST_DECORATORS = frozenset({"auto_fp16", "force_fp32"})
+SWITCH = "fp16_enabled"
+"""The attribute that these decorators ask their object for; without it they call the method and do nothing else."""
+PLAIN_BASES = frozenset({"mmcv.runner.BaseModule", "mmcv.runner.base_module.BaseModule"})
+"""Base classes, besides those of `torch.nn`, that do not set it."""
 
 
 def is_mmcv(name: str) -> bool:
