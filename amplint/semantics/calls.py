@@ -279,7 +279,7 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         machine.index.made[optimizer.symbol] = node
         if owner is not None:
             machine.owners.setdefault(owner, owner)
-        parameters.train(machine, optimizer, arguments)
+        parameters.train(machine, state, optimizer, arguments)
         return optimizer
     if name in GRAD_MODES:
         return contexts.grad_mode(name, arguments)

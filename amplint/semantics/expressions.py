@@ -81,6 +81,8 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         owner = evaluate(machine, state, target.value)
         if target.attr.value in ("data", "requires_grad"):
             parameters.forget_dtypes(machine, state)
+        elif not isinstance(value, Const):
+            parameters.forget_dtypes(machine, state, [owner])
         if target.attr.value == "grad":
             windows.note(machine, state, Job.RESCALE, target)
             protocol.gradient_set(machine, state, value)

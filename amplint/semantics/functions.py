@@ -11,6 +11,7 @@ from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State, merge
+from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     Autocast,
     Class,
@@ -52,7 +53,7 @@ def call_function(
         protocol.forget(machine, state, handed)
         parameters.forget_dtypes(machine, state, [*positional, *keywords.values()])
         ran.note(machine, state, function)
-        return _not_followed(machine, function)
+        return _not_followed(machine, function, positional)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _not_followed(machine, function)
@@ -84,9 +85,10 @@ def _is_without_effect(before: State, end: State) -> bool:
     return kept and end.progress() == before.progress() and _says_nothing(end.frames[end.frame][RESULT])
 
 
-def _not_followed(machine: Machine, function: Function) -> Unknown:
-    """What a call returns that nothing is known of."""
-    result = Unknown(machine.fresh())
+def _not_followed(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
+    """What a call returns that nothing is known of but what was `given` to it."""
+    now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
+    result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
     if may_divide(function.chunk):
         machine.rhythm.opaque.add(result.symbol)
     return result

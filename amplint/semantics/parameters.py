@@ -108,21 +108,43 @@ def root(machine: Machine, symbol: int) -> int:
     return symbol
 
 
-def train(machine: Machine, optimizer: Optimizer, arguments: Arguments) -> None:
+def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Arguments) -> None:
     """An optimizer of `torch.optim` is constructed."""
     given = arguments.value("params", 0)
     fused = arguments.value("fused")
-    model = _only_model(machine, given)
+    sources = _sources(machine, given) or set()
+    models = {root(machine, source) for source in sources}
+    for source in sources:
+        key = machine.symbols.key(source)
+        if key[:2] == ("converted", "float16") and models.isdisjoint(state.models):
+            _set(state, root(machine, source), half=key[2])  # type: ignore[arg-type]
+    model = models.pop() if len(models) == 1 else None
     machine.trained[optimizer.symbol] = Trained(model, _origins(machine, given), fused in (None, NONE, FALSE))
 
 
-def _only_model(machine: Machine, value: Value | None) -> int | None:
-    """The model, when `value` is all its parameters and nothing else."""
-    while isinstance(value, Items) and len(value.values) == 1:
-        value = value.values[0]
-    if isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameters":
-        return root(machine, machine.symbols.parts(value.symbol)[0])
+def _sources(machine: Machine, value: Value | None) -> set[int] | None:
+    """The models whose parameters `value` is made up of, None where something else went into it."""
+    if isinstance(value, Items):
+        groups = [_sources(machine, item) for item in value.values if not isinstance(item, Const)]
+        return None if None in groups else set().union(*filter(None, groups))
+    return _chosen_from(machine, value.symbol) if isinstance(value, Unknown) else None
+
+
+def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
+    kind, parts = machine.symbols.key(symbol)[0], machine.symbols.parts(symbol)
+    if kind == "parameters":
+        return {parts[0]}
+    if kind == "comprehension" and len(parts) == 2 and _is_element(machine, parts[1]):
+        return _chosen_from(machine, parts[0])
+    if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
+        return _chosen_from(machine, parts[1])
     return None
+
+
+def _is_element(machine: Machine, symbol: int) -> bool:
+    """Whether a comprehension collects what it goes over, or a part of that (`p for name, p in ...`)."""
+    kind = machine.symbols.key(symbol)[0]
+    return kind == "each" or (kind == "part" and _is_element(machine, machine.symbols.parts(symbol)[0]))
 
 
 def _origins(machine: Machine, value: Value | None) -> frozenset[int]:
@@ -157,9 +179,15 @@ def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
     if not any(model.sharded for model in state.models.values()):
         return
     held = list(values)
-    optimizers = {value.symbol for value in held if isinstance(value, Optimizer)}
+    optimizers = {v.symbol for v in held if isinstance(v, (Optimizer, Unknown)) and _is_optimizer(machine, v)}
     for scaler in [value for value in held if isinstance(value, Scaler)]:
         _tell_shards(machine, state, scaler, optimizers)
+
+
+def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
+    """Whether `value` is an optimizer, or was made by a function out of sight that is named after one."""
+    key = machine.symbols.key(value.symbol)
+    return isinstance(value, Optimizer) or (key[0] == "call" and "optimizer" in str(key[1]).lower())
 
 
 def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
