@@ -104,6 +104,8 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
         if isinstance(value, Autocast):
             machine.emit(state, AutocastEntered, value.node, context=value)
         carry(machine, state, value, by)
+        if isinstance(value, Autocast) and value.enabled == FALSE:
+            machine.entered_at.setdefault(by, machine.fresh())
         state.regions = (*state.regions, Region(value, by))
     elif isinstance(value, Entered):
         state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))

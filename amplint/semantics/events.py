@@ -75,8 +75,8 @@ class Index:
 
     `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
-    loss, `halves` convert to float16,
-    `made` construct optimizers.
+    loss, `halves` convert to float16, `made` construct optimizers. `lifted` holds, by what began a region that is off,
+    a conversion to float32 of a value that came into it.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -86,6 +86,7 @@ class Index:
     steps: dict[int, list[cst.Call]] = field(default_factory=dict)
     updates: dict[int, list[cst.Call]] = field(default_factory=dict)
     backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
+    lifted: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
     halves: list[cst.Call] = field(default_factory=list)
     made: dict[int, cst.Call] = field(default_factory=dict)
 
@@ -387,6 +388,31 @@ class TensorOp(Event):
     half: cst.CSTNode | None = None
     arguments: tuple[tuple[cst.Arg, Value], ...] = ()
     module: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaysHalf(Event):
+    """An operation runs in the region `off`, begun by `off_with`, on nothing but what came into it unconverted.
+
+    `place` is the operand, whose variable the region mentions at `first`. It is `certain` to be half since `half`, or
+    may be, where the caller has `given` it or where other values are converted in the region (`Index.lifted`).
+    """
+
+    op: str
+    place: cst.BaseExpression
+    first: cst.BaseExpression
+    certain: bool
+    given: bool
+    off: Autocast
+    off_with: cst.CSTNode
+    half: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CastBack(Event):
+    """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half."""
+
+    op: str
 
 
 @dataclass(frozen=True, kw_only=True)

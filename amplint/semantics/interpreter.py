@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
@@ -28,10 +29,12 @@ from amplint.semantics.scopes import (
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
+from amplint.semantics.subregions import expects_region
 from amplint.semantics.values import Class, Const, Function, Instance
 from amplint.source.tree import walk
 
 START_LIMIT = 4
+_SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
 
 
 def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) -> None:
@@ -119,17 +122,20 @@ def _start_nested(machine: Machine) -> None:
 def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.CSTNode]) -> None:
     decorators.inspect(machine, state, cls)
     methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
-    waiting = [method for method in methods if method not in seen and method.name.value != "__init__"]
+    called = {name for method in methods for name in _calls_on_self(method)}
+    expecting = set[cst.FunctionDef]()
+    if _SWITCHED_OFF.search(cls.chunk.text):
+        expecting = {m for m in methods if m.name.value not in called and expects_region(m)}
+    waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value != "__init__"]
     if not waiting:
         return
     machine.chunk = cls.chunk
     me = Instance(machine.symbols.intern("self", id(node_of(cls))), cls)
     ready = machine.outcomes(state, lambda s: calls.initialise(machine, s, me, Arguments(()), None))
     objects = merge([twin for _, twin in ready], START_LIMIT, machine.slice.deciding, machine.either)
-    called = {name for method in methods for name in _calls_on_self(method)}
     before = set(machine.entered)
     for method in sorted(waiting, key=lambda method: method.name.value in called):
-        if method in machine.entered - before:
+        if method in machine.entered - before and method not in expecting:
             continue
         for start in objects:
             attributes.reopen(machine, start, me)

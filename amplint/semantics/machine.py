@@ -159,6 +159,8 @@ class Machine:
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}
+        self.entered_at: dict[cst.CSTNode, int] = {}
+        self.cast_from: dict[int, str] = {}
         self.trained: dict[int, Trained] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
         self.readings: dict[int, Reading] = {}

@@ -56,9 +56,12 @@ def mends(machine: Machine) -> bool:
     return False
 
 
-def minds_dtypes(machine: Machine) -> bool:
-    """Whether the running function chooses by dtype, or by whether autocast is on, and so can do right by float16."""
-    for node in _running(machine):
+def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
+    """Whether a function, the running one without another, chooses by dtype or by whether autocast is on.
+
+    It then can do right by float16.
+    """
+    for node in _running(machine) if function is None else walk(function):
         if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
             return True
         if isinstance(node, cst.Comparison):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import contexts, frameworks, models, numerics, parameters, protocol, readings, windows
+from amplint.semantics import (
+    contexts,
+    frameworks,
+    models,
+    numerics,
+    parameters,
+    protocol,
+    readings,
+    subregions,
+    windows,
+)
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
 from amplint.semantics.events import HalfCast, Job
@@ -88,6 +98,7 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
     """Tell of `x.half()` and its kind, where the dtype is written out and `x` is no model."""
     named = arguments.values if name in ("to", "type") else []
     dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
+    subregions.lifted(machine, state, node, owner, name, arguments)
     if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
         return
     assert isinstance(node.func, cst.Attribute)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, readings
+from amplint.semantics import contexts, readings, subregions
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.events import TensorOp
@@ -121,6 +121,8 @@ def arithmetic(
     if kind in ARITHMETIC:
         _meets_number(machine, state, node, kind, (left[0], a), (right[0], b))
         _meets_number(machine, state, node, kind, (right[0], b), (left[0], a))
+    if kind == "MatrixMultiply":
+        subregions.computed(machine, state, node, "matmul", (left, right))
     if kind == "MatrixMultiply" and regime(machine, state) is not None:
         a, b = tensor(machine, a), tensor(machine, b)
     operand = a if isinstance(a, Tensor) and (a.dtype or not isinstance(b, Tensor)) else b
@@ -270,6 +272,9 @@ def _operation(
         slots = (("eps", 3 - shift),)
     elif BINARY.get(op) in ARITHMETIC:
         slots = (("other", 0),)
+    if arguments.get("dtype") is None:
+        first = [] if shift else [(beside, operand)]
+        subregions.computed(machine, state, node, name, [*first, *((a.node.value, a.value) for a in arguments.given)])
     infinity = floor = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
@@ -393,6 +398,7 @@ def module(machine: Machine, state: State, node: cst.Call, called: Module, argum
     op = MODULE_OPS.get(name)
     if op is None:
         return Tensor(machine.fresh(), "float32" if name == "Embedding" and regime(machine, state) else None)
+    subregions.computed(machine, state, node, op, [(a.node.value, a.value) for a in arguments.given])
     if op in BANNED:
         bce(machine, state, node, op, operand, arguments, called.made)
     if op in ("softmax", "log_softmax"):

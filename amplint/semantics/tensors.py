@@ -64,6 +64,7 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
     """`value` converted to `dtype`, None for one that is not known."""
     operand = tensor(machine, value)
     symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
+    machine.cast_from[symbol] = operand.dtype or ""
     return Tensor(
         symbol, dtype, node, operand.scaled, operand.plain, operand.traits, operand.made, operand.infinity
     )  # fmt: skip

@@ -37,3 +37,26 @@ class CastEdits(StatementEdits):
             return self.remove_statement(call)
         owner = call.func.value
         return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not call.lpar else None
+
+    def convert_in(self, region: cst.With, place: cst.BaseExpression) -> Edit | None:
+        """Convert to float32 the tensor that a chain of method calls, `place`, begins with, for the rest of `region`.
+
+        None where that is no plain variable or the region itself assigns it.
+        """
+        while isinstance(place, cst.Call) and isinstance(place.func, cst.Attribute):
+            place = place.func.value
+        if not isinstance(place, cst.Name) or not isinstance(region.body, cst.IndentedBlock):
+            return None
+        mentions = [node for node in walk(region.body) if isinstance(node, cst.Name) and node.value == place.value]
+        if len(mentions) == 1:
+            return self.add_float(mentions[0])
+        if not mentions or not self._reads(mentions[0]):
+            return None
+        return self.insert_before(region.body.body[0], f"{place.value} = {place.value}.float()")
+
+    def _reads(self, name: cst.Name) -> bool:
+        """Whether the statement that holds `name` reads that variable, before it may assign it."""
+        if not isinstance(self.source.parent(name), cst.AssignTarget):
+            return True
+        assignment = next(above for above in self.source.ancestors(name) if isinstance(above, cst.Assign))
+        return name.value in self.names(assignment.value)

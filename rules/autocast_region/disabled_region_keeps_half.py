@@ -1,0 +1,95 @@
+"""AMP104."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import CastBack, Event, ScriptEnd, StaysHalf
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class DisabledRegionKeepsHalf(Rule):
+    """Float32 math that is meant to be safe from autocast runs in half all the same.
+
+    ## Why is this bad?
+    `autocast(enabled=False)` converts nothing: a tensor that the surrounding region made half stays half, and the
+    operations in the disabled region compute on in half. Where a tensor meets a float32 one, a matrix product raises.
+    The other way round, `.float()` without a disabled region does nothing for a matrix product: autocast casts back.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda", enabled=False):
+        loss = torch.log(scores.sigmoid()).mean()
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda", enabled=False):
+        loss = torch.log(scores.float().sigmoid()).mean()
+    ```
+
+    Reported are tensors that certainly are half, parameters of a method that other files call, and those whose
+    neighbours are converted in the same region.
+
+    ## Fix safety
+    The tensor is converted where the region first mentions it, or at its beginning where it does so more than once.
+    Converting what is float32 already does nothing. A product that autocast casts back is for you to take out.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP104"
+    name = "disabled-region-keeps-half"
+    severity = Severity.WARNING
+    screen = (b"autocast",)
+    fixable = Applicability.SAFE
+
+    def __init__(self) -> None:
+        self._beside_others: list[StaysHalf] = []
+
+    def on_stays_half(self, event: StaysHalf) -> Iterator[Report]:
+        if event.certain or event.given:
+            yield self._stays(event, event.half)
+        else:
+            self._beside_others.append(event)
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        converted = event.index.lifted
+        for other in self._beside_others:
+            if other.off_with in converted:
+                yield self._stays(other, converted[other.off_with])
+
+    def _stays(self, event: StaysHalf, seen: cst.CSTNode | None) -> Report:
+        notes = [(event.off_with, "autocast is switched off here, which converts nothing")]
+        if seen is not None:
+            notes.append((seen, "half since here" if event.certain else "another tensor is converted here"))
+        return self.report(
+            event,
+            f"{event.op} runs on a tensor that comes into the disabled region in half",
+            reason="A disabled region leaves tensors as they are: the operation computes in half.",
+            advice="Convert the tensor with .float() first.",
+            at=event.first,
+            notes=[*notes, (event.node, "the operation runs here")],
+        )
+
+    def on_cast_back(self, event: CastBack) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"autocast casts the operands of {event.op} back to half",
+            reason="Autocast is on, so .float() on the operands of a matrix product only costs time.",
+            advice="Compute it in a region with enabled=False.",
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if not isinstance(event, StaysHalf) or not isinstance(event.off_with, cst.With):
+            return None
+        edit = rewrite.convert_in(event.off_with, event.place)
+        return Fix("Convert to float32", (edit,)) if edit else None
