@@ -9,6 +9,7 @@ from amplint.source.rewrite_statements import StatementEdits
 from amplint.source.tree import walk
 
 _METHODS = ("half", "bfloat16")
+_TRANSPOSED = ("T", "mT")
 _DTYPES = ("half", "float16", "bfloat16")
 
 
@@ -43,8 +44,8 @@ class CastEdits(StatementEdits):
 
         None where that is no plain variable or the region itself assigns it.
         """
-        while isinstance(place, cst.Call) and isinstance(place.func, cst.Attribute):
-            place = place.func.value
+        while (method := _applied(place)) is not None:
+            place = method.value
         if not isinstance(place, cst.Name) or not isinstance(region.body, cst.IndentedBlock):
             return None
         mentions = [node for node in walk(region.body) if isinstance(node, cst.Name) and node.value == place.value]
@@ -60,3 +61,10 @@ class CastEdits(StatementEdits):
             return True
         assignment = next(above for above in self.source.ancestors(name) if isinstance(above, cst.Assign))
         return name.value in self.names(assignment.value)
+
+
+def _applied(node: cst.BaseExpression) -> cst.Attribute | None:
+    """`x.method` of `x.method(...)`, and `x.T`."""
+    if isinstance(node, cst.Call):
+        return node.func if isinstance(node.func, cst.Attribute) else None
+    return node if isinstance(node, cst.Attribute) and node.attr.value in _TRANSPOSED else None
