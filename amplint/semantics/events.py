@@ -188,6 +188,15 @@ class ScaledLossRead(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DividedLossRead(Event):
+    """A loss that `division` divided by the `number` of micro-batches is `how` (averaged, logged, compared)."""
+
+    division: cst.CSTNode
+    number: cst.BaseExpression
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class PenaltyScaled(Event):
     """`scale()` is called at `by` on a loss with a penalty on the gradients that `node` takes.
 

@@ -58,6 +58,14 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A loss divided by the number of micro-batches: the division, and what spells their number."""
+
+    node: cst.CSTNode
+    number: cst.BaseExpression
+
+
+@dataclass(frozen=True, slots=True)
 class Penalty:
     """A call of `torch.autograd.grad` that creates a graph.
 
@@ -164,6 +172,9 @@ class Machine:
         self.trained: dict[int, Trained] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
         self.readings: dict[int, Reading] = {}
+        self.shares: dict[int, Share] = {}
+        self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}
+        self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
         self.penalties: dict[int, Penalty] = {}
         self.in_float16: set[int] = set()
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}

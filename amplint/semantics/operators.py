@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import numerics, readings, tensors
+from amplint.semantics import numerics, readings, shares, tensors
 from amplint.semantics.choices import alternatives
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
@@ -66,6 +66,7 @@ def operate(
             return Const(folded)
     found = numerics.arithmetic(machine, state, node, kind.__name__, left, right)
     result = found or machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+    shares.combined(machine, state, node, kind.__name__, left, right, result)
     return readings.combined(machine, state, node, kind.__name__, a, b, result)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.semantics import shares
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import ScaledLossRead
 from amplint.semantics.machine import Machine, Reading
@@ -113,19 +114,21 @@ def compared(machine: Machine, state: State, node: cst.CSTNode, values: Iterable
 
 def formatted(machine: Machine, state: State, node: cst.FormattedString, values: Iterable[Value]) -> None:
     """Values are put into a text."""
-    if machine.scaled_under and not _speaks_of_scale(node):
+    if (machine.scaled_under or machine.shares) and not _speaks_of_scale(node):
         _tell(machine, state, node, values, "logged")
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
     """A call, which can be that of a log or a meter; a bare `print(value)` only looks what a value is."""
-    if not machine.scaled_under:
+    if not (machine.scaled_under or machine.shares):
         return
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
     called = name.value if isinstance(name, cst.Name) else ""
     values = [part for value in arguments.values for part in _flat(value)]
     if called in COLLECTS:
         values = [value for value in values if _is_number(machine, value)]
+        if called != "update":
+            values = [value for value in values if shares.share_in(machine, value) is None]
     elif called not in REPORTS or (called == "print" and len(arguments.given) == 1):
         return
     if not _speaks_of_scale(node):
@@ -152,6 +155,10 @@ def _speaks_of_scale(node: cst.CSTNode) -> bool:
 
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:
+    values = list(values)
+    if machine.shares and how != "summed" and not _about_finiteness(state):
+        for value in values:
+            shares.read(machine, state, node, value, how)
     reading = next((found for value in values if (found := carried(machine, value)) is not None), None)
     if reading is None or _about_finiteness(state):
         return False

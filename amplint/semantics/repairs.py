@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from amplint.findings import Edit, Fix
-from amplint.semantics.events import TensorOp
+from amplint.findings import Applicability, Edit, Fix
+from amplint.semantics.events import DividedLossRead, ScaledLossRead, TensorOp
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -111,3 +111,31 @@ def _logits(sigmoid: cst.Call, rewrite: Rewriter) -> cst.BaseExpression | None:
 
 def _mentions(text: str, name: cst.BaseExpression) -> int:
     return len(re.findall(rf"\b{re.escape(name.value)}\b", text)) if isinstance(name, cst.Name) else 0
+
+
+def scaled_for_backward(event: ScaledLossRead, rewrite: Rewriter) -> Fix | None:
+    """Leave the loss as it is and scale it for its backward only, where nothing else needs it scaled."""
+    binding = rewrite.source.parent(event.scaled)
+    if not isinstance(binding, cst.Assign) or not isinstance(event.scaled, cst.Call) or event.divided:
+        return None
+    target, plain = binding.targets[0].target, event.scaled.args[0].value
+    if not (isinstance(target, cst.Name) and isinstance(plain, cst.Name) and target.value == plain.value):
+        return None
+    calls = (call for calls in event.index.backwards.values() for call in calls)
+    owners = {call.func.value for call in calls if isinstance(call.func, cst.Attribute)}
+    owners = {owner for owner in owners if rewrite.same_function(owner, event.scaled)}
+    (owner,) = owners if len(owners) == 1 else (None,)
+    if not isinstance(owner, cst.Name) or owner.value != target.value:
+        return None
+    removed = rewrite.remove_statement(event.scaled)
+    edits = (removed, rewrite.replace(owner, rewrite.text(event.scaled))) if removed else ()
+    return Fix("Scale the loss for backward only", edits, Applicability.UNSAFE) if edits else None
+
+
+def multiplied_back(event: DividedLossRead, rewrite: Rewriter) -> Fix | None:
+    """Multiply what is added up by the number of micro-batches."""
+    added = event.node.value if isinstance(event.node, cst.AugAssign) else None
+    if not isinstance(added, (cst.Call, cst.Name, cst.Attribute)) or not rewrite.same_function(added, event.division):
+        return None
+    text = f"{rewrite.text(added)} * {rewrite.text(event.number)}"
+    return Fix("Multiply the loss back", (rewrite.replace(added, text),), Applicability.UNSAFE)

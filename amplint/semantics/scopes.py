@@ -84,6 +84,8 @@ THREAD_CALLS = frozenset(
         "run_in_threadpool",
     }
 )
+MICRO_BATCHES = re.compile(r"accum|grad_acc|acc_steps|accu_step|update_freq|micro_?batches|num_micro", re.IGNORECASE)
+"""What names speak of the number of micro-batches."""
 LONG_RUN = 300
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = re.compile(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics.scopes import TRIGGERS, is_extreme
+from amplint.semantics.scopes import MICRO_BATCHES, TRIGGERS, is_extreme
 from amplint.source.tree import children, walk
 from amplint.torchlib.names import DTYPES, is_precision
 
@@ -69,8 +69,9 @@ class Slice:
         self.deciding = _closure(self._conditions(), [(part.bound, self._shown(part)) for part in waiting])
         self._used = _closure(self._uses() | self.deciding, [(part.bound, part.words) for part in waiting])
         scaling = {"scale", *(name for name, part in self._functions.items() if "scale" in part.called)}
-        scaled = {name for part in self._simple if part.called & scaling for name in part.bound}
-        self._read = _closure(scaled, [(part.words, part.bound) for part in waiting])
+        read = [part for part in self._simple if part.called & scaling or any(map(MICRO_BATCHES.search, part.words))]
+        lost = {name for part in read for name in part.bound}
+        self._read = _closure(lost, [(part.words, part.bound) for part in waiting])
 
     def matters(self, statement: cst.CSTNode) -> bool:
         """Whether a compound statement has to be interpreted."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.semantics import shares
 from amplint.semantics.boundaries import Boundary, boundary, first_value, found_in, repeats, shifted
 from amplint.semantics.divisors import divided, sums
 from amplint.semantics.events import Accumulation, Job, Work
@@ -47,6 +48,7 @@ def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value
     """Remember a backward pass and what it runs on."""
     plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
     machine.rhythm.losses.setdefault(node, set()).add(plain)
+    shares.backward_ran(machine, plain)
     if state.heap.get(plain, {}).get(CHANGED) is not None:
         machine.rhythm.opaque.add(plain)
     note(machine, state, Job.BACKWARD, node)

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, ScaledLossRead
+from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead
+from amplint.semantics.repairs import multiplied_back, scaled_for_backward
+from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-READS = {"summed": "added up", "logged": "reported", "compared": "compared"}
+READS = {"summed": "added up", "averaged": "averaged", "logged": "reported", "compared": "compared"}
 
 
 class ReadsScaledLoss(Rule):
-    """The loss is logged, summed or compared with the loss scale still in it.
+    """The loss is logged, summed or compared with the loss scale in it, or divided for gradient accumulation.
 
     ## Why is this bad?
     `scaler.scale(loss)` is for `backward()` alone. Once the name `loss` stands for the scaled loss, everything read
     from it is 65536 times too large at first, and changes by a factor of two whenever the scale does: averages, curves,
     early stopping and the choice of the best checkpoint all look at the scale instead of the model. Dividing by
     `scaler.get_scale()` is right only before `update()`, which may have changed the scale.
+
+    A loss divided by the number of micro-batches is too small by that number, where it is logged by itself or averaged
+    over all micro-batches; the sum over one window is right.
 
     ## Example
     ```python
@@ -44,8 +47,8 @@ class ReadsScaledLoss(Rule):
     ```
 
     ## Fix safety
-    Unsafe, since reported numbers change: the scaled loss no longer takes the place of the loss, backward scales it on
-    the way.
+    Unsafe, since reported numbers change: the loss is scaled on the way to backward only, or a sum of divided losses is
+    multiplied back.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale>
@@ -54,7 +57,7 @@ class ReadsScaledLoss(Rule):
     code = "AMP222"
     name = "scaled-loss-read"
     severity = Severity.WARNING
-    screen = (b"scale(", (b"item(", b"float(", b"detach", b"print", b"log", b"add_scalar", b"<", b">", b".data"))
+    screen = ((b"scale(", b"/"), b"backward", (*SCALER_SIGNS, b"autocast"))
     fixable = Applicability.UNSAFE
     reason = "The number holds the loss scale (65536 at the start), which changes while training goes on."
 
@@ -79,20 +82,16 @@ class ReadsScaledLoss(Rule):
             notes=notes,
         )
 
+    def on_divided_loss_read(self, event: DividedLossRead) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"a loss divided by the number of micro-batches is {READS[event.how]} as if it were the loss",
+            reason="The number is too small by the number of micro-batches, and changes when only that is changed.",
+            advice="Read the loss before it is divided, or multiply what is read by the number of micro-batches.",
+            notes=[(event.division, "the loss is divided for backward"), (event.node, "and read here")],
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, ScaledLossRead)
-        binding = rewrite.source.parent(event.scaled)
-        if not isinstance(binding, cst.Assign) or not isinstance(event.scaled, cst.Call) or event.divided:
-            return None
-        target, plain = binding.targets[0].target, event.scaled.args[0].value
-        if not (isinstance(target, cst.Name) and isinstance(plain, cst.Name) and target.value == plain.value):
-            return None
-        calls = (call for calls in event.index.backwards.values() for call in calls)
-        owners = {call.func.value for call in calls if isinstance(call.func, cst.Attribute)}
-        owners = {owner for owner in owners if rewrite.same_function(owner, event.scaled)}
-        (owner,) = owners if len(owners) == 1 else (None,)
-        if not isinstance(owner, cst.Name) or owner.value != target.value:
-            return None
-        removed = rewrite.remove_statement(event.scaled)
-        edits = (removed, rewrite.replace(owner, rewrite.text(event.scaled))) if removed else ()
-        return Fix("Scale the loss for backward only", edits, Applicability.UNSAFE) if edits else None
+        if isinstance(event, DividedLossRead):
+            return multiplied_back(event, rewrite)
+        return scaled_for_backward(event, rewrite) if isinstance(event, ScaledLossRead) else None
