@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import PenaltyScaled
+from amplint.semantics.loss_events import PenaltyScaled
 from amplint.semantics.machine import Machine, Penalty
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of

@@ -13,7 +13,7 @@ import libcst as cst
 
 from amplint.semantics import shares
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import ScaledLossRead
+from amplint.semantics.loss_events import ScaledLossRead
 from amplint.semantics.machine import Machine, Reading
 from amplint.semantics.state import ANY_OPTIMIZER, State
 from amplint.semantics.truth import symbol_of

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Edit, Fix
-from amplint.semantics.events import DividedLossRead, ScaledLossRead, TensorOp
+from amplint.semantics.events import TensorOp
+from amplint.semantics.loss_events import DividedLossRead, ScaledLossRead
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.semantics.events import DividedLossRead
+from amplint.semantics.loss_events import DividedLossRead
 from amplint.semantics.machine import Machine, Share
 from amplint.semantics.scopes import MICRO_BATCHES, dotted
 from amplint.semantics.state import State

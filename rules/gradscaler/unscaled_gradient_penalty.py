@@ -9,7 +9,8 @@ import libcst as cst
 
 from amplint.findings import Applicability, Edit, Fix, Severity, Span
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, PenaltyScaled
+from amplint.semantics.events import Event
+from amplint.semantics.loss_events import PenaltyScaled
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
