@@ -369,7 +369,9 @@ def _same_again(
     if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
         return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
     now = state.iteration[-1] if state.iteration else 0
-    return Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
+    made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
+    models.note_call(machine, made)
+    return made
 
 
 def _parameters_of(machine: Machine, value: Value | None) -> int | None:

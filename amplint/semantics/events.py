@@ -307,26 +307,40 @@ class Recipe(enum.Enum):
     UNKNOWN = "unknown"
 
 
+class Purpose(enum.Enum):
+    """What a forward pass is for, as far as modes, gradients, backward passes and the names of functions tell."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Forward(Event):
     """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
 
     `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
     `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
-    of an `autocast` that is on, `functions` are those being run, outermost first, and `half` tells that the model's
-    weights were cast. `weights_cast` is the call that certainly did, `inputs_cast` those that made the inputs half.
+    of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
+    goes on, and `half` tells that the model's weights were cast. `weights_cast` is the call that certainly did,
+    `inputs_cast` those that made the inputs half.
     """
 
     model: Hashable
     name: str
     training: bool | None
     gradients: bool | None
+    purpose: Purpose
     autocast: Recipe
     entered: cst.CSTNode | None
-    functions: tuple[cst.CSTNode, ...]
+    way: tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]
     half: bool
     weights_cast: cst.CSTNode | None
     inputs_cast: tuple[cst.CSTNode, ...]
+
+    def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:
+        """The last call on the way here that is not among `taken`, with its function; None where all of them are."""
+        return next(((function, call) for function, call in reversed(self.way) if call not in taken), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,7 @@ def _outcomes(
     inner.frame = frame
     machine.chunk = function.chunk
     machine.calls = (*machine.calls, node)
-    machine.sites = (*machine.sites, id(site))
+    machine.sites = (*machine.sites, site)
     try:
         if isinstance(node, cst.Lambda):
             returned = machine.outcomes(inner, lambda s: machine.evaluate(s, node.body))

@@ -122,9 +122,8 @@ Evaluate = Callable[["Machine", State, cst.CSTNode], Value]
 RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[Value, State]]]
 
 
-Position = tuple[
-    Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choices, tuple[int, ...], cst.CSTNode | None
-]
+Sites = tuple[cst.CSTNode | None, ...]
+Position = tuple[Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choices, Sites, cst.CSTNode | None]
 
 
 class Machine:
@@ -152,7 +151,7 @@ class Machine:
         self.choices = Choices((), [], {}, [0])
         self.loops: tuple[cst.CSTNode, ...] = ()
         self.calls: tuple[cst.CSTNode, ...] = ()
-        self.sites: tuple[int, ...] = ()
+        self.sites: Sites = ()
         self.entered_from: cst.CSTNode | None = None
         self.contacts = 0
         self.closed: set[tuple[object, ...]] = set()
@@ -162,6 +161,7 @@ class Machine:
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.index = Index()
         self.follows_models = not kinds.isdisjoint((Forward.kind, RegionMissed.kind))
+        self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.carried: list[cst.CSTNode] = []
         self.rhythm = Rhythm()
         self.lineages: dict[Class, list[Class]] = {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Hashable, Iterable, Sequence
 
 import libcst as cst
 
 from amplint.semantics import attributes, contexts
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import Forward, Recipe
+from amplint.semantics.events import Forward, Purpose, Recipe
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import root
 from amplint.semantics.scopes import MODEL, dotted
@@ -30,6 +32,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, MODULE_OPS, words
 
@@ -37,6 +40,13 @@ FORWARD_METHODS = words("forward generate __call__")
 RUNS_LAYERS = words("forward __call__")
 _LAYERS = words("Sequential LSTM GRU RNN LSTMCell GRUCell RNNCell MultiheadAttention Transformer")
 _MAKERS = ("from_pretrained", "create_model")
+_CASTS_ITSELF = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
+)
+"""Imports of frameworks that enter autocast around the forward passes of the models they are given."""
+_TRAINS = re.compile(r"backward\(|zero_grad\(")
+_TRAINS_BY_NAME = re.compile(r"(?:^|_)(?:train|training)(?:_one)?(?:_epoch|_step|_batch|_iter|_iteration|$)")
+_EVALUATES = re.compile(r"^(?!.*train).*(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation)(?:$|_)")
 _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")
 
@@ -108,19 +118,22 @@ def forward(
     contexts.missed(machine, state, node)
     symbol = symbol_of(machine, model)
     known = state.heap.get(symbol, {})
-    weights = state.models.get(root(machine, symbol), Model())
     mode = known.get(_MODE)
+    training = bool(mode.value) if isinstance(mode, Const) else None
+    gradients = _gradients(state.regions)
+    weights = state.models.get(root(machine, symbol), Model())
     machine.emit(
         state,
         Forward,
         node,
-        model=identity(machine, symbol),
+        model=(identity(machine, symbol), _home(machine, symbol)),
         name=dotted(path) or "the model",
-        training=bool(mode.value) if isinstance(mode, Const) else None,
-        gradients=_gradients(state.regions),
+        training=training,
+        gradients=gradients,
+        purpose=_purpose(machine, training, gradients),
         autocast=_recipe(machine, state, model),
         entered=_entered(state),
-        functions=machine.calls,
+        way=_way(machine, node),
         half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
         weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
@@ -136,6 +149,25 @@ def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
     return value.why_half if method in CASTS or method in ("to", "type") else None
 
 
+def note_call(machine: Machine, made: Unknown) -> None:
+    """Remember where something unseen was made: what two functions make by equal calls are two things."""
+    if machine.follows_models and not machine.muted:
+        machine.born.add((made.symbol, machine.calls[0] if machine.calls else None))
+
+
+def _home(machine: Machine, symbol: int) -> cst.CSTNode | None:
+    """The function that made a model for itself, None for one that outlives the function."""
+    root = machine.calls[0] if machine.calls else None
+    return root if (symbol, root) in machine.born else None
+
+
+def _way(machine: Machine, node: cst.CSTNode) -> tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]:
+    """Each function being run, None for the top level, with the call by which it leads to `node`."""
+    nodes = [*machine.sites, node]
+    way = zip([None, *machine.calls], nodes, strict=False)
+    return tuple((function, call) for function, call in way if call is not None)
+
+
 def identity(machine: Machine, symbol: int) -> Hashable:
     """What tells a model from others in the whole file: parameters of one name stand for one model."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
@@ -147,6 +179,28 @@ def identity(machine: Machine, symbol: int) -> Hashable:
         names = key[1 : len(key) - len(parts)]
         return (key[0], *names, *(identity(machine, part) for part in parts))
     return symbol
+
+
+def _purpose(machine: Machine, training: bool | None, gradients: bool | None) -> Purpose:
+    """Without gradients, a step that trains uses a model as a teacher; its evaluation is known by the mode."""
+    if training is False:
+        return Purpose.EVALUATION
+    functions = [node for node in machine.calls if isinstance(node, cst.FunctionDef)]
+    text = "" if machine.chunk is None else machine.chunk.text
+    if any(map(_trains, functions)) if functions else _TRAINS.search(text):
+        return Purpose.TRAINING if gradients else Purpose.UNKNOWN
+    evaluates = gradients is False or any(_EVALUATES.search(node.name.value) for node in functions)
+    return Purpose.EVALUATION if evaluates and training is None else Purpose.UNKNOWN
+
+
+@functools.lru_cache(maxsize=512)
+def _trains(function: cst.FunctionDef) -> bool:
+    """Whether a function runs a backward pass or clears gradients for one, or says so by its name or what it calls."""
+    if _TRAINS_BY_NAME.search(function.name.value):
+        return True
+    called = (node.func for node in walk(function) if isinstance(node, cst.Call))
+    names = (func.attr if isinstance(func, cst.Attribute) else func for func in called)
+    return any(isinstance(name, cst.Name) and name.value.endswith(("backward", "zero_grad")) for name in names)
 
 
 def _gradients(regions: Sequence[Region]) -> bool | None:
@@ -173,4 +227,4 @@ def _recipe(machine: Machine, state: State, model: Value) -> Recipe:
         if isinstance(region.context, (Autocast, NewThread)):
             return Recipe.UNKNOWN
     own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
-    return Recipe.UNKNOWN if own else Recipe.OFF
+    return Recipe.UNKNOWN if own or _CASTS_ITSELF.search(machine.program.main.text) else Recipe.OFF

@@ -36,6 +36,23 @@ class StatementEdits(RewriterBase):
         first, last = found
         return self._insertion_below(last, self._block(node, code, self._lines.indentation(first)))
 
+    def wrap_statement(self, node: cst.CSTNode, header: str) -> Edit | None:
+        """Put the simple statement that holds `node` into a block of its own below `header`, a line without colon.
+
+        None where `insert_before` gives None, and for a compound statement.
+        """
+        rows = self._place(node)
+        if rows is None or not isinstance(statement := self.statement_of(node), cst.SimpleStatementLine):
+            return None
+        level = self.source.chunk_of(node).module.default_indent
+        untouched = self._string_rows(statement)
+        lines = [f"{self._lines.indentation(rows[0])}{header}:"]
+        for row in range(rows[0], rows[1] + 1):
+            line = self._lines.line(row)
+            lines.append(level + line if row not in untouched and line.strip() else line)
+        end = Position(rows[1], len(self._lines.line(rows[1])) + 1)
+        return Edit(Span(Position(rows[0], 1), end), self.source.newline.join(lines))
+
     def remove_statement(self, node: cst.CSTNode) -> Edit | None:
         """Delete the lines of the statement that holds `node`, with its comment; `pass` stands in for the only one."""
         statement = self.statement_of(node)

@@ -1,4 +1,4 @@
-"""Where the name that an import binds is used."""
+"""What names are bound to: the uses of an import, and whether code means the same elsewhere."""
 
 from __future__ import annotations
 
@@ -65,6 +65,35 @@ class NameUses(RewriterBase):
             isinstance(node, cst.Name) and node.value in bound and node not in inside
             for node in walk(next(above, allowed))
         )
+
+    def means_the_same(self, node: cst.CSTNode, there: cst.CSTNode) -> bool:
+        """Whether `node` would mean the same in the place of `there`: its names are bound by the same scope.
+
+        Parameters of one name, such as `self` or `args`, are taken to be the same thing in both functions.
+        """
+        for inner in walk(node):
+            if not isinstance(inner, cst.Name) or self._is_member_or_keyword(inner):
+                continue
+            here, other = self._binder(inner.value, node), self._binder(inner.value, there)
+            if here is not other and not (
+                self._is_parameter(inner.value, here) and self._is_parameter(inner.value, other)
+            ):
+                return False
+        return True
+
+    def _binder(self, name: str, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The function around `node` that binds `name`, None for the module."""
+        functions = (above for above in self.source.ancestors(node) if isinstance(above, cst.FunctionDef))
+        return next((function for function in functions if self._bound_in(function, name)), None)
+
+    def _bound_in(self, function: cst.FunctionDef, name: str) -> bool:
+        inside = (n for part in (function.params, function.body) for n in walk(part))
+        return any(isinstance(n, cst.Name) and n.value == name and self._binds(n) for n in inside)
+
+    @staticmethod
+    def _is_parameter(name: str, function: cst.CSTNode | None) -> bool:
+        params = walk(function.params) if isinstance(function, cst.FunctionDef) else ()
+        return any(isinstance(param, cst.Param) and param.name.value == name for param in params)
 
     def names_type(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in an annotation or an `isinstance` test, where only what it is called matters."""

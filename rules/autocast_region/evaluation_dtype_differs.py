@@ -1,0 +1,99 @@
+"""AMP111."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, Forward, Purpose, Recipe, ScriptEnd
+from amplint.semantics.values import TRUE
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class EvaluationDtypeDiffers(Rule):
+    """A model is trained under autocast and evaluated without it, or the other way round.
+
+    ## Why is this bad?
+    The same weights give other outputs in another dtype. An evaluation in float32 says nothing of what overflows or
+    loses digits in half, which is what training runs and deployment often will, and takes more time and memory.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda"):
+        loss = criterion(model(inputs), targets)
+    model.eval()
+    with torch.no_grad():
+        outputs = model(inputs)
+    ```
+
+    ## Use instead
+    ```python
+    with torch.no_grad(), torch.autocast("cuda"):
+        outputs = model(inputs)
+    ```
+
+    Where float32 is meant, `torch.autocast("cuda", enabled=False)` says so.
+
+    ## Fix safety
+    The evaluation's forward pass gets the region of the training. Its outputs are half then, for other code to convert.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP111"
+    name = "evaluation-dtype-differs"
+    severity = Severity.INFO
+    screen = (b"autocast", (b"eval", b"no_grad", b"inference_mode", b"valid"), (b"backward", b"zero_grad", b"train"))
+    fixable = Applicability.UNSAFE
+    reason = "The same weights give other outputs in another dtype: what is measured is not what is trained."
+
+    def __init__(self) -> None:
+        self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
+        self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
+
+    def on_forward(self, event: Forward) -> Iterator[Report]:
+        if not event.half:
+            self._forwards[event.purpose].setdefault(event.model, []).append(event)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for model, training in self._forwards[Purpose.TRAINING].items():
+            evaluation = self._forwards[Purpose.EVALUATION].get(model, [])
+            on = next((forward for forward in training if forward.autocast is Recipe.ON and forward.entered), None)
+            if on is not None:
+                yield from self._without_region(evaluation, training, on)
+            elif event.complete and all(forward.autocast is Recipe.OFF for forward in training):
+                for forward in evaluation:
+                    if forward.region is not None and forward.region.enabled == TRUE:
+                        notes = [(training[0].node, "training runs without autocast")]
+                        yield self.report(forward, f"{forward.name} is evaluated under autocast only", notes=notes)
+
+    def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
+        shared = {call for forward in training for _, call in forward.way}
+        places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
+        told = {function for forward, function, _ in places if forward.autocast is not Recipe.OFF}
+        for forward, function, call in places:
+            if function not in told and on.entered is not None:
+                told.add(function)
+                self._missing[forward.node] = call, on
+                yield self.report(
+                    forward,
+                    f"{forward.name} is evaluated without autocast and trained under it",
+                    advice="Enter the same region here, or one with enabled=False where float32 is meant.",
+                    at=call,
+                    notes=[(on.entered, "autocast is on from here"), (on.node, "for this training step")],
+                )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        call, on = self._missing.get(event.node, (event.node, None))
+        if on is None or on.region is None or not rewrite.means_the_same(on.region.node, call):
+            return None
+        edit = rewrite.wrap_statement(call, f"with {rewrite.text(on.region.node)}")
+        return Fix("Enter the region of the training", (edit,), Applicability.UNSAFE) if edit else None
