@@ -78,8 +78,8 @@ class EvaluationDtypeDiffers(Rule):
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}
         places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
-        told = {function for forward, function, _ in places if forward.autocast is not Recipe.OFF}
-        for forward, function, call in places:
+        told: set[cst.CSTNode | None] = set()
+        for forward, function, call in places if all(forward.autocast is Recipe.OFF for forward in evaluation) else ():
             if function not in told and on.entered is not None:
                 told.add(function)
                 self._missing[forward.node] = call, on
