@@ -5,8 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, RegionMissed
+from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused
 from amplint.semantics.machine import Machine
+from amplint.semantics.passes import RegionMissed
 from amplint.semantics.state import Region, State
 from amplint.semantics.values import (
     FALSE,

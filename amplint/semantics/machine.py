@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import libcst as cst
 
 from amplint.semantics.choices import alternatives
-from amplint.semantics.events import Event, Forward, Index, RegionMissed, Step
+from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import is_on
+from amplint.semantics.passes import Forward, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds

@@ -10,9 +10,9 @@ import libcst as cst
 
 from amplint.semantics import attributes, contexts
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.events import Forward, Purpose, Recipe
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import root
+from amplint.semantics.passes import Forward, Purpose, Recipe
 from amplint.semantics.scopes import MODEL, dotted
 from amplint.semantics.state import Model, Region, State
 from amplint.semantics.tensors import CASTS, dtype_of, used_as_tensor

@@ -10,9 +10,9 @@ from amplint.semantics import attributes, models, protocol
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each
 from amplint.semantics.definitions import node_of
-from amplint.semantics.events import RegionMissed
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
+from amplint.semantics.passes import RegionMissed
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import Region, State
 from amplint.semantics.values import (

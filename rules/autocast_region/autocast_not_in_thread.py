@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, RegionMissed
+from amplint.semantics.events import Event
+from amplint.semantics.passes import RegionMissed
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

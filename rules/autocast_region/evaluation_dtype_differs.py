@@ -9,7 +9,8 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, Forward, Purpose, Recipe, ScriptEnd
+from amplint.semantics.events import Event, ScriptEnd
+from amplint.semantics.passes import Forward, Purpose, Recipe
 from amplint.semantics.values import TRUE
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ class EvaluationDtypeDiffers(Rule):
     """A model is trained under autocast and evaluated without it, or the other way round.
 
     ## Why is this bad?
-    The same weights give other outputs in another dtype. An evaluation in float32 says nothing of what overflows or
-    loses digits in half, which is what training runs and deployment often will, and takes more time and memory.
+    The same weights give other outputs in another dtype. In float32 an evaluation shows nothing of what half does to
+    the model that is trained, and perhaps deployed; it also takes more time and memory.
 
     ## Example
     ```python
@@ -38,7 +39,7 @@ class EvaluationDtypeDiffers(Rule):
         outputs = model(inputs)
     ```
 
-    Where float32 is meant, `torch.autocast("cuda", enabled=False)` says so.
+    `torch.autocast("cuda", enabled=False)` says that float32 is meant.
 
     ## Fix safety
     The evaluation's forward pass gets the region of the training. Its outputs are half then, for other code to convert.
@@ -53,6 +54,7 @@ class EvaluationDtypeDiffers(Rule):
     screen = (b"autocast", (b"eval", b"no_grad", b"inference_mode", b"valid"), (b"backward", b"zero_grad", b"train"))
     fixable = Applicability.UNSAFE
     reason = "The same weights give other outputs in another dtype: what is measured is not what is trained."
+    advice = "Enter the same region here, or one with enabled=False where float32 is meant."
 
     def __init__(self) -> None:
         self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
@@ -83,13 +85,9 @@ class EvaluationDtypeDiffers(Rule):
             if function not in told and on.entered is not None:
                 told.add(function)
                 self._missing[forward.node] = call, on
-                yield self.report(
-                    forward,
-                    f"{forward.name} is evaluated without autocast and trained under it",
-                    advice="Enter the same region here, or one with enabled=False where float32 is meant.",
-                    at=call,
-                    notes=[(on.entered, "autocast is on from here"), (on.node, "for this training step")],
-                )
+                message = f"{forward.name} is evaluated without autocast and trained under it"
+                notes = [(on.entered, "autocast is on from here"), (on.node, "for this training step")]
+                yield self.report(forward, message, advice=self.advice, at=call, notes=notes)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         call, on = self._missing.get(event.node, (event.node, None))

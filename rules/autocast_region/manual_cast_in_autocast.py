@@ -10,7 +10,8 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, Forward, HalfCast, ScriptEnd
+from amplint.semantics.events import Event, HalfCast, ScriptEnd
+from amplint.semantics.passes import Forward
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -41,8 +42,7 @@ class ManualCastInAutocast(Rule):
     Half weights of models that only infer are a choice and not reported.
 
     ## Fix safety
-    An input is converted to float32 instead. Doing the same elsewhere, and keeping a model in float32, is unsafe: it
-    takes more memory, and other code may rely on half.
+    An input is converted to float32 instead. The same elsewhere, or for a model, is unsafe: code may rely on half.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>

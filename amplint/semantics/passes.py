@@ -1,0 +1,70 @@
+"""Events about models: where their forward passes run, and whether autocast reaches them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Set
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events import Event
+from amplint.semantics.values import Autocast, NewThread
+
+
+class Recipe(enum.Enum):
+    """What is known of autocast at a forward pass: a region that is or can be on, none at all, or neither for sure."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+class Purpose(enum.Enum):
+    """What a forward pass is for, as far as modes, gradients, backward passes and the names of functions tell."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forward(Event):
+    """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
+
+    `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
+    `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
+    of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
+    goes on, and `half` tells that the model's weights were cast. `weights_cast` is the call that certainly did,
+    `inputs_cast` those that made the inputs half.
+    """
+
+    model: Hashable
+    name: str
+    training: bool | None
+    gradients: bool | None
+    purpose: Purpose
+    autocast: Recipe
+    entered: cst.CSTNode | None
+    way: tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]
+    half: bool
+    weights_cast: cst.CSTNode | None
+    inputs_cast: tuple[cst.CSTNode, ...]
+
+    def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:
+        """The last call on the way here that is not among `taken`, with its function; None where all of them are."""
+        return next(((function, call) for function, call in reversed(self.way) if call not in taken), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionMissed(Event):
+    """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
+
+    `lost` is the region that is on, `lost_with` began it. Both are None where the caller's regions are out of sight and
+    the thread takes over its gradient mode instead, with `work`. `thread` says what runs.
+    """
+
+    work: cst.CSTNode
+    lost: Autocast | None
+    lost_with: cst.CSTNode | None
+    thread: NewThread
