@@ -72,7 +72,7 @@ class EvaluationDtypeDiffers(Rule):
             if on is not None:
                 yield from self._without_region(evaluation, training, on)
             elif event.complete and all(forward.autocast is Recipe.OFF for forward in training):
-                for forward in evaluation:
+                for forward in (forward for forward in evaluation if forward.training is False):
                     if forward.region is not None and forward.region.enabled == TRUE:
                         notes = [(training[0].node, "training runs without autocast")]
                         yield self.report(forward, f"{forward.name} is evaluated under autocast only", notes=notes)
