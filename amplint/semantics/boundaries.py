@@ -164,3 +164,18 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
     if len(parts) == 2 and constant(machine, parts[0]) == 0:
         return parts[1]
     return parts[0] if len(parts) == 1 else None
+
+
+def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
+    """Whether `loop` goes over a data loader that was seen to be made, and that can yield any number of batches."""
+    source = machine.rhythm.sources.get(loop)
+    while source is not None and source not in machine.rhythm.loaders:
+        key = machine.symbols.key(source)
+        goes_on = key[0] == "call" and any(str(key[1]).endswith(word) for word in ("enumerate", "tqdm", "iter"))
+        parts = machine.symbols.parts(source)
+        source = parts[0] if goes_on and parts else None
+    return source is not None and not any(
+        argument.star == "**"
+        or (argument.keyword is not None and argument.keyword.value in ("drop_last", "batch_sampler"))
+        for argument in machine.rhythm.loaders[source].args
+    )

@@ -322,7 +322,13 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         parameters.wrap(machine, state, node, arguments.values[0], arguments)
         return arguments.values[0]
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
+        if last == "DistributedDataParallel":
+            machine.rhythm.parallel.append(node)
         return arguments.values[0]
+    if name.startswith("torch.utils.data.") and last == "DataLoader":
+        loader = _same_again(machine, state, name, arguments)
+        machine.rhythm.loaders.setdefault(symbol_of(machine, loader), node)
+        return loader
     if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
         return numerics.make_module(machine, state, node, name, arguments)
     if name.startswith("torch."):

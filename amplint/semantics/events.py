@@ -390,16 +390,17 @@ class Accumulation(Event):
     """A loop (or a function that is called for every micro-batch) adds up gradients until a window is full.
 
     `guard` is the condition that ends a window, None where `loop` runs over the micro-batches of one window, `every`
-    what spells their number. `backwards` holds every backward with whether its loss was divided by that number, None
-    where that cannot be told. `inside` is what runs on micro-batches that do not end the window, `closing` what runs on
-    those that do. `counted` tells that the condition counts micro-batches and is no caller's flag. `first` is how many
-    micro-batches the first window holds where that is not their number. `others` tells that another condition can end a
-    window too, `rescaled` that gradients are multiplied before the step.
+    what spells their number, `remainder` the expression `counter % every`. `backwards` holds each backward with whether
+    its loss was divided by that number, None where that cannot be told. `inside` is what runs on micro-batches that do
+    not end the window, `closing` what runs on those that do. `counted` tells that the condition counts them and is not
+    a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
+    `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
     """
 
     loop: cst.CSTNode
     guard: cst.BaseExpression | None
     every: cst.BaseExpression | None
+    remainder: cst.BinaryOperation | None
     backwards: tuple[tuple[cst.CSTNode, bool | None], ...]
     inside: tuple[Work, ...]
     closing: tuple[Work, ...]
@@ -407,6 +408,15 @@ class Accumulation(Event):
     first: int | None = None
     others: bool = False
     rescaled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowLost(Event):
+    """What `loop` leaves in a window that `guard` has not ended is thrown away by `cleared` in the next epoch."""
+
+    loop: cst.For
+    guard: cst.BaseExpression
+    cleared: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True)

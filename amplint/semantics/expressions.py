@@ -70,6 +70,7 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     value = evaluate(machine, state, node)
     if isinstance(value, Unknown):
         machine.rhythm.spelled.setdefault(value.symbol, node)
+        machine.rhythm.asked.setdefault(value.symbol, set()).add(machine.loops)
     return decide_value(machine, state, value)
 
 

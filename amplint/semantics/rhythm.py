@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 class Rhythm:
     """Notes about conditions, loops and losses, by symbol or node.
 
-    `spelled` holds the expressions of remainders and conditions, `boundaries` what conditions say of windows. Of loops,
-    `sources` is what they go over, `counted` what they count up and `starts` from where. `losses` holds what each
-    backward ran on, `opaque` what functions returned that were not followed, `inside` the calls told to run inside
-    windows.
+    `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
+    are decided, `boundaries` what they say of windows. Of loops, `sources` is what they go over, `counted` what they
+    count up, `starts` from where, and `exact` the condition that alone ends their windows, counted from their start.
+    `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` the calls
+    told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models.
     """
 
     spelled: dict[int, cst.BaseExpression] = field(default_factory=dict)
+    asked: dict[int, set[tuple[cst.CSTNode, ...]]] = field(default_factory=dict)
     boundaries: dict[int, Boundary | None] = field(default_factory=dict)
     sources: dict[cst.CSTNode, int] = field(default_factory=dict)
     counted: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
@@ -29,3 +31,6 @@ class Rhythm:
     losses: dict[cst.CSTNode, set[int]] = field(default_factory=dict)
     opaque: set[int] = field(default_factory=set)
     inside: set[cst.CSTNode] = field(default_factory=set)
+    loaders: dict[int, cst.Call] = field(default_factory=dict)
+    parallel: list[cst.Call] = field(default_factory=list)
+    exact: dict[cst.CSTNode, cst.BaseExpression] = field(default_factory=dict)

@@ -258,7 +258,8 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
 
             def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
                 machine.statement = node
-                item = known or machine.unknown("item", id(node), state.iteration[-1], parts=(source,))
+                now = state.iteration[-1]
+                item = known or Unknown(machine.symbols.intern("item", id(node), now, parts=(source,), time=now))
                 assign(machine, state, node.target, item)
                 return [state]
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics import shares
-from amplint.semantics.boundaries import Boundary, boundary, first_value, found_in, repeats, shifted
+from amplint.semantics.boundaries import Boundary, boundary, constant, first_value, found_in, repeats, shifted, uneven
 from amplint.semantics.divisors import divided, sums
-from amplint.semantics.events import Accumulation, Job, Work
+from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
@@ -63,6 +63,7 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State]) -> None:
             machine.rhythm.inside |= {done.node for one in rounds for done in one.of(Job.UNSCALE)}
         return
     _inner_windows(machine, rounds)
+    _lost_windows(machine, rounds)
     asked = {node: found for one in rounds for node, (_, found) in one.asked(machine).items()}
     for guard, found in asked.items():
         if found.counter is not None or isinstance(loop, cst.FunctionDef):
@@ -94,7 +95,8 @@ class _Round:
             for symbol, fact in self.state.facts.items():
                 found = boundary(machine, symbol) if isinstance(symbol, int) else None
                 node = machine.rhythm.spelled.get(symbol) if isinstance(symbol, int) else None
-                if found is not None and node is not None:
+                here = machine.loops in machine.rhythm.asked.get(symbol, ())  # type: ignore[arg-type]
+                if here and found is not None and node is not None:
                     self._asked[node] = (bool(fact.value) is found.holds, found)
         return self._asked
 
@@ -118,19 +120,43 @@ def _outer_window(
         return
     if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
         return
+    remainder = _remainder(machine, found)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
+    if not (early or others) and found.counter is not None and first_value(machine, found.counter, loop) is not None:
+        machine.rhythm.exact[loop] = guard
     _tell(
         machine,
         loop,
         guard,
-        _divisor(machine, found),
+        remainder.right if remainder is not None else None,
         found.every if found.modulo is not None else None,
         partial,
         full,
+        remainder=remainder,
         counted=found.counter is not None,
         first=None if early or others else _first(machine, loop, full, guard, found),
         others=others or early,
     )
+
+
+def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
+    """Tell of loops over a data loader whose last, shorter window is cleared before anything steps with it."""
+    for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
+        guard = machine.rhythm.exact.get(loop)
+        if guard is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
+            continue
+        cleared = [_cleared_first(one, loop) for one in rounds]
+        if cleared[0] is not None and all(node is cleared[0] for node in cleared):
+            machine.emit(rounds[0].state, WindowLost, guard, loop=loop, guard=guard, cleared=cleared[0])
+
+
+def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
+    """What clears the gradients before `loop`, where no step uses what it leaves."""
+    within = [index for index, done in enumerate(one.work) if loop in done.loops]
+    if not within or any(done.job in (Job.STEP, Job.RESCALE) for done in one.work[within[-1] + 1 :]):
+        return None
+    first = [done for done in one.work[: within[0]] if done.job is Job.CLEAR and len(done.loops) == one.depth]
+    return first[-1].node if first and first[-1].certain and one.depth else None
 
 
 def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
@@ -179,10 +205,10 @@ def _before_backward(one: _Round) -> set[cst.CSTNode]:
     return found
 
 
-def _divisor(machine: Machine, found: Boundary) -> cst.BaseExpression | None:
-    """What spells the number of micro-batches of a window."""
-    remainder = machine.rhythm.spelled.get(found.modulo) if found.modulo is not None else None
-    return remainder.right if isinstance(remainder, cst.BinaryOperation) else None
+def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
+    """What spells the counter and the number of micro-batches of a window."""
+    spelled = machine.rhythm.spelled.get(found.modulo) if found.modulo is not None else None
+    return spelled if isinstance(spelled, cst.BinaryOperation) else None
 
 
 def _first(
@@ -197,6 +223,10 @@ def _first(
     if start is None:
         return None
     held = found.remainder - start + 1
+    number = constant(machine, found.every)
+    if isinstance(number, int) and number > 0:
+        held = (held - 1) % number + 1
+        return held if held != number else None
     return held if held > 0 else None
 
 
@@ -248,6 +278,7 @@ def _tell(
     number: int | None,
     partial: list[_Round],
     full: list[_Round],
+    remainder: cst.BinaryOperation | None = None,
     counted: bool = True,
     first: int | None = None,
     others: bool = False,
@@ -271,6 +302,7 @@ def _tell(
         loop=loop,
         guard=guard,
         every=every,
+        remainder=remainder,
         backwards=tuple(backwards.items()),
         inside=tuple(done for done in inside if belongs(done, within=True)),
         closing=tuple(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from amplint.semantics.events import Accumulation, Job, Work
+from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 
 if TYPE_CHECKING:
     from amplint.findings import Edit
@@ -71,3 +71,26 @@ def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrit
             yield rewrite.replace(inner, f"{rewrite.operand(inner)} / {rewrite.operand(every)}")
         elif not scaled:
             yield rewrite.replace(loss, f"({rewrite.operand(loss)} / {rewrite.operand(every)})")
+
+
+def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
+    """The edit that adds one to the bare counter of `i % n`."""
+    counter = event.remainder.left if event.remainder is not None else None
+    if event.first != 1 or not isinstance(counter, cst.Name):
+        return None
+    return rewrite.replace(counter, f"({counter.value} + 1)")
+
+
+def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
+    """The edit that lets a condition on the counter of `for i, batch in enumerate(loader)` hold at the end too."""
+    target, over, guard = event.loop.target, event.loop.iter, event.guard
+    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
+    if not isinstance(counter, cst.Name) or not isinstance(over, cst.Call) or len(over.args) != 1:
+        return None
+    loader = over.args[0].value
+    named = isinstance(over.func, cst.Name) and over.func.value == "enumerate"
+    if not named or not isinstance(loader, (cst.Name, cst.Attribute)) or not isinstance(guard, cst.Comparison):
+        return None
+    if counter.value not in rewrite.names(guard) or not isinstance(rewrite.source.parent(guard), (cst.If, cst.Assign)):
+        return None
+    return rewrite.replace(guard, f"{rewrite.text(guard)} or {counter.value} + 1 == len({rewrite.text(loader)})")
