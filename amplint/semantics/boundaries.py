@@ -114,8 +114,10 @@ def constant(machine: Machine, symbol: int) -> object:
     return key[1].value if key[0] == "value" and isinstance(key[1], Const) else None
 
 
-def first_value(machine: Machine, counter: int, loop: cst.CSTNode) -> int | None:
+def first_value(machine: Machine, counter: int | None, loop: cst.CSTNode) -> int | None:
     """The value of `counter` in the first round of `loop`, None where that is not known."""
+    if counter is None:
+        return None
     base, added = shifted(machine, counter)
     key = machine.symbols.key(base)
     if key[:2] == (COUNTER, id(loop)):

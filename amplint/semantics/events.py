@@ -412,10 +412,10 @@ class Accumulation(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowLost(Event):
-    """What `loop` leaves in a window that `guard` has not ended is thrown away by `cleared` in the next epoch."""
+    """What `loop` leaves after its last full window, by `remainder`, is thrown away by `cleared` in the next epoch."""
 
     loop: cst.For
-    guard: cst.BaseExpression
+    remainder: cst.BinaryOperation
     cleared: cst.CSTNode
 
 

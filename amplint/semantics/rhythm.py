@@ -17,8 +17,8 @@ class Rhythm:
 
     `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
     are decided, `boundaries` what they say of windows. Of loops, `sources` is what they go over, `counted` what they
-    count up, `starts` from where, and `exact` the condition that alone ends their windows, counted from their start.
-    `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` the calls
+    count up, `starts` from where, and `exact` the remainder that alone ends their windows, counted from their start.
+    `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
     told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models.
     """
 
@@ -33,4 +33,4 @@ class Rhythm:
     inside: set[cst.CSTNode] = field(default_factory=set)
     loaders: dict[int, cst.Call] = field(default_factory=dict)
     parallel: list[cst.Call] = field(default_factory=list)
-    exact: dict[cst.CSTNode, cst.BaseExpression] = field(default_factory=dict)
+    exact: dict[cst.CSTNode, cst.BinaryOperation] = field(default_factory=dict)

@@ -122,8 +122,8 @@ def _outer_window(
         return
     remainder = _remainder(machine, found)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
-    if not (early or others) and found.counter is not None and first_value(machine, found.counter, loop) is not None:
-        machine.rhythm.exact[loop] = guard
+    if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
+        machine.rhythm.exact[loop] = remainder
     _tell(
         machine,
         loop,
@@ -142,12 +142,12 @@ def _outer_window(
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
     """Tell of loops over a data loader whose last, shorter window is cleared before anything steps with it."""
     for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
-        guard = machine.rhythm.exact.get(loop)
-        if guard is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
+        remainder = machine.rhythm.exact.get(loop)
+        if remainder is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
             continue
         cleared = [_cleared_first(one, loop) for one in rounds]
         if cleared[0] is not None and all(node is cleared[0] for node in cleared):
-            machine.emit(rounds[0].state, WindowLost, guard, loop=loop, guard=guard, cleared=cleared[0])
+            machine.emit(rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=cleared[0])
 
 
 def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:

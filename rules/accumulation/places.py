@@ -83,7 +83,7 @@ def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
 
 def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
     """The edit that lets a condition on the counter of `for i, batch in enumerate(loader)` hold at the end too."""
-    target, over, guard = event.loop.target, event.loop.iter, event.guard
+    target, over, guard = event.loop.target, event.loop.iter, rewrite.source.parent(event.remainder)
     counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
     if not isinstance(counter, cst.Name) or not isinstance(over, cst.Call) or len(over.args) != 1:
         return None
