@@ -65,6 +65,7 @@ class Stage:
 
 Step: TypeAlias = "tuple[cst.CSTNode, str]"
 STEPS_TOLD = 8
+BFLOAT16 = frozenset({"bfloat16"})
 WIDE = frozenset({"bfloat16", "float32", "float64"})
 """The floating dtypes whose gradients need no scaling."""
 
@@ -96,12 +97,14 @@ class RanRegion:
     """An autocast region that a loss can come from.
 
     `scaler_on` tells whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
-    `alike` that both are switched by nothing but flags a user sets.
+    `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
+    same configuration, this one among them.
     """
 
     context: Autocast
     scaler_on: bool | None
     alike: bool
+    together: tuple[Autocast, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,11 +160,23 @@ class Backward(Event):
 
     @property
     def scales_bfloat16(self) -> bool:
-        """Whether the scaler is on although the loss was computed in bfloat16, and nothing of it in float16."""
-        ran = [region for region in self.regions if region.scaler_on is not False]
-        dtypes = [region.context.dtypes for region in ran]
-        on = self.scaler is not None and (self.scaler.enabled == TRUE or all(region.scaler_on for region in ran))
-        return on and frozenset({"bfloat16"}) in dtypes and all(some is not None and some <= WIDE for some in dtypes)
+        """Whether the scaler is on, in some configuration, although the loss was computed in bfloat16 only."""
+        always = self.scaler is not None and self.scaler.enabled == TRUE
+        return any(
+            region.context.dtypes == BFLOAT16
+            and (always or region.scaler_on is True)
+            and not any(_can_be_float16(other) for other in region.together)
+            for region in self.regions
+        )
+
+    @property
+    def may_scale_float16(self) -> bool:
+        """Whether the loss can have been computed in float16 while the scaler is on."""
+        return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)
+
+
+def _can_be_float16(region: Autocast) -> bool:
+    return region.dtypes is None or not region.dtypes <= WIDE
 
 
 @dataclass(frozen=True, kw_only=True)

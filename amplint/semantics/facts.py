@@ -9,9 +9,10 @@ from amplint.semantics.symbols import Symbols
 from amplint.semantics.values import FALSE, TRUE, Const, Items, Unknown, Value
 
 Facts: TypeAlias = "dict[int | tuple[str, int], Const]"
+Known: TypeAlias = "Mapping[int | tuple[str, int], Const]"
 
 
-def known(symbols: Symbols, facts: Mapping[int | tuple[str, int], Const], symbol: int) -> bool | None:
+def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
     """Whether `symbol` is true where `facts` hold, None when it can be either."""
     fact = facts.get(symbol) or facts.get(("value of", symbol))
     if fact is not None:
@@ -43,7 +44,7 @@ def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:
     return value in (options.keys or options.values)
 
 
-def is_on(symbols: Symbols, facts: Mapping[int | tuple[str, int], Const], enabled: Value) -> bool | None:
+def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
     """Whether a flag is true where `facts` hold, None when it can be either."""
     if isinstance(enabled, Const):
         return bool(enabled.value)

@@ -328,17 +328,24 @@ class Machine:
         return number
 
     def is_assigned(self, node: cst.IfExp | cst.Subscript) -> bool:
-        """Whether a choice is the whole of what the current statement assigns or returns, or is one side of that."""
+        """Whether the current statement assigns or returns a choice, as one side of another or as an argument too.
+
+        In a `with` statement it is an argument of what is entered.
+        """
         small = self.statement.body if isinstance(self.statement, cst.SimpleStatementLine) else ()
         todo: list[cst.CSTNode | None] = [
             one.value for one in small if isinstance(one, (cst.Assign, cst.AnnAssign, cst.Return))
         ]
+        if isinstance(self.statement, cst.With):
+            todo += [item.item for item in self.statement.items]
         while todo:
             value = todo.pop()
             if value is node:
                 return True
             if isinstance(value, cst.IfExp):
                 todo += [value.body, value.orelse]
+            elif isinstance(value, cst.Call):
+                todo += [argument.value for argument in value.args]
         return False
 
     def lookup(self, state: State, name: str) -> Value | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from amplint.semantics.events import RanRegion
-from amplint.semantics.facts import Facts, is_on, learn
+from amplint.semantics.facts import Known, is_on, learn
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import Ran, State
 from amplint.semantics.values import FALSE, TRUE, Autocast, Const, Entered, GradMode, Neutral, Scaler, Unknown, Value
@@ -41,15 +41,26 @@ def _without_gradients(state: State) -> bool:
 
 def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
     """The regions that what is differentiated now can have run under."""
+    possible = [ran for ran in state.ran if _agree(ran.facts, state.facts)]
     return tuple(
-        RanRegion(ran.context, scaler_on=_on_together(machine, ran, scaler), alike=_alike(machine, ran, scaler))
-        for ran in state.ran
+        RanRegion(
+            ran.context,
+            scaler_on=_on_together(machine, ran, scaler),
+            alike=_alike(machine, ran, scaler),
+            together=tuple(other.context for other in possible if _agree(ran.facts, other.facts)),
+        )
+        for ran in possible
     )
+
+
+def _agree(one: Known, other: Known) -> bool:
+    """Whether both can hold at once."""
+    return all(other.get(key, fact) == fact for key, fact in one.items())
 
 
 def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:
     """Whether the scaler is on wherever the region is, None when it can be either."""
-    facts: Facts = dict(ran.facts)
+    facts = dict(ran.facts)
     if isinstance(ran.context.enabled, Unknown):
         learn(machine.symbols, facts, ran.context.enabled.symbol, True)
     return is_on(machine.symbols, facts, scaler.enabled) if scaler is not None else False
@@ -92,7 +103,7 @@ def _name(machine: Machine, symbol: int) -> str | None:
 
 def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> bool:
     """Whether what is made now, and is on, is so because a flag asks for bfloat16 by its name or value."""
-    facts: Facts = dict(state.facts)
+    facts = dict(state.facts)
     if isinstance(enabled, Unknown):
         learn(machine.symbols, facts, enabled.symbol, True)
     asked = [text for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))]

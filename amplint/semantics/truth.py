@@ -6,6 +6,7 @@ from amplint.semantics import facts
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.values import NONE, TRUE, Const, Items, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.torchlib.names import DTYPES
 
 
 def symbol_of(machine: Machine, value: Value) -> int:
@@ -20,6 +21,8 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
         return bool(value.value)
     if isinstance(value, Items):
         return bool(value.values)
+    if isinstance(value, Ref) and value.name in DTYPES:
+        return True
     if isinstance(value, Ref):
         return facts.known(machine.symbols, state.facts, symbol_of(machine, value))
     if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):

@@ -55,7 +55,7 @@ class ScalerNotNeeded(Rule):
 
     def __init__(self) -> None:
         self.made: dict[cst.CSTNode, list[ScalerCreated]] = {}
-        self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool | None]]] = {}
+        self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.scaler.enabled != FALSE:
@@ -65,7 +65,8 @@ class ScalerNotNeeded(Rule):
     def on_backward(self, event: Backward) -> Iterator[Report]:
         if event.scaler is not None and event.scaler.created is not None:
             known = self.backwards.setdefault(event.scaler.created, {}).setdefault(event.node, set())
-            known.add(event.scales_bfloat16 if event.regions else None)
+            known |= {True} if event.scales_bfloat16 else set()
+            known |= {False} if event.may_scale_float16 else set()
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
