@@ -9,6 +9,7 @@ import libcst as cst
 
 from amplint.semantics import (
     attributes,
+    checkpoints,
     contexts,
     frameworks,
     methods,
@@ -190,6 +191,7 @@ def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Va
                 return _enter(machine, state, node, function, [me], arguments)
         if name not in INHERITED_HARMLESS and name != "__init__":
             protocol.forget(machine, state, [me])
+    checkpoints.out_of_sight(machine, state, node, arguments, None)
     protocol.forget(machine, state, arguments.values)
     return Unknown(machine.fresh())
 
@@ -234,6 +236,7 @@ def _call_instance(machine: Machine, state: State, node: cst.Call, owner: Instan
         function = attributes.find_method(machine, state, owner.cls, name)
         if function is not None:
             return _enter(machine, state, node, function, [owner], arguments)
+    checkpoints.out_of_sight(machine, state, node, arguments, owner)
     protocol.forget(machine, state, [owner, *arguments.values])
     ran.note(machine, state, owner)
     return Unknown(machine.fresh())
@@ -321,6 +324,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if name in SHARDING_WRAPPERS and arguments.given:
         parameters.wrap(machine, state, node, arguments.values[0], arguments)
         return arguments.values[0]
+    checkpoints.out_of_sight(machine, state, node, arguments, None)
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
         if last == "DistributedDataParallel":
             machine.rhythm.parallel.append(node)
@@ -435,6 +439,7 @@ def _unseen(
         protocol.forget_gradients(state)
     if isinstance(owner, Instance) and name not in INHERITED_HARMLESS and _is_inherited(machine, state, owner, name):
         protocol.forget(machine, state, [owner])
+    checkpoints.out_of_sight(machine, state, node, arguments, owner)
     protocol.forget(machine, state, arguments.values, name)
     parameters.forget_dtypes(machine, state, arguments.values)
     if owner is not None and parameters.CHANGING.search(name):

@@ -11,6 +11,7 @@ import libcst as cst
 from amplint.semantics import (
     attributes,
     calls,
+    checkpoints,
     functions,
     modules,
     operators,
@@ -88,9 +89,11 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
             windows.note(machine, state, Job.RESCALE, target)
             protocol.gradient_set(machine, state, value)
         else:
+            checkpoints.stored(machine, state, target, owner, value)
             state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
     elif isinstance(target, cst.Subscript):
         owner = evaluate(machine, state, target.value)
+        checkpoints.stored(machine, state, target, owner, value)
         key = _index(machine, state, target)
         if isinstance(key, Const):
             state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
@@ -162,15 +165,13 @@ def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Se
 def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
     keys: list[Value] = []
     values: list[Value] = []
-    known = True
     for element in node.elements:
         if isinstance(element, cst.DictElement):
             keys.append(evaluate(machine, state, element.key))
-            values.append(evaluate(machine, state, element.value))
-        else:
-            evaluate(machine, state, element.value)
-            known = False
-    return Items(tuple(values), tuple(keys)) if known else Unknown(machine.fresh())
+        values.append(evaluate(machine, state, element.value))
+    if len(keys) == len(values):
+        return Items(tuple(values), tuple(keys))
+    return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
 
 
 def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:

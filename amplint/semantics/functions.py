@@ -13,12 +13,16 @@ from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State, merge
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
+    FALSE,
+    NONE,
+    TRUE,
     Autocast,
     Class,
     Const,
     Entered,
     Function,
     GradMode,
+    Instance,
     Items,
     Method,
     OneOf,
@@ -57,19 +61,23 @@ def call_function(
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _not_followed(machine, function)
-    signature = (body, state.regions, *map(_kind, positional), *((k, _kind(v)) for k, v in keywords.items()))
-    if signature in machine.closed:
-        ran.note(machine, state, function)
-        return _not_followed(machine, function)
+    given = (*positional, *keywords.values())
+    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(state, value) for value in given))
     key = (machine.choices.taken, node)
     memory = machine.choices.memory
     outcomes = memory.get(key)
+    if outcomes is None and signature in machine.closed:
+        ran.note(machine, state, function)
+        return _not_followed(machine, function)
     if outcomes is None:
         contacts = machine.contacts
         outcomes = memory[key] = _outcomes(machine, state, function, positional, keywords, node)
-        if machine.contacts == contacts and all(_is_without_effect(state, end) for end in outcomes):
+        quiet = machine.contacts == contacts and bool(outcomes)
+        if quiet and all(_is_without_effect(state, end) for end in outcomes):
             machine.closed.add(signature)
     if not outcomes:
+        if _is_abstract(body):
+            return Unknown(machine.fresh())
         raise PathEnds
     chosen = outcomes[machine.choices.pick(len(outcomes)) if len(outcomes) > 1 else 0].copy()
     result = chosen.frames[chosen.frame][RESULT]
@@ -94,11 +102,28 @@ def _not_followed(machine: Machine, function: Function, given: Sequence[Value] =
     return result
 
 
+def _is_abstract(node: cst.CSTNode) -> bool:
+    """Whether all that a function does is to say that it is not implemented: another one takes its place."""
+    last = _statements(node)[-1] if isinstance(node, cst.FunctionDef) else None
+    raised = last.body[0] if isinstance(last, cst.SimpleStatementLine) else None
+    if not isinstance(raised, cst.Raise) or raised.exc is None:
+        return False
+    return any(isinstance(inner, cst.Name) and inner.value == "NotImplementedError" for inner in walk(raised.exc))
+
+
 def _kind(value: Value) -> object:
     """What a call can tell of an argument without knowing its identity."""
     if isinstance(value, Unknown):
         return Unknown
     return (Tensor, value.dtype, value.scaled, value.traits) if isinstance(value, Tensor) else value
+
+
+def _held(state: State, value: Value) -> object:
+    """The flags and scalers that an object of the file carries: methods of its go by them."""
+    if not isinstance(value, Instance):
+        return None
+    table = state.heap.get(value.symbol, {}).items()
+    return frozenset((name, held) for name, held in table if isinstance(held, Scaler) or held in (NONE, TRUE, FALSE))
 
 
 def _says_nothing(result: Value) -> bool:

@@ -9,10 +9,12 @@ import libcst as cst
 
 from amplint.semantics import attributes, calls, decorators, parameters, windows
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.checkpoints import conclude
 from amplint.semantics.definitions import bind_chunks, node_of
 from amplint.semantics.events import Event, ScriptEnd
 from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
+from amplint.semantics.ledger import CheckpointLacksScaler
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.program import Program
 from amplint.semantics.protocol import CLEARED, forget_everything
@@ -24,6 +26,7 @@ from amplint.semantics.scopes import (
     model_names,
     relevant,
     renamed_triggers,
+    saving_names,
     thread_targets,
 )
 from amplint.semantics.slicing import Slice
@@ -49,11 +52,14 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     if machine.follows_models:
         names |= thread_targets(chunks)
         calls = model_names(chunks)
-    machine.relevant = relevant(program, names, calls, kinds)
+    watched = saving_names(chunks) if CheckpointLacksScaler.kind in kinds else frozenset()
+    machine.ledger.watching = bool(watched)
+    machine.relevant = relevant(program, names | watched, calls, kinds)
     named = {chunk.name for chunk in machine.relevant}
     names |= {alias for alias, name in aliases.items() if name in named}
-    machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names, calls)
+    machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names, calls, watched)
     _start_everything(machine, _run_module(machine))
+    conclude(machine)
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:
         machine.emit(State(), ScriptEnd, grown.module, complete=machine.complete, may_scale=may_scale(chunks))
@@ -132,7 +138,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
     machine.chunk = cls.chunk
     me = Instance(machine.symbols.intern("self", id(node_of(cls))), cls)
     ready = machine.outcomes(state, lambda s: calls.initialise(machine, s, me, Arguments(()), None))
-    objects = merge([twin for _, twin in ready], START_LIMIT, machine.slice.deciding, machine.either)
+    objects = merge([twin for _, twin in ready] or [state], START_LIMIT, machine.slice.deciding, machine.either)
     before = set(machine.entered)
     for method in sorted(waiting, key=lambda method: method.name.value in called):
         if method in machine.entered - before and method not in expecting:

@@ -11,6 +11,7 @@ import libcst as cst
 from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import is_on
+from amplint.semantics.ledger import Ledger
 from amplint.semantics.passes import Forward, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
@@ -165,6 +166,7 @@ class Machine:
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.carried: list[cst.CSTNode] = []
         self.rhythm = Rhythm()
+        self.ledger = Ledger()
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.owners: dict[int, int | None] = {}
@@ -246,6 +248,10 @@ class Machine:
             return right if left == NONE else left
         if isinstance(left, Ref) and isinstance(right, Ref) and (known := _known_api(left, right)) is not None:
             return known
+            thing = right if left == NONE else left
+            if isinstance(thing, Scaler):
+                self.ledger.perhaps_none.add(thing.symbol)
+            return thing
         if _scale_of(left) != _scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         if (one_of := alternatives((left, right))) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.semantics import (
+    checkpoints,
     contexts,
     frameworks,
     models,
@@ -49,6 +50,11 @@ def call_method(
     if name == "half" and node not in machine.index.halves:
         machine.index.halves.append(node)
     _tell_half(machine, state, node, owner, name, arguments)
+    if name == "state_dict":
+        machine.idle.add(node)
+        return checkpoints.take(machine, state, node, owner)
+    if name == "load_state_dict":
+        checkpoints.restore(machine, state, node, owner, arguments)
     if name == "backward":
         return _backward_method(machine, state, node, owner, arguments)
     if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):

@@ -213,6 +213,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
     )
     _consume(machine, state, optimizer, node)
+    machine.ledger.training[scaler.symbol] = scaler
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")

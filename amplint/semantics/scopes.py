@@ -95,6 +95,10 @@ _LIBRARY_IMPORT = re.compile(
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
 _OPTIMIZER_NAME = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er)(?:_?[A-Za-z]?\d?|_\w+)$", re.IGNORECASE)
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
+_SAVING = re.compile(
+    r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
+)
+_KEEPS_SCALER = tuple(re.compile(rf"[Ss]cal\w*\.{method}\(") for method in ("state_dict", "load_state_dict"))
 
 
 def dotted(node: cst.CSTNode) -> str | None:
@@ -141,6 +145,20 @@ def model_names(chunks: Iterable[Chunk]) -> frozenset[str]:
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names of functions that a file hands to threads."""
     return frozenset(name for chunk in chunks for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
+
+
+def saving_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The words of the calls that can save or restore state, in a file that makes a scaler.
+
+    None in a file that by its words both saves and restores a scaler.
+    """
+    texts = [chunk.text for chunk in chunks]
+    if not any("Scaler" in text or "unscale_" in text for text in texts):
+        return frozenset()
+    if all(any(method.search(text) for text in texts) for method in _KEEPS_SCALER):
+        return frozenset()
+    found = {word for text in texts for word in _SAVING.findall(text)}
+    return frozenset(found | {"state_dict", "load_state_dict"})
 
 
 def is_extreme(number: float) -> bool:

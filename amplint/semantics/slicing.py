@@ -35,6 +35,7 @@ class Part:
     bound: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
     triggered: bool = False
+    hands_scaler: bool = False
     leaves: bool = False
     skips: bool = False
 
@@ -45,6 +46,7 @@ class Part:
         self.bound |= other.bound
         self.called |= other.called
         self.triggered = self.triggered or other.triggered
+        self.hands_scaler = self.hands_scaler or other.hands_scaler
         self.leaves = self.leaves or other.leaves
         self.skips = self.skips or other.skips
 
@@ -53,10 +55,16 @@ class Slice:
     """The statements and names of a file that matter."""
 
     def __init__(
-        self, trees: Iterable[cst.Module], names: Set[str] = frozenset(), calls: Set[str] = frozenset()
+        self,
+        trees: Iterable[cst.Module],
+        names: Set[str] = frozenset(),
+        calls: Set[str] = frozenset(),
+        watched: Set[str] = frozenset(),
     ) -> None:
+        """What holds one of `names` matters as a call of the protocol does; one of `watched` only has to be seen."""
         self._triggers = names
         self._calls = calls
+        self._watched = watched
         self._parts: dict[cst.CSTNode, Part] = {}
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
@@ -64,7 +72,8 @@ class Slice:
         for tree in trees:
             for statement in tree.body:
                 self._scan(statement)
-        self._calling = self._functions_that_matter() | calls
+        self._calling = self._functions_that_matter(names) | calls
+        self._seeing = self._functions_that_matter(names | watched) if watched else self._calling
         waiting = [part for part in [*self._simple, *self._headers.values()] if part.bound]
         self.deciding = _closure(self._conditions(), [(part.bound, self._shown(part)) for part in waiting])
         self._used = _closure(self._uses() | self.deciding, [(part.bound, part.words) for part in waiting])
@@ -76,7 +85,7 @@ class Slice:
     def matters(self, statement: cst.CSTNode) -> bool:
         """Whether a compound statement has to be interpreted."""
         part = self._parts.get(statement)
-        if part is None or part.leaves or self._active(part) or part.bound & self._used:
+        if part is None or part.leaves or self._seen(part) or part.bound & self._used:
             return True
         return bool(part.words & self._read)
 
@@ -95,11 +104,16 @@ class Slice:
     def _active(self, part: Part) -> bool:
         return part.triggered or bool(part.called & self._calling or part.words & self._triggers)
 
-    def _functions_that_matter(self) -> set[str]:
+    def _seen(self, part: Part) -> bool:
+        return self._active(part) or bool(
+            self._watched and (part.hands_scaler or part.called & self._seeing or part.words & self._watched)
+        )
+
+    def _functions_that_matter(self, triggers: Set[str]) -> set[str]:
         found = {
             name
             for name, part in self._functions.items()
-            if part.triggered or part.words & self._triggers or part.called & self._calls
+            if part.triggered or part.words & triggers or part.called & self._calls
         }
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}
@@ -246,6 +260,10 @@ def _words(tree: cst.CSTNode, part: Part) -> None:
 
 
 def _called(node: cst.Call, part: Part) -> None:
+    names = (arg.value.attr if isinstance(arg.value, cst.Attribute) else arg.value for arg in node.args)
+    part.hands_scaler = part.hands_scaler or any(
+        isinstance(name, cst.Name) and "scaler" in name.value.lower() for name in names
+    )
     if isinstance(node.func, cst.Attribute):
         name = node.func.attr.value
         part.called.add(name)

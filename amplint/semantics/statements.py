@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import contexts, counters, definitions, numerics, parameters, readings, windows
+from amplint.semantics import checkpoints, contexts, counters, definitions, numerics, parameters, readings, windows
 from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused, Job
 from amplint.semantics.expressions import assign, decide, evaluate, test
@@ -138,7 +138,9 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
 
 
 def _return(machine: Machine, state: State, node: cst.Return) -> Leaving:
-    return (evaluate(machine, state, node.value) if node.value else NONE,)
+    value = evaluate(machine, state, node.value) if node.value else NONE
+    checkpoints.returned(machine, state, value)
+    return (value,)
 
 
 def _raise(machine: Machine, state: State, node: cst.Raise) -> Leaving:

@@ -62,6 +62,10 @@ class RewriterBase:
         """Put `new_text` in the place of `node` and its own parentheses."""
         return Edit(self.span(node), self._adapted(new_text))
 
+    def row_before(self, position: Position) -> str:
+        """The text of a row up to `position`."""
+        return self._lines.before(position)
+
     def statement_of(self, node: cst.CSTNode) -> Statement | None:
         """The statement that holds `node` (or is it), None for `a` and `b` of `if x: a` and `elif b:`."""
         for above in (node, *self.source.ancestors(node)):
