@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, readings, subregions
+from amplint.semantics import contexts, readings, subregions, uncast
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.events import TensorOp
@@ -32,7 +32,17 @@ from amplint.semantics.tensors import (
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Module, Number, Ref, Tensor, Value
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
-from amplint.torchlib.policy import BANNED, FLOAT32, FOLLOWS_INPUT, LOWER, MODULE_OPS, Regime, result_dtype, words
+from amplint.torchlib.policy import (
+    BANNED,
+    FLOAT32,
+    FOLLOWS_INPUT,
+    LOWER,
+    MODULE_OPS,
+    NOT_CAST_IN_PLACE,
+    Regime,
+    result_dtype,
+    words,
+)
 
 FACTORIES = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn tensor zeros")
 FACTORIES_LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
@@ -53,7 +63,9 @@ AMBIGUOUS = words(
     "narrow norm normalize outer pad pow prod repeat reshape roll round scatter select sign sin sort split square "
     "squeeze stack std sub sum swapaxes t tan transpose unfold var view where"
 )
-TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER["cuda"], FLOAT32["cuda"], FILLS, LIMITS, CASTS, NEW) - AMBIGUOUS
+TENSOR_METHODS = (
+    FOLLOWS_INPUT.union(LOWER["cuda"], NOT_CAST_IN_PLACE, FLOAT32["cuda"], FILLS, LIMITS, CASTS, NEW) - AMBIGUOUS
+)
 """Methods that only tensors have: calling one shows that its object is a tensor."""
 
 
@@ -275,6 +287,7 @@ def _operation(
     if arguments.get("dtype") is None:
         first = [] if shift else [(beside, operand)]
         subregions.computed(machine, state, node, name, [*first, *((a.node.value, a.value) for a in arguments.given)])
+    uncast.computed(machine, state, node, name, (beside, operand), arguments)
     infinity = floor = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
@@ -293,7 +306,9 @@ def _operation(
     if op in BINARY and not in_place and (other := arguments.get("other", shift)) is not None:
         operand = Tensor(operand.symbol, promoted(machine, BINARY[op], operand, other.value), operand.why_half)
     result = _result(machine, state, node, "clamp" if op in LIMITS else name, operand)
-    explicit = dtype_of(machine, arguments.value("dtype"))
+    explicit = dtype_of(machine, arguments.value("dtype")) or dtype_of(machine, arguments.value("out"))
+    if name in NOT_CAST_IN_PLACE:
+        explicit = operand.dtype
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     return replace(result, dtype=explicit or result.dtype, infinity=infinity or result.infinity, floor=floor)

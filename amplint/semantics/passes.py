@@ -1,4 +1,4 @@
-"""Events about models: where their forward passes run, and whether autocast reaches them."""
+"""Events about what autocast reaches: forward passes of models, work in threads, forms of operations it leaves alone."""
 
 from __future__ import annotations
 
@@ -68,3 +68,17 @@ class RegionMissed(Event):
     lost: Autocast | None
     lost_with: cst.CSTNode | None
     thread: NewThread
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotCast(Event):
+    """An operation that autocast would run in half, in a form that it leaves alone, while a region is on.
+
+    `target` receives the result: the tensor of an in-place method, or what is passed as `out`. `single` is an operand
+    that is float32, `half` one that is half, with which the operation raises.
+    """
+
+    op: str
+    target: cst.BaseExpression
+    single: cst.BaseExpression
+    half: cst.BaseExpression | None

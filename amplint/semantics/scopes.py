@@ -16,6 +16,7 @@ from amplint.semantics.program import Program
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
+from amplint.torchlib.policy import NOT_CAST_IN_PLACE
 
 PROTOCOL_TRIGGERS = frozenset(
     [
@@ -48,7 +49,7 @@ PROTOCOL_TRIGGERS = frozenset(
         "FullyShardedDataParallel",
     ]
 )
-NUMERIC_TRIGGERS = frozenset(
+NUMERIC_TRIGGERS = NOT_CAST_IN_PLACE | frozenset(
     {"half", "float16", "bfloat16", "HalfTensor", "masked_fill", "masked_fill_", "full", "inf"}
 )
 TRIGGERS = PROTOCOL_TRIGGERS | NUMERIC_TRIGGERS

@@ -264,6 +264,8 @@ def _called(node: cst.Call, part: Part) -> None:
     part.hands_scaler = part.hands_scaler or any(
         isinstance(name, cst.Name) and "scaler" in name.value.lower() for name in names
     )
+    if any(argument.keyword is not None and argument.keyword.value == "out" for argument in node.args):
+        part.triggered = True
     if isinstance(node.func, cst.Attribute):
         name = node.func.attr.value
         part.called.add(name)

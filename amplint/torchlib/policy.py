@@ -26,6 +26,10 @@ _MATRIX_PRODUCTS = words(
 LOWER = {"cuda": _MATRIX_PRODUCTS | {"addmv", "addr", "mv"}, "cpu": _MATRIX_PRODUCTS}
 """Device type -> operations whose result has the region's dtype."""
 
+NOT_CAST_IN_PLACE = words("addbmm_ addmm_ addmv_ addr_ baddbmm_")
+NOT_CAST_WITH_OUT = words("addbmm addmm addmv addr baddbmm bmm chain_matmul matmul mm multi_dot mv")
+"""Forms of `LOWER`'s operations that autocast leaves alone: in-place methods, and functions that are given `out`."""
+
 FLOAT32 = {
     "cuda": _LOSSES | words(
         "acos asin cdist cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm gumbel_softmax "
