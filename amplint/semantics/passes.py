@@ -1,4 +1,4 @@
-"""Events about what autocast reaches: forward passes of models, work in threads, forms of operations it leaves alone."""
+"""Events about what autocast reaches: forward passes of models, work in threads, forms of operations."""
 
 from __future__ import annotations
 

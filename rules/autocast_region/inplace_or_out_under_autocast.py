@@ -22,8 +22,8 @@ class InplaceOrOutUnderAutocast(Rule):
 
     ## Why is this bad?
     Autocast casts the inputs of an operation, and cannot cast a tensor that the result is written into. So it leaves
-    `x.addmm_(a, b)` and `torch.mm(a, b, out=c)` alone: they run in float32, without the matrix units for half, and raise
-    where one of the tensors comes from an operation that autocast has cast.
+    `x.addmm_(a, b)` and `torch.mm(a, b, out=c)` alone: they run in float32, without the matrix units for half, and
+    raise where one of the tensors comes from an operation that autocast has cast.
 
     ## Example
     ```python
@@ -65,7 +65,8 @@ class InplaceOrOutUnderAutocast(Rule):
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, NotCast) and isinstance(event.node, cst.Call)
+        assert isinstance(event, NotCast)
+        assert isinstance(event.node, cst.Call)
         call, target = event.node, rewrite.text(event.target)
         if not isinstance(rewrite.source.parent(call), cst.Expr) or not re.fullmatch(r"[\w.]+", target):
             return None
