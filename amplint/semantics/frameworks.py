@@ -51,6 +51,8 @@ def make(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> M
 
 def _precision(kind: str, arguments: Arguments) -> str | None:
     given = arguments.value(PRECISION_PARAMETER[kind])
+    if kind == "fabric" and given is None and arguments.given:
+        return "float32" if all(argument.keyword for argument in arguments.given) else None
     if given is None and arguments.value("fp16") == TRUE:
         return "float16"
     return PRECISIONS.get(given.value) if isinstance(given, Const) else None

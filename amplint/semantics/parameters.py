@@ -44,7 +44,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if name == "requires_grad_" and arguments.values == (FALSE,):
         forget_dtypes(machine, state, [owner])
     changes, dtype = converts_to(machine, name, arguments)
-    if not changes or not (isinstance(owner, (Instance, Module)) or _is_model(machine, owner, node)):
+    if not changes or not (isinstance(owner, (Instance, Module)) or _is_model(machine, state, owner, node)):
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
@@ -58,10 +58,14 @@ def load(machine: Machine, state: State, node: cst.Call, model: Value, arguments
         _set(state, symbol_of(machine, model), half=node)
 
 
-def _is_model(machine: Machine, owner: Value, node: cst.Call) -> bool:
-    """Whether something unknown must be a model: it is used like one, or the result of the conversion is dropped."""
+def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> bool:
+    """Whether something unknown must be a model: loaded or used like one, or its conversion is a statement."""
     if not isinstance(owner, Unknown):
         return False
+    origin = root(machine, owner.symbol)
+    kind, *more = machine.symbols.key(origin)
+    if origin in state.models or (kind == "call" and str(more[0]).endswith(".from_pretrained")):
+        return True
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
 

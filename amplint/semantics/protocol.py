@@ -209,6 +209,8 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         _consume(machine, state, optimizer, node)
         return
     closure = arguments.get("closure", 1)
+    if closure is not None and _is_handed_on(machine, closure.value):
+        closure = None
     _pair_event(
         machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
     )
@@ -217,6 +219,11 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
+
+
+def _is_handed_on(machine: Machine, value: Value) -> bool:
+    """Whether `value` is what an unseen caller gives, None for most of them."""
+    return value == NONE or (isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter")
 
 
 def _pair_event(

@@ -48,7 +48,7 @@ class _Optimizer:
 class Fabric:
     """Wraps model and optimizer; with mixed precision a plain `backward()` on what the model returns raises."""
 
-    def __init__(self, precision: str = "32-true") -> None:
+    def __init__(self, precision: str = "32-true", accelerator: str = "auto") -> None:
         self._precision = _Precision(precision)
         self._inside = False
         self.device = torch.device("cuda")
