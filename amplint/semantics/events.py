@@ -410,6 +410,7 @@ class Accumulation(Event):
     not end the window, `closing` what runs on those that do. `counted` tells that the condition counts them and is not
     a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
     `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
+    `parallel` makes the distributed model of a file that never switches its synchronisation off.
     """
 
     loop: cst.CSTNode
@@ -423,6 +424,7 @@ class Accumulation(Event):
     first: int | None = None
     others: bool = False
     rescaled: bool = False
+    parallel: cst.Call | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from amplint.semantics.values import Const, Tensor, Value
 from amplint.source.tree import walk
 
 _MICRO = ("accum", "micro", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual")
+_SWITCHES = ("no_sync", "require_backward_grad_sync", "no_backward_sync", "fabric", "accelerat")
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 CHANGED = "<changed in place>"
 
@@ -312,7 +313,16 @@ def _tell(
         first=first,
         others=others,
         rescaled=any(one.has(Job.RESCALE) for one in full),
+        parallel=_always_synchronised(machine),
     )
+
+
+def _always_synchronised(machine: Machine) -> cst.Call | None:
+    """The only distributed model of a program in which nothing switches its synchronisation off."""
+    makers = {id(call): call for call in machine.rhythm.parallel}
+    if len(makers) != 1 or any(word in chunk.text for chunk in machine.program.chunks for word in _SWITCHES):
+        return None
+    return next(iter(makers.values()))
 
 
 def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:

@@ -94,3 +94,26 @@ def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
     if counter.value not in rewrite.names(guard) or not isinstance(rewrite.source.parent(guard), (cst.If, cst.Assign)):
         return None
     return rewrite.replace(guard, f"{rewrite.text(guard)} or {counter.value} + 1 == len({rewrite.text(loader)})")
+
+
+def synchronised_at_end(event: Accumulation, rewrite: Rewriter) -> Edit | None:
+    """The edit that lets a distributed model reduce gradients on the last micro-batch of a window only."""
+    made = rewrite.source.parent(event.parallel) if event.parallel is not None else None
+    target = made.targets[0].target if isinstance(made, cst.Assign) else None
+    loop = event.loop
+    if (
+        not isinstance(target, cst.Name)
+        or not isinstance(loop, cst.For)
+        or not isinstance(loop.body, cst.IndentedBlock)
+    ):
+        return None
+    index = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else loop.target
+    if not isinstance(index, cst.Name) or index.value == "_" or not rewrite.same_function(target, loop):
+        return None
+    if event.guard is None:
+        last = f"{index.value} == {rewrite.operand(event.every)} - 1" if event.every is not None else None
+    else:
+        reads_index = isinstance(event.guard, cst.Comparison) and index.value in rewrite.names(event.guard)
+        last = rewrite.text(event.guard) if reads_index and not event.others else None
+    setting = f"{target.value}.require_backward_grad_sync = {last}"
+    return rewrite.insert_before(loop.body.body[0], setting) if last is not None else None
