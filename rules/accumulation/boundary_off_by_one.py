@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event, Job
 
-from .places import counter_shift
+from .edits import counter_shift
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

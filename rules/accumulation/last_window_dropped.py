@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, WindowLost
 
-from .places import or_last_batch
+from .edits import or_last_batch
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

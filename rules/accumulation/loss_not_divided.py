@@ -11,7 +11,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event, Job, ScriptEnd
 
-from .places import divided_loss
+from .edits import divided_loss
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event
 
-from .places import synchronised_at_end
+from .edits import synchronised_at_end
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from amplint.semantics.events import Accumulation, Job, WindowLost, Work
+from amplint.semantics.events import Accumulation, Job, Work
 
 if TYPE_CHECKING:
     from amplint.findings import Edit
@@ -56,64 +55,3 @@ def moved_under(works: list[Work], block: cst.If, before: cst.CSTNode, rewrite: 
         statements.append(statement)
     unique = list(dict.fromkeys(statements))
     return None if rewrite.bound_for(unique, block) else rewrite.move_statements(unique, before)
-
-
-def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrite: Rewriter) -> Iterator[Edit]:
-    """The edit that divides what `backward` runs on by `every`, if one is sure to be right."""
-    call = backward if isinstance(backward, cst.Call) else None
-    if every is None or call is None or not isinstance(call.func, cst.Attribute):
-        return
-    loss = call.func.value
-    scaled = isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value == "scale"
-    if rewrite.same_function(backward, every):
-        if isinstance(loss, cst.Call) and scaled and len(loss.args) == 1:
-            inner = loss.args[0].value
-            yield rewrite.replace(inner, f"{rewrite.operand(inner)} / {rewrite.operand(every)}")
-        elif not scaled:
-            yield rewrite.replace(loss, f"({rewrite.operand(loss)} / {rewrite.operand(every)})")
-
-
-def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
-    """The edit that adds one to the bare counter of `i % n`."""
-    counter = event.remainder.left if event.remainder is not None else None
-    if event.first != 1 or not isinstance(counter, cst.Name):
-        return None
-    return rewrite.replace(counter, f"({counter.value} + 1)")
-
-
-def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
-    """The edit that lets a condition on the counter of `for i, batch in enumerate(loader)` hold at the end too."""
-    target, over, guard = event.loop.target, event.loop.iter, rewrite.source.parent(event.remainder)
-    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
-    if not isinstance(counter, cst.Name) or not isinstance(over, cst.Call) or len(over.args) != 1:
-        return None
-    loader = over.args[0].value
-    named = isinstance(over.func, cst.Name) and over.func.value == "enumerate"
-    if not named or not isinstance(loader, (cst.Name, cst.Attribute)) or not isinstance(guard, cst.Comparison):
-        return None
-    if counter.value not in rewrite.names(guard) or not isinstance(rewrite.source.parent(guard), (cst.If, cst.Assign)):
-        return None
-    return rewrite.replace(guard, f"{rewrite.text(guard)} or {counter.value} + 1 == len({rewrite.text(loader)})")
-
-
-def synchronised_at_end(event: Accumulation, rewrite: Rewriter) -> Edit | None:
-    """The edit that lets a distributed model reduce gradients on the last micro-batch of a window only."""
-    made = rewrite.source.parent(event.parallel) if event.parallel is not None else None
-    target = made.targets[0].target if isinstance(made, cst.Assign) else None
-    loop = event.loop
-    if (
-        not isinstance(target, cst.Name)
-        or not isinstance(loop, cst.For)
-        or not isinstance(loop.body, cst.IndentedBlock)
-    ):
-        return None
-    index = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else loop.target
-    if not isinstance(index, cst.Name) or index.value == "_" or not rewrite.same_function(target, loop):
-        return None
-    if event.guard is None:
-        last = f"{index.value} == {rewrite.operand(event.every)} - 1" if event.every is not None else None
-    else:
-        reads_index = isinstance(event.guard, cst.Comparison) and index.value in rewrite.names(event.guard)
-        last = rewrite.text(event.guard) if reads_index and not event.others else None
-    setting = f"{target.value}.require_backward_grad_sync = {last}"
-    return rewrite.insert_before(loop.body.body[0], setting) if last is not None else None
