@@ -269,12 +269,13 @@ class ScalerUpdate(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerStep(Event):
-    """`optimizer.step()` called directly."""
+    """`optimizer.step()` called directly; a `closure` has made the gradients."""
 
     call: cst.Call
     optimizer: Optimizer
     optimizer_node: cst.BaseExpression
     gradients: Gradients
+    closure: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from amplint.semantics import (
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import hold
 from amplint.semantics.events import HalfCast, Job
+from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import CASTS, converted
@@ -26,6 +27,7 @@ from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     TRUE,
     Const,
+    Function,
     Instance,
     Manager,
     Module,
@@ -68,7 +70,7 @@ def call_method(
     if isinstance(owner, Optimizer):
         if name == "step":
             frameworks.stepped(machine, state, node, owner)
-            protocol.optimizer_step(machine, state, node, owner, closure=bool(arguments.given))
+            _optimizer_step(machine, state, node, owner, arguments)
         machine.idle.add(node)
         return machine.unknown("call", name, parts=(owner.symbol,))
     if name == "enter_context" and arguments.given:
@@ -110,6 +112,15 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
     assert isinstance(node.func, cst.Attribute)
     if not models.is_model(machine, state, owner, node.func.value):
         machine.emit(state, HalfCast, node, dtype=dtype)
+
+
+def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optimizer, arguments: Arguments) -> None:
+    closure = arguments.value("closure", 0)
+    if isinstance(closure, Function):
+        call_function(machine, state, closure, [], {}, node)
+    elif arguments.given:
+        protocol.forget_gradients(state)
+    protocol.optimizer_step(machine, state, node, owner, closure=bool(arguments.given))
 
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:

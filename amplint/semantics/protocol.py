@@ -341,12 +341,9 @@ def _pending(state: State, scaler: Scaler) -> cst.CSTNode | None:
 
 
 def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
-    """`optimizer.step()`; with a `closure` it makes its own gradients."""
+    """`optimizer.step()`; a `closure` has made the gradients."""
     machine.idle.add(node)
     machine.contacts += 1
-    if closure:
-        state.gradients[optimizer.symbol] = NO_GRADIENTS
-        return
     gradients = gradients_of(state, optimizer.symbol)
     if isinstance(node.func, cst.Attribute):
         machine.emit(
@@ -357,6 +354,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             optimizer=optimizer,
             optimizer_node=node.func.value,
             gradients=gradients,
+            closure=closure,
         )
     _consume(machine, state, optimizer, node)
     state.note(node, "the optimizer steps")

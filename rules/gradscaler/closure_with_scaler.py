@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import ScalerStep
+from amplint.semantics.events import GradState, OptimizerStep, ScalerStep
 from amplint.torchlib.names import SCALER_SIGNS
 
 
@@ -59,3 +59,14 @@ class ClosureWithScaler(Rule):
             yield self.report(event, "scaler.step() cannot run a closure", advice=advice, at=event.closure)
         elif event.optimizer.cls.endswith(".LBFGS"):
             yield self.report(event, "LBFGS needs a closure, which scaler.step() cannot run", advice=advice)
+
+    def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
+        made = event.gradients.state is GradState.SCALED and event.gradients.consumed is None
+        if event.closure and made and event.gradients.backward is not None:
+            yield self.report(
+                event,
+                "the closure leaves gradients that carry the loss scale, and the optimizer steps on them",
+                reason="The weights move by gradients 65536 times too large at first, and inf or NaN are not skipped.",
+                advice="Call the closure first and scaler.step(optimizer) behind it, or train in bfloat16.",
+                notes=event.steps_from(event.gradients.backward),
+            )

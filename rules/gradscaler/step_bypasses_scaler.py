@@ -50,7 +50,12 @@ class StepBypassesScaler(Rule):
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
         gradients = event.gradients
-        if gradients.state is GradState.SCALED and gradients.consumed is None and gradients.backward is not None:
+        if (
+            not event.closure
+            and gradients.state is GradState.SCALED
+            and gradients.consumed is None
+            and gradients.backward is not None
+        ):
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",
