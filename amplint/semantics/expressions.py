@@ -126,13 +126,13 @@ def _name(machine: Machine, state: State, node: cst.Name) -> Value:
         if node.value in _BUILTINS:
             return Ref(f"builtins.{node.value}")
         found = machine.unknown("name", node.value)
-    return refined(state, attributes.with_kind(machine, found, node))
+    return refined(machine, state, attributes.with_kind(machine, found, node))
 
 
 def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
     owner = evaluate(machine, state, node.value)
     found = attributes.get(machine, state, node, owner, node.attr.value)
-    return refined(state, attributes.with_kind(machine, found, node))
+    return refined(machine, state, attributes.with_kind(machine, found, node))
 
 
 def _number(machine: Machine, state: State, node: cst.Integer | cst.Float) -> Value:
@@ -199,7 +199,7 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
     if isinstance(owner, Module) and (part := each(state, owner)) is not None:
         return part
     parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
-    return refined(state, machine.unknown("index", parts=parts))
+    return refined(machine, state, machine.unknown("index", parts=parts))
 
 
 def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key: Value | None) -> Value:

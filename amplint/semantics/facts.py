@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from amplint.semantics.symbols import Symbols
 from amplint.semantics.values import FALSE, TRUE, Const, Items, Unknown, Value
 
-Facts: TypeAlias = "dict[int | tuple[str, int], Const]"
-Known: TypeAlias = "Mapping[int | tuple[str, int], Const]"
+Fact: TypeAlias = "int | tuple[str, int]"
+"""What an assumption is about: a symbol's truth, ("is none", symbol) or ("value of", symbol)."""
+Facts: TypeAlias = "dict[Fact, Const]"
+
+
+class Known(Protocol):
+    """Assumptions that can be asked for."""
+
+    def get(self, key: Fact, /) -> Const | None:
+        """What is assumed under `key`, None when nothing is."""
 
 
 def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:

@@ -9,8 +9,10 @@ import libcst as cst
 from amplint.semantics import contexts, parameters, protocol, ran
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
+from amplint.semantics.facts import Fact
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State, merge
+from amplint.semantics.summaries import RUNS_AT_MOST, Summary
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -70,11 +72,18 @@ def call_function(
         ran.note(machine, state, function)
         return _not_followed(machine, function)
     if outcomes is None:
-        contacts = machine.contacts
-        outcomes = memory[key] = _outcomes(machine, state, function, positional, keywords, node)
-        quiet = machine.contacts == contacts and bool(outcomes)
-        if quiet and all(_is_without_effect(state, end) for end in outcomes):
-            machine.closed.add(signature)
+        call = (function.frame, state.progress(), *positional, *keywords.items())
+        outcomes = machine.summaries.find(body, call, state)
+        if outcomes is None and machine.summaries.runs[body] >= RUNS_AT_MOST:
+            return _out_of_reach(machine, state, function)
+        if outcomes is None:
+            contacts = machine.contacts
+            outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
+            machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes))
+            quiet = machine.contacts == contacts and bool(outcomes)
+            if quiet and all(_is_without_effect(state, end) for end in outcomes):
+                machine.closed.add(signature)
+        memory[key] = outcomes
     if not outcomes:
         if _is_abstract(body):
             return Unknown(machine.fresh())
@@ -91,6 +100,13 @@ def _is_without_effect(before: State, end: State) -> bool:
     kept = all(end.heap[key] is before.heap.get(key) for key in end.heap)
     kept = kept and [done.node for done in end.work] == [done.node for done in before.work]
     return kept and end.progress() == before.progress() and _says_nothing(end.frames[end.frame][RESULT])
+
+
+def _out_of_reach(machine: Machine, state: State, function: Function) -> Unknown:
+    """A function that has been run so often that another call is not followed: whatever it could change is unknown."""
+    machine.complete = False
+    protocol.forget_everything(state)
+    return _not_followed(machine, function)
 
 
 def _not_followed(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
@@ -141,10 +157,12 @@ def _outcomes(
     positional: Sequence[Value],
     keywords: Mapping[str, Value],
     site: cst.CSTNode | None,
-) -> list[State]:
+) -> tuple[list[State], dict[Fact, Const]]:
+    """The states a call can end in, and what it asked of assumptions older than itself."""
     node = node_of(function)
     machine.entered.add(node)
-    caller = machine.position
+    caller, given, read = machine.position, machine.given, machine.read
+    machine.given, machine.read = state.facts.keys(), {}
     if function.chunk.source is machine.program.main:
         machine.entered_from = None
     elif machine.entered_from is None:
@@ -166,7 +184,9 @@ def _outcomes(
             for _, ready in machine.outcomes(inner, lambda s: _enter_decorators(machine, s, function, node)):
                 returned += machine.run_body(ready, _statements(node))
     finally:
-        machine.position = caller
+        own = machine.read
+        read.update((key, fact) for key, fact in own.items() if key in given)
+        machine.position, machine.given, machine.read = caller, given, read
     ends: list[State] = []
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
@@ -179,7 +199,7 @@ def _outcomes(
         end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
         ends.append(end)
-    return merge(ends, PATH_LIMIT, machine.slice.deciding, machine.either)
+    return merge(ends, PATH_LIMIT, machine.slice.deciding, machine.either), own
 
 
 def _keep_nested(machine: Machine, end: State, frame: int) -> None:

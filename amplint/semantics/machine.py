@@ -10,14 +10,15 @@ import libcst as cst
 
 from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
-from amplint.semantics.facts import is_on
+from amplint.semantics.facts import Fact, is_on
 from amplint.semantics.ledger import Ledger
 from amplint.semantics.passes import Forward, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import MODULE_FRAME, Region, State, Trail
+from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail
+from amplint.semantics.summaries import Summaries
 from amplint.semantics.symbols import Symbols
 from amplint.semantics.values import (
     NONE,
@@ -44,7 +45,6 @@ PATH_LIMIT = 12
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 60_000
-STEPS_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,22 @@ Sites = tuple[cst.CSTNode | None, ...]
 Position = tuple[Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choices, Sites, cst.CSTNode | None]
 
 
+class Assumed:
+    """The assumptions of a path; what a call asks of them is remembered with what it comes to."""
+
+    def __init__(self, machine: Machine, state: State) -> None:
+        self._machine = machine
+        self._state = state
+
+    def get(self, key: Fact, /) -> Const | None:
+        """What is assumed under `key`; an assumption that is older than the running call counts as a contact."""
+        found = self._state.facts.get(key)
+        if found is not None and key in self._machine.given:
+            self._machine.contacts += 1
+            self._machine.read[key] = found
+        return found
+
+
 class Machine:
     """One interpretation of one file and of what it reaches."""
 
@@ -156,6 +172,9 @@ class Machine:
         self.sites: Sites = ()
         self.entered_from: cst.CSTNode | None = None
         self.contacts = 0
+        self.given: Set[Fact] = frozenset()
+        self.read: dict[Fact, Const] = {}
+        self.summaries = Summaries()
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
         self.idle: set[cst.CSTNode] = set()
@@ -213,6 +232,10 @@ class Machine:
             for key, fact in state.facts.items()
             if self.symbols.time(key if isinstance(key, int) else key[1]) < time
         }
+
+    def assumed(self, state: State) -> Assumed:
+        """What is assumed on a path."""
+        return Assumed(self, state)
 
     def spend(self) -> None:
         """Account for one statement. Raises BudgetSpent."""
@@ -421,7 +444,7 @@ def _scale_of(value: Value) -> int | None:
 
 def is_off(machine: Machine, state: State, enabled: Value) -> bool:
     """Whether a flag is known to be false on this path."""
-    return is_on(machine.symbols, state.facts, enabled) is False
+    return is_on(machine.symbols, machine.assumed(state), enabled) is False
 
 
 def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from amplint.semantics.events import RanRegion
-from amplint.semantics.facts import Known, is_on, learn
+from amplint.semantics.facts import Fact, is_on, learn
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import Ran, State
 from amplint.semantics.values import FALSE, TRUE, Autocast, Const, Entered, GradMode, Neutral, Scaler, Unknown, Value
@@ -53,7 +54,7 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
     )
 
 
-def _agree(one: Known, other: Known) -> bool:
+def _agree(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
     """Whether both can hold at once."""
     return all(other.get(key, fact) == fact for key, fact in one.items())
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step, Work
+from amplint.semantics.facts import Fact
 from amplint.semantics.values import (
     Autocast,
     Const,
@@ -32,6 +33,8 @@ Either = Callable[[Value, Value], Value]
 MODULE_FRAME = 0
 RESULT = "<result>"
 """The variable that holds what a call returned while its paths are joined."""
+STEPS_KEPT = 16
+"""How many of the latest steps of a path are told."""
 ANY_OPTIMIZER = -1
 NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 
@@ -102,7 +105,7 @@ class State:
         self.frames: dict[int, dict[str, Value]] = {MODULE_FRAME: {}}
         self.frame = MODULE_FRAME
         self.heap: dict[int, dict[str, Value]] = {}
-        self.facts: dict[int | tuple[str, int], Const] = {}
+        self.facts: dict[Fact, Const] = {}
         self.regions: tuple[Region, ...] = ()
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}

@@ -24,9 +24,9 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
     if isinstance(value, Ref) and value.name in DTYPES:
         return True
     if isinstance(value, Ref):
-        return facts.known(machine.symbols, state.facts, symbol_of(machine, value))
+        return facts.known(machine.symbols, machine.assumed(state), symbol_of(machine, value))
     if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):
-        return facts.known(machine.symbols, state.facts, value.symbol)  # type: ignore[union-attr]
+        return facts.known(machine.symbols, machine.assumed(state), value.symbol)  # type: ignore[union-attr]
     return True
 
 
@@ -36,9 +36,9 @@ def is_none(machine: Machine, state: State, value: Value) -> bool | None:
         return value.value is None
     if isinstance(value, Unknown) or _may_be_none(value):
         symbol = value.symbol  # type: ignore[union-attr]
-        if state.facts.get(symbol) == TRUE:
+        if machine.assumed(state).get(symbol) == TRUE:
             return False
-        fact = state.facts.get(("is none", symbol))
+        fact = machine.assumed(state).get(("is none", symbol))
         return bool(fact.value) if fact is not None else None
     return False
 
@@ -50,7 +50,7 @@ def equal(machine: Machine, state: State, left: Value, right: Value) -> Value:
     if isinstance(left, Const):
         left, right = right, left
     if isinstance(right, Const) and isinstance(left, Unknown):
-        known = state.facts.get(("value of", left.symbol))
+        known = machine.assumed(state).get(("value of", left.symbol))
         if known is not None:
             return Const(known.value == right.value)
         return Unknown(machine.symbols.intern("==", right, parts=(left.symbol,)))
@@ -87,14 +87,14 @@ def decide_value(machine: Machine, state: State, value: Value) -> bool:
     return known
 
 
-def refined(state: State, value: Value) -> Value:
+def refined(machine: Machine, state: State, value: Value) -> Value:
     """`value` with what the path knows of it: None, or the constant it was compared with."""
     if not state.facts or not (isinstance(value, Unknown) or _may_be_none(value)):
         return value
     symbol = value.symbol  # type: ignore[union-attr]
-    if state.facts.get(("is none", symbol)) == TRUE:
+    if machine.assumed(state).get(("is none", symbol)) == TRUE:
         return NONE
-    return state.facts.get(("value of", symbol), value)
+    return machine.assumed(state).get(("value of", symbol)) or value
 
 
 def _may_be_none(value: Value) -> bool:
