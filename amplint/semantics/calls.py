@@ -36,6 +36,7 @@ from amplint.semantics.values import (
     TRUE,
     Class,
     Const,
+    Device,
     Function,
     GradMode,
     Instance,
@@ -413,6 +414,8 @@ def _builtin(machine: Machine, state: State, node: cst.Call, name: str, argument
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
         return attributes.get(machine, state, node, values[0], str(values[1].value))
+    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
+        return attributes.get(machine, state, node, values[0], "type")
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
         return values[0]
     if name in ("builtins.enumerate", "builtins.zip"):

@@ -11,6 +11,7 @@ from amplint.semantics.passes import RegionMissed
 from amplint.semantics.state import Region, State
 from amplint.semantics.values import (
     FALSE,
+    NONE,
     TRUE,
     Autocast,
     Const,
@@ -53,13 +54,15 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
         bound["device_type"] = (bound["device_type"][0], Device(None))
     devices = frozenset({device}) if device else _devices(bound["device_type"][1] if "device_type" in bound else None)
     enabled = bound["enabled"][1] if "enabled" in bound else TRUE
-    if any(argument.star for argument in arguments.given) and "enabled" not in bound:
+    whole = not any(argument.star for argument in arguments.given)
+    if not whole and "enabled" not in bound:
         enabled = machine.unknown("enabled", id(node))
-    context = Autocast(devices, _dtypes(bound["dtype"][1] if "dtype" in bound else None, devices), enabled, node)
+    dtype = bound["dtype"][1] if "dtype" in bound else None
+    context = Autocast(devices, _dtypes(dtype, devices), enabled, node, whole and dtype in (None, NONE))
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
     machine.emit(
         state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
-        certain=not any(argument.star for argument in arguments.given),
+        certain=whole,
     )  # fmt: skip
     return context
 

@@ -18,7 +18,7 @@ from amplint.semantics.ledger import CheckpointLacksScaler
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.program import Program
 from amplint.semantics.protocol import CLEARED, forget_everything
-from amplint.semantics.reads import may_scale
+from amplint.semantics.reads import may_scale, names_cuda
 from amplint.semantics.scopes import (
     LONG_RUN,
     extreme_names,
@@ -62,7 +62,14 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     conclude(machine)
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:
-        machine.emit(State(), ScriptEnd, grown.module, complete=machine.complete, may_scale=may_scale(chunks))
+        machine.emit(
+            State(),
+            ScriptEnd,
+            grown.module,
+            complete=machine.complete,
+            may_scale=may_scale(chunks),
+            names_cuda=names_cuda(chunks),
+        )
 
 
 def _run_module(machine: Machine) -> list[State]:

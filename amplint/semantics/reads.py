@@ -23,6 +23,11 @@ def may_scale(chunks: Iterable[Chunk]) -> bool:
     return any(_SCALING.search(chunk.text) for chunk in chunks)
 
 
+def names_cuda(chunks: Iterable[Chunk]) -> bool:
+    """Whether a word in `chunks` speaks of CUDA."""
+    return any("cuda" in chunk.text for chunk in chunks)
+
+
 def never_read(machine: Machine, node: cst.Call) -> bool:
     """Whether what `node` makes goes to a variable of a function or script, and nothing ever reads that variable."""
     statement, chunk = machine.statement, machine.chunk

@@ -139,12 +139,21 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Autocast:
-    """An autocast context. `devices` and `dtypes` hold what is possible; None means unknown."""
+    """An autocast context. `devices` and `dtypes` hold what is possible; None means unknown.
+
+    `defaulted` tells that no dtype was given, so that the device decides it.
+    """
 
     devices: frozenset[str] | None
     dtypes: frozenset[str] | None
     enabled: Value
     node: cst.CSTNode
+    defaulted: bool = False
+
+    @property
+    def is_float16_on_cuda(self) -> bool:
+        """Whether the region, should it run on CUDA, certainly computes in float16."""
+        return (self.dtypes == frozenset({"float16"}) or self.defaulted) and "cuda" in (self.devices or {"cuda"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
-FLOAT16, CUDA = frozenset({"float16"}), frozenset({"cuda"})
-
-
 class Float16WithoutScaler(Rule):
     """A model is trained under float16 autocast, and nothing scales the loss.
 
@@ -61,7 +58,7 @@ class Float16WithoutScaler(Rule):
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None):
-            if region.dtypes == FLOAT16 and region.devices == CUDA:
+            if region.is_float16_on_cuda:
                 self.plain.setdefault(event.node, region.node)
         yield from ()
 
@@ -72,7 +69,7 @@ class Float16WithoutScaler(Rule):
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for backward, step in self.steps.items() if not event.may_scale else ():
+        for backward, step in self.steps.items() if event.names_cuda and not event.may_scale else ():
             yield self.report(
                 step,
                 "a model is trained under float16 autocast without a scaler",
