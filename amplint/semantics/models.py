@@ -13,7 +13,7 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import root
 from amplint.semantics.passes import Forward, Purpose, Recipe
-from amplint.semantics.scopes import MODEL, dotted
+from amplint.semantics.scopes import MODEL, MODEL_NAMES, dotted
 from amplint.semantics.state import Model, Region, State
 from amplint.semantics.tensors import CASTS, dtype_of, used_as_tensor
 from amplint.semantics.truth import symbol_of
@@ -78,7 +78,10 @@ def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpress
         return last in _LAYERS or MODULE_OPS.get(last) in LOWER["cuda"]
     if not isinstance(value, Unknown):
         return False
-    if _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(dotted(node) or "") == MODEL:
+    path = dotted(node) or ""
+    if _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(path) == MODEL:
+        return True
+    if path.rpartition(".")[2] in MODEL_NAMES:
         return True
     key = machine.symbols.key(value.symbol)
     return key[0] == "call" and str(key[1]).endswith(_MAKERS)
@@ -112,10 +115,10 @@ def forward(
     inputs: Iterable[Value] = (),
 ) -> None:
     """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
+    contexts.missed(machine, state, node)
     if any(isinstance(f, cst.FunctionDef) and f.name.value in RUNS_LAYERS for f in machine.calls):
         return
     machine.contacts += 1
-    contexts.missed(machine, state, node)
     symbol = symbol_of(machine, model)
     known = state.heap.get(symbol, {})
     mode = known.get(_MODE)

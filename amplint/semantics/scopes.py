@@ -62,6 +62,8 @@ _BOUND = re.compile(
     r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
 )
 _CALLED = re.compile(r"(\w+)\(")
+MODEL_NAMES = frozenset({"model", "net", "network"})
+"""What something unknown is called by only where it is a model, if it is called at all."""
 _MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
 _THREAD_TARGET = re.compile(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
@@ -140,7 +142,7 @@ def model_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     texts = [chunk.text for chunk in chunks]
     found = {name for text in texts for name in _MODEL_NAME.findall(text)} - {"self"}
     threads = THREAD_CALLS if any("Thread" in text or "thread" in text for text in texts) else frozenset()
-    return frozenset(found) | threads
+    return frozenset(found) | MODEL_NAMES | threads
 
 
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
