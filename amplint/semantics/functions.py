@@ -26,6 +26,7 @@ from amplint.semantics.values import (
     GradMode,
     Instance,
     Items,
+    Manager,
     Method,
     OneOf,
     Optimizer,
@@ -36,6 +37,7 @@ from amplint.semantics.values import (
     Value,
 )
 from amplint.source.tree import walk
+from amplint.torchlib.frameworks import MANAGERS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 ENTERED = "<entered>"
@@ -260,7 +262,7 @@ def _bind(
 
 
 def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
-    """`value`, or the scaler or optimizer its annotation says an unknown (or None by default) one is."""
+    """`value`, or what its annotation says an unknown (or None by default) one is: scaler, optimizer, `Accelerator`."""
     if not isinstance(value, Unknown) and value != Const(None):
         return value
     symbol = value.symbol if isinstance(value, Unknown) else machine.symbols.intern("parameter", id(annotation))
@@ -268,6 +270,8 @@ def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value
         named = machine.evaluate(state, node) if isinstance(node, (cst.Name, cst.Attribute)) else None
         if isinstance(named, Ref) and named.name in GRAD_SCALERS:
             return Scaler(symbol, machine.unknown("enabled", parts=(symbol,)), cls=named.name)
+        if isinstance(named, Ref) and named.name in MANAGERS:
+            return Manager(machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[named.name], None, True)
         if isinstance(named, Ref) and (named.name == "torch.optim.Optimizer" or is_optimizer(named.name)):
             return Optimizer(symbol)
     return value

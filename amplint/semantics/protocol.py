@@ -32,7 +32,7 @@ from amplint.semantics.events import (
 from amplint.semantics.machine import Machine, is_off
 from amplint.semantics.scopes import OPTIMIZER
 from amplint.semantics.state import ANY_OPTIMIZER, NO_GRADIENTS, ScalerState, State
-from amplint.semantics.truth import symbol_of
+from amplint.semantics.truth import is_handed_on, symbol_of
 from amplint.semantics.values import (
     FALSE,
     NONE,
@@ -209,7 +209,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         _consume(machine, state, optimizer, node)
         return
     closure = arguments.get("closure", 1)
-    if closure is not None and _is_handed_on(machine, closure.value):
+    if closure is not None and is_handed_on(machine, closure.value):
         closure = None
     _pair_event(
         machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
@@ -219,11 +219,6 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
-
-
-def _is_handed_on(machine: Machine, value: Value) -> bool:
-    """Whether `value` is what an unseen caller gives, None for most of them."""
-    return value == NONE or (isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter")
 
 
 def _pair_event(
@@ -392,6 +387,9 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
     known = [key for key in state.gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
+    others = [key for key in known if key not in matched and _owners(machine, key) is None]
+    if matched and any(gradients_of(state, key).state is GradState.UNSCALED for key in others):
+        return  # perhaps an optimizer that wraps the matched one
     candidates = matched or known or [ANY_OPTIMIZER]
     all_of_them = [(key, gradients_of(state, key)) for key in candidates]
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]

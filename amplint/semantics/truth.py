@@ -43,6 +43,11 @@ def is_none(machine: Machine, state: State, value: Value) -> bool | None:
     return False
 
 
+def is_handed_on(machine: Machine, value: Value) -> bool:
+    """Whether `value` is None, or what an unseen caller gives, which may be."""
+    return value == NONE or (isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter")
+
+
 def equal(machine: Machine, state: State, left: Value, right: Value) -> Value:
     """`left == right` as a constant or a remembered condition."""
     if isinstance(left, Const) and isinstance(right, Const):
