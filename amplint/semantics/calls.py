@@ -15,6 +15,7 @@ from amplint.semantics import (
     methods,
     models,
     numerics,
+    outside,
     parameters,
     penalties,
     protocol,
@@ -91,7 +92,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     arguments = _arguments(machine, state, node)
     if isinstance(callee, Method) and owner is None:
         owner, name = callee.owner, callee.name
-    _follow_model(machine, state, node, callee, owner, name, arguments)
+    model = _follow_model(machine, state, node, callee, owner, name, arguments)
     if isinstance(callee, Partial):
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
@@ -103,10 +104,14 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Class):
         return _instantiate(machine, state, node, callee, arguments)
     if isinstance(callee, Instance):
-        return _call_instance(machine, state, node, callee, arguments)
+        result = _call_instance(machine, state, node, callee, arguments)
+        outside.produced(machine, state, node, result)
+        return result
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:
         ran.note(machine, state, result)
+    if model is not None:
+        outside.produced(machine, state, node, result)
     return result
 
 
@@ -133,13 +138,14 @@ def _out_of_sight(
 
 def _follow_model(
     machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None, name: str, arguments: Arguments
-) -> None:
-    """Note what the call tells of a model, and its forward pass."""
+) -> Value | None:
+    """Note what the call tells of a model, and its forward pass; the model that runs, if one does."""
     if owner is not None:
         models.note_use(machine, state, owner, name, arguments)
     model = models.called(machine, state, node.func, callee) if machine.follows_models else None
     if model is not None:
         models.forward(machine, state, node, *model, arguments.values)
+    return model[0] if model is not None else None
 
 
 def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:

@@ -12,7 +12,7 @@ from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import Fact, is_on
 from amplint.semantics.ledger import Ledger
-from amplint.semantics.passes import Forward, RegionMissed
+from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
@@ -181,7 +181,7 @@ class Machine:
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.index = Index()
-        self.follows_models = not kinds.isdisjoint((Forward.kind, RegionMissed.kind))
+        self.follows_models = not kinds.isdisjoint((Forward.kind, ForwardOutside.kind, RegionMissed.kind))
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.carried: list[cst.CSTNode] = []
         self.rhythm = Rhythm()
@@ -191,6 +191,7 @@ class Machine:
         self.owners: dict[int, int | None] = {}
         self.entered_at: dict[cst.CSTNode, int] = {}
         self.cast_from: dict[int, str] = {}
+        self.outputs: dict[int, cst.CSTNode | None] = {}
         self.trained: dict[int, Trained] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
         self.readings: dict[int, Reading] = {}
@@ -205,7 +206,7 @@ class Machine:
         self._frames: dict[Source, int] = {program.main: MODULE_FRAME}
         self._modules: dict[int, Source] = {MODULE_FRAME: program.main}
         self._tell = tell
-        self._wanted = kinds
+        self.wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
 
     def evaluate(self, state: State, node: cst.CSTNode) -> Value:
@@ -388,7 +389,7 @@ class Machine:
 
     def emit(self, state: State, kind: type[Event], node: cst.CSTNode, **details: Any) -> None:
         """Tell the rules that something happens at `node`."""
-        if self.muted or kind.kind not in self._wanted:
+        if self.muted or kind.kind not in self.wanted:
             return
         region, entered_by = self.region(state)
         statement = self.statement if self.statement is not None else node

@@ -57,6 +57,13 @@ class Forward(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForwardOutside(Event):
+    """Backward ran on a loss whose only forward pass, at `node`, ran in no region, and something else in `inside`."""
+
+    inside: Autocast
+
+
+@dataclass(frozen=True, kw_only=True)
 class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import parameters, penalties, ran, readings, windows
+from amplint.semantics import outside, parameters, penalties, ran, readings, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
@@ -119,6 +119,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     machine.index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
+    outside.differentiated(machine, state, loss)
     state.ran = ()
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")

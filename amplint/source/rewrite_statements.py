@@ -106,6 +106,16 @@ class StatementEdits(RewriterBase):
             moved.append(self._reindented(statement, rows, self._lines.indentation(target[0])) + self.source.newline)
         return [*removals, Edit(self._at(target[0]), "".join(moved))]
 
+    def into_region(self, node: cst.CSTNode, context: cst.CSTNode) -> list[Edit] | None:
+        """Move the simple statement that holds `node` into the `with` of `context`, which must follow it directly."""
+        region = next((above for above in self.source.ancestors(context) if isinstance(above, cst.With)), None)
+        statement, block = self.statement_of(node), list(self.block_of(node))
+        if region is None or not isinstance(statement, cst.SimpleStatementLine) or region not in block:
+            return None
+        if block.index(region) != block.index(statement) + 1 or not isinstance(region.body, cst.IndentedBlock):
+            return None
+        return self.move_statement(node, before=region.body.body[0])
+
     def hoist_before(self, statement: cst.CSTNode, target: cst.CSTNode) -> list[Edit] | None:
         """Move a simple statement above another one; None for a compound statement."""
         simple = isinstance(self.statement_of(statement), cst.SimpleStatementLine)

@@ -1,0 +1,77 @@
+"""AMP108."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, ScriptEnd
+from amplint.semantics.passes import Forward, ForwardOutside, Recipe
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class ForwardOutsideAutocast(Rule):
+    """A loss is computed under autocast, but the model's forward pass is not.
+
+    ## Why is this bad?
+    Autocast saves time and memory in the matrix products and convolutions of the model. Around nothing but the loss it
+    has little to convert, since losses run in float32 anyway: the training runs as slowly as without autocast.
+
+    ## Example
+    ```python
+    outputs = model(inputs)
+    with torch.autocast("cuda"):
+        loss = criterion(outputs, targets)
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda"):
+        outputs = model(inputs)
+        loss = criterion(outputs, targets)
+    ```
+
+    ## Fix safety
+    The forward pass moves into the region where it is the statement right before; it then runs in half, which changes
+    its results.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP108"
+    name = "forward-outside-autocast"
+    severity = Severity.WARNING
+    screen = (b"autocast", b"backward")
+    fixable = Applicability.UNSAFE
+
+    def __init__(self) -> None:
+        self._outside: list[ForwardOutside] = []
+        self._inside = False
+
+    def on_forward(self, event: Forward) -> Iterator[Report]:
+        self._inside = self._inside or (event.gradients is not False and event.autocast is not Recipe.OFF)
+        yield from ()
+
+    def on_forward_outside(self, event: ForwardOutside) -> Iterator[Report]:
+        self._outside.append(event)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for forward in self._outside if not self._inside else ():
+            yield self.report(
+                forward,
+                "the model runs before the autocast region that its loss is computed in",
+                reason="The products and convolutions of the model are what autocast speeds up; they run in float32.",
+                advice="Begin the region before the forward pass.",
+                notes=[(forward.inside.node, "autocast begins here")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, ForwardOutside)
+        edits = rewrite.into_region(event.node, event.inside.node)
+        return Fix("Move the forward pass into the region", tuple(edits), Applicability.UNSAFE) if edits else None
