@@ -333,6 +333,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         return arguments.values[0]
     checkpoints.out_of_sight(machine, state, node, arguments, None)
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
+        parameters.forget_places(machine, state, arguments.values[:1])
         if last == "DistributedDataParallel":
             machine.rhythm.parallel.append(node)
         return arguments.values[0]

@@ -11,7 +11,7 @@ import libcst as cst
 from amplint.semantics import attributes, contexts
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
-from amplint.semantics.parameters import root
+from amplint.semantics.parameters import place, root
 from amplint.semantics.passes import Forward, Purpose, Recipe
 from amplint.semantics.scopes import MODEL, MODEL_NAMES, dotted
 from amplint.semantics.state import Model, Region, State
@@ -140,6 +140,7 @@ def forward(
         half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
         weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
+        place=place(machine, state, model),
     )
 
 

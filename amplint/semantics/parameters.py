@@ -19,6 +19,7 @@ from amplint.semantics.values import (
     FALSE,
     NONE,
     Const,
+    Device,
     Instance,
     Items,
     Module,
@@ -35,6 +36,7 @@ CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requ
 CHANGING = re.compile(r"^apply$|freeze|adapter|lora|quantiz")
 """Names of methods that may give a model other parameters to train."""
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
+_PLACE = "place of"
 NOT_SHARDED = "NO_SHARD"
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -44,7 +46,10 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if name == "requires_grad_" and arguments.values == (FALSE,):
         forget_dtypes(machine, state, [owner])
     changes, dtype = converts_to(machine, name, arguments)
-    if not changes or not (isinstance(owner, (Instance, Module)) or _is_model(machine, state, owner, node)):
+    if not isinstance(owner, (Instance, Module)) and not _is_model(machine, state, owner, node):
+        return
+    _move(machine, state, owner, name, arguments)
+    if not changes:
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
@@ -56,6 +61,25 @@ def load(machine: Machine, state: State, node: cst.Call, model: Value, arguments
     half = asked == Const("float16") or dtype_of(machine, asked) == "float16"
     if half and all(arguments.value(name) in (None, NONE, FALSE) for name in _QUANTIZING):
         _set(state, symbol_of(machine, model), half=node)
+
+
+def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
+    """`model.cuda()`, `model.to(device)`: remember where it is, where that is certain."""
+    if name not in ("cuda", "cpu", "to"):
+        return
+    where = name if name != "to" else None
+    for value in arguments.values if name == "to" else ():
+        kinds = value.types if isinstance(value, Device) else None
+        if isinstance(value, Const) and isinstance(value.value, str):
+            kinds = frozenset({value.value.partition(":")[0]})
+        where = next(iter(kinds)) if kinds is not None and len(kinds) == 1 else where
+    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(where)
+
+
+def place(machine: Machine, state: State, model: Value) -> str | None:
+    """The type of the device a model is certainly on."""
+    known = state.facts.get((_PLACE, root(machine, symbol_of(machine, model))))
+    return str(known.value) if known is not None and known.value is not None else None
 
 
 def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> bool:
@@ -97,8 +121,20 @@ def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
         del state.models[symbol]
 
 
+def forget_places(machine: Machine, state: State, values: Iterable[Value] | None) -> None:
+    """Code that cannot be seen may have moved these models, or any."""
+    places = [key for key in state.facts if isinstance(key, tuple) and key[0] == _PLACE]
+    if places:
+        handed = None if values is None else {root(machine, symbol_of(machine, value)) for value in values}
+        for key in places:
+            if handed is None or key[1] in handed:
+                del state.facts[key]
+
+
 def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
     """Code that cannot be seen may have given the parameters of these models, or of any, another dtype."""
+    values = None if values is None else tuple(values)
+    forget_places(machine, state, values)
     if state.models:
         chosen = state.models.keys() if values is None else {root(machine, symbol_of(machine, v)) for v in values}
         for symbol in chosen & state.models.keys():

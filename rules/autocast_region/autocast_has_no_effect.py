@@ -10,6 +10,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import AutocastCreated, AutocastUnused, Event
+from amplint.semantics.passes import Forward
 from amplint.semantics.values import FALSE, Ref
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
 
@@ -24,8 +25,8 @@ class AutocastHasNoEffect(Rule):
 
     ## Why is this bad?
     `torch.autocast(...)` only builds a context; nothing is cast until a `with` statement or a decorator enters it. The
-    class itself, without a call, is no context at all: `with autocast:` raises `TypeError`. And except on CUDA, a dtype
-    other than float16 and bfloat16 makes PyTorch warn that the dtype is not supported and switch the region off.
+    class itself, without a call, is no context: `with autocast:` raises `TypeError`. A region for one device type casts
+    nothing on another. And except on CUDA, PyTorch switches regions for other dtypes than float16 and bfloat16 off.
 
     ## Example
     ```python
@@ -39,12 +40,10 @@ class AutocastHasNoEffect(Rule):
         logits = model(inputs)
     ```
 
-    Write `enabled=False` for a region that is meant to be off. `torch.autocast("cuda", dtype=torch.float32)` is left
-    alone: it runs half-precision weights and inputs in float32.
+    Write `enabled=False` for a region that is meant to be off. float32 on CUDA is left alone: it lifts half weights.
 
     ## Fix safety
-    The missing parentheses are added where the class needs no arguments; the code could only raise without them. What a
-    bare statement should have covered is for you to say.
+    The missing parentheses are added where the class needs no arguments; the code could only raise without them.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -68,7 +67,7 @@ class AutocastHasNoEffect(Rule):
             yield self.report(
                 event,
                 "the autocast class is entered without being called",
-                reason="Entering the class raises TypeError: only the object that a call builds is a context.",
+                reason="That raises TypeError: only the object that a call builds is a context.",
                 advice="Call it.",
             )
 
@@ -86,6 +85,13 @@ class AutocastHasNoEffect(Rule):
                 reason=f"PyTorch supports only float16 and bfloat16 here; with {dtype} it warns and casts nothing.",
                 advice="Pass torch.bfloat16 or torch.float16, or enabled=False for a region that is meant to be off.",
             )
+
+    def on_forward(self, event: Forward) -> Iterator[Report]:
+        region, place = event.region, event.place
+        if region is not None and region.devices and place is not None and place not in region.devices:
+            message = f"this region is for {'/'.join(sorted(region.devices))}, but the model runs on {place}"
+            notes, reason = [(event.node, "the model runs here")], "Autocast casts only on its own device type."
+            yield self.report(event, message, reason=reason, advice=f'Pass "{place}".', at=region.node, notes=notes)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, AutocastUnused) or event.called or AUTOCASTS.get(event.api) is None:
