@@ -87,10 +87,11 @@ def _periodic(machine: Machine, modulo: int, remainder: int, holds: bool) -> Bou
 
 
 def counts(machine: Machine, symbol: int) -> bool:
-    """Whether `symbol` is a variable that a loop counts up, or its distance from another value."""
+    """Whether `symbol` is a variable that a loop counts up, or the distance from one that it moves along."""
     base, _ = shifted(machine, symbol)
-    kind = machine.symbols.key(base)[0]
-    return kind == COUNTER or (kind == "Subtract" and constant(machine, machine.symbols.parts(base)[1]) is None)
+    if machine.symbols.key(base)[0] == "Subtract":
+        base = machine.symbols.parts(base)[1]
+    return machine.symbols.key(base)[0] == COUNTER
 
 
 def shifted(machine: Machine, symbol: int) -> tuple[int, int]:

@@ -16,19 +16,25 @@ from amplint.source.tree import walk
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
-    """The access paths that `loop` counts up and that a remainder or a comparison in it looks at."""
+    """The access paths that `loop` counts up, or moves along, and that a remainder or a comparison in it looks at."""
     found = machine.rhythm.counted.get(loop)
     if found is None:
         raised: set[str] = set()
         looked_at: set[str] = set()
+        moved: set[str] = set()
+        marks: set[str] = set()
         for node in walk(loop):
             if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
                 raised |= {path for path in [dotted(node.target)] if path and isinstance(node.value, cst.Integer)}
+            elif isinstance(node, cst.Assign) and isinstance(node.value, cst.Name):
+                moved |= {path for path in [dotted(node.targets[0].target)] if path}
+            elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract):
+                marks |= {path for path in [dotted(node.right)] if path}
             elif isinstance(node, cst.Comparison) or (
                 isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
             ):
                 looked_at |= set(_paths(node))
-        found = machine.rhythm.counted[loop] = frozenset(raised & looked_at)
+        found = machine.rhythm.counted[loop] = frozenset((raised | (moved & marks)) & looked_at)
     return found
 
 

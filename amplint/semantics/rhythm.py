@@ -17,7 +17,8 @@ class Rhythm:
 
     `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
     are decided, `boundaries` what they say of windows. Of loops, `sources` is what they go over, `counted` what they
-    count up, `starts` from where, and `exact` the remainder that alone ends their windows, counted from their start.
+    count up, `starts` from where, `windows` those that accumulate, and `exact` the remainder that alone ends their
+    windows, counted from their start.
     `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
     told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models.
     """
@@ -33,4 +34,5 @@ class Rhythm:
     inside: set[cst.CSTNode] = field(default_factory=set)
     loaders: dict[int, cst.Call] = field(default_factory=dict)
     parallel: list[cst.Call] = field(default_factory=list)
+    windows: set[cst.CSTNode] = field(default_factory=set)
     exact: dict[cst.CSTNode, cst.BinaryOperation] = field(default_factory=dict)

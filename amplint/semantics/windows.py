@@ -14,7 +14,17 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics import shares
-from amplint.semantics.boundaries import Boundary, boundary, constant, first_value, found_in, repeats, shifted, uneven
+from amplint.semantics.boundaries import (
+    COUNTER,
+    Boundary,
+    boundary,
+    constant,
+    first_value,
+    found_in,
+    repeats,
+    shifted,
+    uneven,
+)
 from amplint.semantics.divisors import divided, sums
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 from amplint.semantics.machine import Machine
@@ -117,7 +127,7 @@ def _outer_window(
     others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
     if not full or not partial or (len(partial) < len(rest) and not _tails(rest, partial)):
         return
-    if _has_own_loss(full, partial):
+    if _has_own_loss(full, partial) or any(_accumulated_before(machine, one) for one in partial):
         return
     if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
         return
@@ -125,12 +135,13 @@ def _outer_window(
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
     if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
         machine.rhythm.exact[loop] = remainder
+    machine.rhythm.windows.add(loop)
     _tell(
         machine,
         loop,
         guard,
         remainder.right if remainder is not None else None,
-        found.every if found.modulo is not None else None,
+        found.every if found.modulo is not None or _simple(machine, found) else None,
         partial,
         full,
         remainder=remainder,
@@ -166,6 +177,11 @@ def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
     ours = [done for one in full for done in one.of(Job.BACKWARD)]
     shared = any(done.node in always for done in ours)
     return shared and any(done.closes and done.node not in always for done in ours)
+
+
+def _accumulated_before(machine: Machine, one: _Round) -> bool:
+    """Whether a loop inside accumulates these gradients, so that what is asked here concerns what it leaves over."""
+    return all(machine.rhythm.windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
 
 
 def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
@@ -204,6 +220,11 @@ def _before_backward(one: _Round) -> set[cst.CSTNode]:
             break
         found.add(done.node)
     return found
+
+
+def _simple(machine: Machine, found: Boundary) -> bool:
+    """Whether what is compared is a counter, and no distance between two, whose length can change on the way."""
+    return found.counter is not None and machine.symbols.key(shifted(machine, found.counter)[0])[0] == COUNTER
 
 
 def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:

@@ -58,7 +58,7 @@ class LossNotDivided(Rule):
     code = "AMP302"
     name = "loss-not-divided"
     severity = Severity.WARNING
-    screen = (b"backward", (b"%", b"range("))
+    screen = (b"backward", (b"%", b"range(", b"+= 1"))
     fixable = Applicability.UNSAFE
     reason = "Gradients add up over the window, so they grow with the number of micro-batches."
 

@@ -58,7 +58,7 @@ class NoSyncMissing(Rule):
     code = "AMP306"
     name = "no-sync-missing"
     severity = Severity.INFO
-    screen = (b"DistributedDataParallel", b"backward", (b"%", b"range("))
+    screen = (b"DistributedDataParallel", b"backward", (b"%", b"range(", b"+= 1"))
     fixable = Applicability.UNSAFE
     reason = "Only the gradients of a whole window have to agree between processes."
 

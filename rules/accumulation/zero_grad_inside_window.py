@@ -54,7 +54,7 @@ class ZeroGradInsideWindow(Rule):
     code = "AMP304"
     name = "zero-grad-inside-window"
     severity = Severity.ERROR
-    screen = (b"zero_grad", b"backward", (b"%", b"range(", b"accum"))
+    screen = (b"zero_grad", b"backward", (b"%", b"range(", b"+= 1"))
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."
 
