@@ -260,13 +260,23 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
 
             def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
                 machine.statement = node
-                now = state.iteration[-1]
-                item = known or Unknown(machine.symbols.intern("item", id(node), now, parts=(source,), time=now))
-                assign(machine, state, node.target, item)
+                assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
                 return [state]
 
             after += _loop(machine, [ready], node, flow, begin, endless=False)
     return after
+
+
+def _next(machine: Machine, node: cst.For, now: int, source: int, known: Value | None) -> Value:
+    """What a loop goes over in this round; what nothing is known about is another thing each time."""
+
+    def another(*place: int) -> Unknown:
+        return Unknown(machine.symbols.intern("item", id(node), *place, now, parts=(source,), time=now))
+
+    if isinstance(known, Items) and known.keys is None:
+        fresh = [isinstance(part, Unknown) and machine.symbols.key(part.symbol)[0] == "fresh" for part in known.values]
+        return Items(tuple(another(i) if fresh[i] else part for i, part in enumerate(known.values)))
+    return known or another()
 
 
 def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -> list[State]:
