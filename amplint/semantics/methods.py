@@ -13,6 +13,7 @@ from amplint.semantics import (
     parameters,
     protocol,
     readings,
+    schedulers,
     subregions,
     windows,
 )
@@ -73,6 +74,8 @@ def call_method(
             _optimizer_step(machine, state, node, owner, arguments)
         machine.idle.add(node)
         return machine.unknown("call", name, parts=(owner.symbol,))
+    if name == "step" and not arguments.given and isinstance(owner, (Unknown, Instance)):
+        schedulers.step(machine, state, node, owner)
     if name == "enter_context" and arguments.given:
         contexts.enter(machine, state, arguments.values[0], node)
         return arguments.values[0]

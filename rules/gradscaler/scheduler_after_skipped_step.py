@@ -1,0 +1,87 @@
+"""AMP212."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.schedulers import SchedulerStep
+from amplint.torchlib.names import SCALER_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+BEFORE = "scale_before"
+
+
+class SchedulerAfterSkippedStep(Rule):
+    """A scheduler that advances on every step does so too when the scaler has skipped the step.
+
+    ## Why is this bad?
+    `scaler.step()` leaves the optimizer alone when gradients overflowed, as they often do in the first iterations. The
+    scheduler counts on: warm-up is over too early, one-cycle schedules are out of step with training, and PyTorch warns
+    `Detected call of lr_scheduler.step() before optimizer.step()` when it is the very first step. Schedulers that
+    advance once per epoch are not concerned.
+
+    ## Example
+    ```python
+    scaler.step(optimizer)
+    scaler.update()
+    scheduler.step()
+    ```
+
+    ## Use instead
+    `update()` lowers the scale exactly when a step was skipped.
+    ```python
+    scaler.step(optimizer)
+    scale_before = scaler.get_scale()
+    scaler.update()
+    if scaler.get_scale() >= scale_before:
+        scheduler.step()
+    ```
+
+    ## Fix safety
+    Unsafe: the schedule moves later by the number of skipped steps, and reading the scale waits for the GPU.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate>
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step>
+    """
+
+    code = "AMP212"
+    name = "scheduler-after-skipped-step"
+    severity = Severity.INFO
+    screen = (b".step(", SCALER_SIGNS)
+    fixable = Applicability.UNSAFE
+    reason = "When gradients overflow the scaler skips the optimizer's step, and the schedule runs ahead of training."
+
+    def on_scheduler_step(self, event: SchedulerStep) -> Iterator[Report]:
+        if not event.waits:
+            yield self.report(
+                event,
+                "the scheduler advances even when the scaler has skipped the optimizer's step",
+                advice="Advance it only when update() has not lowered the scale.",
+                notes=[*event.steps_from(event.stepped), (event.node, "advances whether or not the step was taken")],
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, SchedulerStep)
+        call = event.call
+        updates = event.index.updates.get(event.scaler, [])
+        update = next((node for node in updates if rewrite.shares_block(node, call)), None)
+        spelled = next((rewrite.text(node) for node in event.index.scalers.get(event.scaler, [])), None)
+        together = update is not None and rewrite.shares_block(call, update)
+        if update is None or spelled is None or not together or BEFORE in rewrite.source.text:
+            return None
+        reading = f"{BEFORE} = {spelled}.get_scale()"
+        guarded = f"if {spelled}.get_scale() >= {BEFORE}:\n    {rewrite.text(call)}"
+        if rewrite.span(update).start < rewrite.span(call).start:
+            first, second = rewrite.insert_before(update, reading), rewrite.insert_after(call, guarded)
+            edits = (first, second, rewrite.remove_statement(call))
+        else:
+            edits = (rewrite.replace(call, reading), rewrite.insert_after(update, guarded), None)
+        kept = tuple(edit for edit in edits if edit is not None)
+        return Fix("Wait for steps that are taken", kept, Applicability.UNSAFE) if len(kept) > 1 else None
