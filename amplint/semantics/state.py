@@ -298,7 +298,8 @@ def _join_tables(
 
 def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
     """Whether two values of `name` keep their paths apart: it is one of the `names` that conditions look at."""
-    if _scaled(left) != _scaled(right):
+    functions = isinstance(left, Function) and isinstance(right, Function)
+    if functions or _scaled(left) != _scaled(right):
         return True
     dtypes = "GradScaler" in names
     return (name in names or name == RESULT) and _decisive(left, dtypes) and _decisive(right, dtypes)
