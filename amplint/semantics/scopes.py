@@ -170,9 +170,8 @@ def is_extreme(number: float) -> bool:
 
 
 _TRAINS = re.compile(
-    r"\.(?:backward|step|zero_grad)\(|\bunscale_|GradScaler|autocast|nullcontext|clip_grad|custom_fwd|no_sync"
+    r"\.(?:backward|step|zero_grad)\(|\bunscale_|GradScaler|autocast|nullcontext|clip_grad|custom_fwd|no_sync|torch\.save\("
 )
-_SAVES = re.compile(r"\.save\(|state_dict")
 
 
 def _holds_extreme_number(chunk: Chunk) -> bool:
@@ -215,7 +214,7 @@ def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]
 
 
 def _trains(chunk: Chunk) -> bool:
-    if "optimizer" in chunk.text and _SAVES.search(chunk.text) is not None:
+    if "optimizer" in chunk.text and "state_dict" in chunk.text:
         return True
     return _TRAINS.search(chunk.text) is not None
 
