@@ -12,7 +12,7 @@ from amplint.semantics import interpret
 from amplint.semantics.program import Program
 from amplint.source.source import Source
 
-RULES = [rule for rule in Registry().load().rules.values() if rule.code.startswith(("AMP1", "AMP2"))]
+RULES = [rule for rule in Registry().load().rules.values() if rule.code.startswith(("AMP1", "AMP2", "AMP3"))]
 HEADER = """import contextlib, functools, torch
 from torch.amp import GradScaler, autocast
 clip = torch.nn.utils.clip_grad_norm_
@@ -431,3 +431,28 @@ def test_many_branches_do_not_multiply() -> None:
     start = "def train(model, loader, optimizer, scaler, flags):\n    for batch in loader:\n"
     body = "        scaler.scale(model(batch)).backward()\n        scaler.step(optimizer)\n"
     lint(start + body + "".join(map(branch.format, range(40))))
+
+
+def test_a_return_from_a_loop_ends_its_iterations() -> None:
+    found = lint(
+        """
+        def train(model, optimizer, scaler, loader, every, epochs):
+            for epoch in range(epochs):
+                optimizer.zero_grad()
+                for i, batch in enumerate(loader):
+                    if batch is None:
+                        return
+                    with autocast("cuda"):
+                        loss = model(batch).mean() / every
+                    scaler.scale(loss).backward()
+                    if (i + 1) % every == 0:
+                        scaler.step(optimizer)
+                        scaler.update()
+                        optimizer.zero_grad()
+
+        def main(model, optimizer, scaler, loader, every):
+            train(model, optimizer, scaler, loader, every, 10)
+            train(model, optimizer, scaler, loader, every, 20)
+        """,
+    )
+    assert found == []

@@ -192,7 +192,7 @@ def _outcomes(
     ends: list[State] = []
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
-        end.frame, end.regions = home, regions
+        end.frame, end.regions, end.iteration = home, regions, state.iteration
         parameters.leave(machine, end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
         left = {number: table for number, table in end.frames.items() if number != frame}
