@@ -55,7 +55,7 @@ class Dispatcher:
         """Show `event` to every rule that handles its kind."""
         for rule, handler in self._handlers.get(event.kind, ()):
             place = (rule.code, event.kind, event.node)
-            if rule.code in self._crashes or (self._reported[place] and not rule.every_path):
+            if rule.code in self._crashes:
                 continue
             try:
                 reports = {(rule.code, report.at): (place, report) for report in handler(event)}

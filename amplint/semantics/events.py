@@ -39,8 +39,9 @@ class Gradients:
 
     `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
-    backward of MIXED ones, `discarded` a `scale` whose result that plain backward ignored, `manager` the framework's
-    object that made UNKNOWN ones and has not unscaled them.
+    backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, `manager` the framework's
+    object that made UNKNOWN ones and has not unscaled them. `earlier` holds the gradients of earlier passes these have
+    been added to, where their fate is another.
     """
 
     state: GradState
@@ -52,15 +53,39 @@ class Gradients:
     raw: cst.CSTNode | None = None
     discarded: cst.CSTNode | None = None
     manager: Manager | None = None
+    earlier: tuple[Gradients, ...] = ()
+
+    @property
+    def passes(self) -> tuple[Gradients, ...]:
+        """What is known of each backward pass, the latest first."""
+        return () if self.state in (GradState.NONE, GradState.UNKNOWN) else (self, *self.earlier)
+
+    @property
+    def scalers(self) -> Set[int]:
+        """The symbols of the scalers whose scale the passes carry or carried."""
+        return {one.scaler.symbol for one in (self, *self.earlier) if one.scaler is not None}
+
+    def carries(self, scaler: Scaler) -> bool:
+        """Whether the latest pass was scaled by `scaler`."""
+        return self.scaler is not None and self.scaler.symbol == scaler.symbol
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How far a (scaler, optimizer) pair is, the call that brought it there and the loop iteration it happened in."""
+    """How far a (scaler, optimizer) pair is, the call that brought it there and the loop iteration it happened in.
+
+    `unchecked` tells that `unscale_` found no gradients to check for inf and NaN.
+    """
 
     state: OptState
     node: cst.CSTNode | None = None
     iteration: tuple[int, ...] = ()
+    unchecked: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether PyTorch refuses another `unscale_`, or `step` where that one was a step."""
+        return self.state in (OptState.UNSCALED, OptState.STEPPED)
 
 
 Step: TypeAlias = "tuple[cst.CSTNode, str]"
@@ -207,7 +232,7 @@ class PairEvent(Event):
 
     `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
     loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
-    binds. `other_scaler` tells that the gradients carry the scale of a scaler that is certainly another one.
+    binds. `foreign` is the latest pass scaled by what is certainly another scaler.
     `inside_window` tells that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
     """
 
@@ -221,8 +246,13 @@ class PairEvent(Event):
     latest: cst.CSTNode | None
     inner_loop: cst.CSTNode | None
     loop_binds: Set[str]
-    other_scaler: bool
     inside_window: bool
+    foreign: Gradients | None
+
+    @property
+    def divides(self) -> bool:
+        """Whether the call divides the gradients by the scale: only the first one since `update` does."""
+        return not self.stage.refuses
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,7 +160,7 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
     trained = machine.trained.get(optimizer.symbol)
     if manager is not None and trained is not None and trained.model is not None and trained.plain:
         trainers.meet(machine, state, node, manager, trained.model)
-    gradients = protocol.gradients_of(state, optimizer.symbol)
+    gradients = protocol.gradients_of(machine, state, optimizer.symbol)
     if gradients.state is not GradState.RAW or gradients.consumed is not None or gradients.raw is None:
         return
     if manager is not None:

@@ -14,10 +14,11 @@ from amplint.semantics.definitions import bind_chunks, node_of
 from amplint.semantics.events import Event, ScriptEnd
 from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
+from amplint.semantics.gradients import CLEARED, NO_GRADIENTS
 from amplint.semantics.ledger import CheckpointLacksScaler
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.program import Program
-from amplint.semantics.protocol import CLEARED, forget_everything
+from amplint.semantics.protocol import forget_everything
 from amplint.semantics.reads import may_scale, names_cuda
 from amplint.semantics.scopes import (
     LONG_RUN,
@@ -30,7 +31,7 @@ from amplint.semantics.scopes import (
     thread_targets,
 )
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, NO_GRADIENTS, State, merge
+from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, State, merge
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.subregions import expects_region
 from amplint.semantics.values import Class, Const, Function, Instance

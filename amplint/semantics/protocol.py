@@ -8,7 +8,7 @@ is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 import libcst as cst
@@ -29,9 +29,10 @@ from amplint.semantics.events import (
     Stage,
     Unscale,
 )
+from amplint.semantics.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used
 from amplint.semantics.machine import Machine, is_off
 from amplint.semantics.scopes import OPTIMIZER
-from amplint.semantics.state import ANY_OPTIMIZER, NO_GRADIENTS, ScalerState, State
+from amplint.semantics.state import ANY_OPTIMIZER, ScalerState, State, same_iteration
 from amplint.semantics.truth import is_handed_on, symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -49,12 +50,13 @@ from amplint.semantics.values import (
     Value,
 )
 
-CLEARED = Gradients(GradState.NONE)
 
-
-def gradients_of(state: State, optimizer: int) -> Gradients:
-    """What is known of an optimizer's gradients."""
-    return state.gradients.get(optimizer, state.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
+    """What is known of an optimizer's gradients. On a path where a scaler is off, its scale was none."""
+    known = state.gradients.get(optimizer, state.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+    if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
+        return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
+    return known
 
 
 def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
@@ -116,6 +118,8 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         forget_gradients(state)
         return
     scaler = loss.scaled if isinstance(loss, Tensor) else None
+    if scaler is not None and is_off(machine, state, scaler.enabled):
+        scaler = None
     machine.index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
@@ -124,23 +128,16 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
         fresh = Gradients(GradState.SCALED, scaler, node)
-        for optimizer in {ANY_OPTIMIZER, *state.gradients}:
-            before = gradients_of(state, optimizer)
-            state.gradients[optimizer] = NO_GRADIENTS if _mixes(before, scaler) else fresh
-        return
-    discarded = _discarded_scale(machine, state, loss)
-    if discarded is not None:
-        machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
-    known = [key for key in state.gradients if key != ANY_OPTIMIZER]
+    else:
+        discarded = _discarded_scale(machine, state, loss)
+        if discarded is not None:
+            machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
+        state.note(node, "backward runs on the loss without its scale")
+        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
+    known = {key for key in state.gradients if key != ANY_OPTIMIZER}
+    alone = len(known) <= 1 and not _has_another(machine, state, known)
     for optimizer in {ANY_OPTIMIZER, *known}:
-        before = gradients_of(state, optimizer)
-        pending = before.state is GradState.SCALED and before.consumed is None
-        raw = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
-        if pending:
-            mixed = Gradients(GradState.MIXED, before.scaler, before.backward, raw=node)
-            raw = mixed if len(known) == 1 else NO_GRADIENTS
-        state.gradients[optimizer] = raw
-    state.note(node, "backward runs on the loss without its scale")
+        state.gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
 
 
 def _from_gradients(machine: Machine, loss: Value) -> bool:
@@ -148,14 +145,6 @@ def _from_gradients(machine: Machine, loss: Value) -> bool:
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
     return taken or machine.symbols.involves(symbol, "attribute", "grad")
-
-
-def _mixes(before: Gradients, scaler: Scaler) -> bool:
-    """Whether another backward adds to gradients that carry something else than this scaler's scale."""
-    if before.consumed is not None:
-        return False
-    others = before.state is GradState.SCALED and before.scaler is not None and before.scaler.symbol != scaler.symbol
-    return before.state is GradState.UNSCALED or (others and before.outdated is None)
 
 
 def _scaler(state: State, scaler: Scaler) -> ScalerState:
@@ -182,18 +171,14 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
         forget_everything(state)
         return
     _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
-    before = gradients_of(state, optimizer.symbol)
-    changed = before
-    if before.state is GradState.SCALED:
-        same = before.scaler is not None and before.scaler.symbol == scaler.symbol
-        known = same or before.scaler is None
-        changed = replace(before, state=GradState.UNSCALED) if known else NO_GRADIENTS
-    elif before.state is not GradState.NONE:
-        changed = NO_GRADIENTS
-    state.gradients[optimizer.symbol] = changed
+    before = gradients_of(machine, state, optimizer.symbol)
+    stage = stage_of(state, scaler, optimizer.symbol)
+    unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
+    known = _scaler(state, scaler)
+    state.gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
     windows.note(machine, state, Job.UNSCALE, node)
-    state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration)
-    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
+    state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration, unchecked)
+    state.scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
 
 
@@ -215,6 +200,9 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     _pair_event(
         machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
     )
+    if not stage_of(state, scaler, optimizer.symbol).refuses:
+        before = gradients_of(machine, state, optimizer.symbol)
+        state.gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
     _consume(machine, state, optimizer, node)
     machine.ledger.training[scaler.symbol] = scaler
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
@@ -233,6 +221,7 @@ def _pair_event(
     **more: object,
 ) -> None:
     stage = stage_of(state, scaler, optimizer.symbol)
+    gradients = gradients_of(machine, state, optimizer.symbol)
     argument = arguments.get("optimizer", 0)
     assert argument is not None
     known = _scaler(state, scaler)
@@ -253,13 +242,13 @@ def _pair_event(
         optimizer=optimizer,
         optimizer_node=argument.node.value,
         stage=stage,
-        same_iteration=_same_iteration(stage.iteration, state.iteration),
-        gradients=gradients_of(state, optimizer.symbol),
+        same_iteration=same_iteration(stage.iteration, state.iteration),
+        gradients=gradients,
         updated=known.updated,
         latest=known.latest,
         inner_loop=loop,
-        other_scaler=_is_other(machine, gradients_of(state, optimizer.symbol).scaler, scaler),
         inside_window=stage.node in machine.rhythm.inside,
+        foreign=next((one for one in gradients.passes if _is_other(machine, one.scaler, scaler)), None),
         loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
         **more,
     )
@@ -289,15 +278,9 @@ def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optim
     return scaler.loops[depth]
 
 
-def _same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
-    shared = min(len(then), len(now))
-    return then[:shared] == now[:shared]
-
-
 def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Call) -> None:
     windows.note(machine, state, Job.STEP, node)
-    before = gradients_of(state, optimizer.symbol)
-    state.gradients[optimizer.symbol] = replace(before, consumed=node)
+    state.gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
 
 
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
@@ -317,21 +300,20 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         node,
         scaler=scaler,
         checked=known.checked or forced,
-        previous=known.updated if _same_iteration(known.iteration, state.iteration) else None,
+        previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
         pending=_pending(state, scaler),
     )
-    for optimizer, gradients in list(state.gradients.items()):
-        if gradients.scaler is not None and gradients.scaler.symbol == scaler.symbol and gradients.consumed is None:
-            state.gradients[optimizer] = replace(gradients, outdated=node)
+    for optimizer, gradients in state.gradients.items():
+        state.gradients[optimizer] = outdated(gradients, scaler, node)
     state.pairs = {pair: stage for pair, stage in state.pairs.items() if pair[0] != scaler.symbol}
     state.scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
     state.note(node, "update sets the scale for the next iteration")
 
 
 def _pending(state: State, scaler: Scaler) -> cst.CSTNode | None:
-    for gradients in state.gradients.values():
+    for gradients in [one for known in state.gradients.values() for one in known.passes]:
         fresh = gradients.state is GradState.SCALED and gradients.consumed is None and gradients.outdated is None
-        if fresh and gradients.scaler is not None and gradients.scaler.symbol == scaler.symbol:
+        if fresh and gradients.carries(scaler):
             return gradients.backward
     return None
 
@@ -340,7 +322,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
     """`optimizer.step()`; a `closure` has made the gradients."""
     machine.idle.add(node)
     machine.contacts += 1
-    gradients = gradients_of(state, optimizer.symbol)
+    gradients = carrying(gradients_of(machine, state, optimizer.symbol))
     if isinstance(node.func, cst.Attribute):
         machine.emit(
             state,
@@ -365,7 +347,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     known = {key for key in state.gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
         state.gradients[owner.symbol] = cleared
-        if known <= {owner.symbol} and not _has_another(machine, state, owner):
+        if known <= {owner.symbol} and not _has_another(machine, state, {owner.symbol}):
             state.gradients[ANY_OPTIMIZER] = cleared
     elif len(known) <= 1:
         state.gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
@@ -374,12 +356,16 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     state.note(node, "zero_grad clears the gradients")
 
 
-def _has_another(machine: Machine, state: State, optimizer: Optimizer) -> bool:
+def _has_another(machine: Machine, state: State, known: Set[int]) -> bool:
     if list(machine.kinds().values()).count(OPTIMIZER) > 1:
         return True
+    return len({value.symbol for value in _optimizers(state)} | known) > 1
+
+
+def _optimizers(state: State) -> list[Optimizer]:
+    """The optimizers that variables and attributes hold."""
     tables = [*state.frames.values(), *state.heap.values()]
-    others = (value for table in tables for value in table.values() if isinstance(value, Optimizer))
-    return any(value.symbol != optimizer.symbol for value in others)
+    return [value for table in tables for value in table.values() if isinstance(value, Optimizer)]
 
 
 def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:
@@ -389,10 +375,11 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
-    if matched and any(gradients_of(state, key).state is GradState.UNSCALED for key in others):
+    if matched and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
         return  # perhaps an optimizer that wraps the matched one
-    candidates = matched or known or [ANY_OPTIMIZER]
-    all_of_them = [(key, gradients_of(state, key)) for key in candidates]
+    unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
+    candidates = matched or unused or known or [ANY_OPTIMIZER]
+    all_of_them = [(key, carrying(gradients_of(machine, state, key))) for key in candidates]
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
     if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
         key, gradients = live[0]
@@ -403,7 +390,8 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
             mutates=mutates, optimizers=tuple(key for key, _ in live),
         )  # fmt: skip
     elif not live and len(all_of_them) == 1 and all_of_them[0][1].consumed is not None:
-        key, gradients = all_of_them[0]
+        key, known_of_it = all_of_them[0]
+        gradients = next((one for one in known_of_it.passes if one.scaler is not None), known_of_it)
         stage = stage_of(state, gradients.scaler, key) if gradients.scaler else READY
         machine.emit(
             state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from amplint.semantics.events import Gradients, GradState, OptState, Stage, Step, Work
+from amplint.semantics.events import Gradients, OptState, Stage, Step, Work
 from amplint.semantics.facts import Fact
+from amplint.semantics.gradients import NO_GRADIENTS, essence
 from amplint.semantics.values import (
     Autocast,
     Const,
@@ -36,7 +37,6 @@ RESULT = "<result>"
 STEPS_KEPT = 16
 """How many of the latest steps of a path are told."""
 ANY_OPTIMIZER = -1
-NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +154,33 @@ class State:
 
     def progress(self) -> tuple[object, ...]:
         """What rules can tell apart: equal progress means that the same reports follow from here."""
-        ambient = _essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
-        essences = ((optimizer, _essence(gradients)) for optimizer, gradients in self.gradients.items())
+        ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+        essences = ((optimizer, essence(gradients)) for optimizer, gradients in self.gradients.items())
         return (
             self.regions,
-            frozenset((pair, stage.state) for pair, stage in self.pairs.items()),
-            frozenset(scaler for scaler, known in self.scalers.items() if known.checked),
+            frozenset(
+                (pair, stage.state, stage.unchecked, self._since(stage.iteration)) for pair, stage in self.pairs.items()
+            ),
+            frozenset(
+                (scaler, known.checked, known.latest, known.updated is not None and self._since(known.iteration))
+                for scaler, known in self.scalers.items()
+            ),
             ambient,
             frozenset(entry for entry in essences if entry[1] != ambient),
             frozenset((symbol, *model.traits()) for symbol, model in self.models.items()),
         )
 
+    def _since(self, then: tuple[int, ...]) -> tuple[int, int]:
+        """How many of the iterations around a call are still going on, and how many there were."""
+        shared = 0
+        while shared < min(len(then), len(self.iteration)) and then[shared] == self.iteration[shared]:
+            shared += 1
+        return shared, len(then)
+
     def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
         """Forget the protocol of scalers and optimizers that were made in sight and that nothing holds any more."""
         symbols = {*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair)}
-        symbols |= {known.scaler.symbol for known in self.gradients.values() if known.scaler is not None}
+        symbols |= {scaler for known in self.gradients.values() for scaler in known.scalers}
         young = {symbol for symbol in symbols if symbol >= 0 and made_here(symbol)}
         if not young:
             return
@@ -176,7 +188,7 @@ class State:
             for value in table.values():
                 young -= _held(value)
         self.gradients = {
-            key: NO_GRADIENTS if known.scaler is not None and known.scaler.symbol in young else known
+            key: NO_GRADIENTS if young & known.scalers else known
             for key, known in self.gradients.items()
             if key not in young
         }
@@ -190,15 +202,10 @@ def _held(value: Value) -> set[int]:
     return {value.symbol} if isinstance(value, (Scaler, Optimizer, Unknown)) else set()
 
 
-def _essence(gradients: Gradients) -> tuple[object, ...]:
-    return (
-        gradients.state,
-        gradients.scaler and gradients.scaler.symbol,
-        gradients.consumed is not None,
-        gradients.outdated is not None,
-        gradients.discarded is not None,
-        gradients.manager,
-    )
+def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
+    """Whether one of two calls stands in the other's iteration."""
+    shared = min(len(then), len(now))
+    return then[:shared] == now[:shared]
 
 
 def merge(states: list[State], limit: int, names: Set[str], either: Either) -> list[State]:
@@ -355,7 +362,7 @@ def _without_protocol(left: State, right: State) -> State:
             blurred.pairs[pair] = Stage(OptState.UNKNOWN)
     for optimizer in left.gradients.keys() | right.gradients.keys():
         ours_g, theirs_g = left.gradients.get(optimizer), right.gradients.get(optimizer)
-        if ours_g is None or theirs_g is None or _essence(ours_g) != _essence(theirs_g):
+        if ours_g is None or theirs_g is None or essence(ours_g) != essence(theirs_g):
             blurred.gradients[optimizer] = NO_GRADIENTS
     for scaler in left.scalers.keys() | right.scalers.keys():
         known = left.scalers.get(scaler, ScalerState())

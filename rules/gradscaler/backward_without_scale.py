@@ -60,9 +60,11 @@ class BackwardWithoutScale(Rule):
         yield from self._check(event, "unscale_()")
 
     def _check(self, event: PairEvent, call: str) -> Iterator[Report]:
-        gradients = event.gradients
-        plain = gradients.state in (GradState.RAW, GradState.MIXED) and gradients.discarded is None
-        if plain and gradients.consumed is None and gradients.raw is not None:
+        if not event.divides or event.gradients.consumed is not None:
+            return
+        plain = (one for one in event.gradients.passes if one.state is GradState.RAW)
+        gradients = next(plain, event.gradients)
+        if gradients.raw is not None and gradients.discarded is None:
             yield self.report(
                 event,
                 f"backward runs on a loss without its scale, and the scaler's {call} unscales the gradients",
@@ -70,12 +72,12 @@ class BackwardWithoutScale(Rule):
                 at=gradients.raw,
                 notes=[*event.steps_from(gradients.raw), (event.node, "divides by the scale here")],
             )
-        elif event.other_scaler and gradients.state is GradState.SCALED and gradients.consumed is None:
+        if event.foreign is not None:
             yield self.report(
                 event,
                 f"{call} unscales gradients whose loss was scaled by another scaler",
                 advice="Use the scaler whose scale() made these gradients for unscale_(), step() and update() too.",
-                notes=event.steps_from(gradients.backward),
+                notes=event.steps_from(event.foreign.backward),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import GradState, ScalerStep, ScalerUpdate
+from amplint.semantics.events import GradState, OptState, ScalerStep, ScalerUpdate
 from amplint.torchlib.names import SCALER_SIGNS
 
 
@@ -51,7 +51,14 @@ class StepWithoutGradients(Rule):
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         gradients = event.gradients
-        if gradients.state is GradState.NONE and gradients.consumed is None:
+        if event.stage.unchecked:
+            yield self.report(
+                event,
+                "step() runs after an unscale_() that found no gradients, and does not look at them again",
+                advice="Run backward on the scaled loss before unscale_().",
+                notes=event.steps_from(event.stage.node),
+            )
+        elif gradients.state is GradState.NONE and event.stage.state is OptState.READY:
             cleared = gradients.cleared is not None
             message = (
                 "step() runs after zero_grad() has cleared the gradients"

@@ -9,7 +9,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, GradState, PairEvent, ScalerUpdate
+from amplint.semantics.events import Event, PairEvent, ScalerUpdate
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class UpdatePerOptimizer(Rule):
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
     def on_scaler_step(self, event: PairEvent) -> Iterator[Report]:
-        gradients = event.gradients
-        if gradients.state is GradState.SCALED and gradients.outdated is not None and gradients.consumed is None:
+        late = (one for one in event.gradients.passes if one.outdated is not None and one.carries(event.scaler))
+        gradients = next(late, None) if event.divides else None
+        if gradients is not None and gradients.outdated is not None and gradients.consumed is None:
             yield self.report(
                 event,
                 "update() runs between a backward and the step that uses its gradients",
@@ -69,13 +70,11 @@ class UpdatePerOptimizer(Rule):
     on_unscale = on_scaler_step
 
     def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
-        if event.checked:
-            return
-        if event.pending is not None and not event.decided_since(event.pending):
+        if event.pending is not None and not event.checked:
             message = "update() runs before any step() or unscale_() of the gradients made since the last one"
-            steps = event.steps_from(event.pending)
-            yield self.report(event, message, advice="Call update() after the step.", notes=steps)
-        elif event.pending is None and event.previous is not None:
+            notes = event.steps_from(event.pending)
+            yield self.report(event, message, advice="Call update() after the step.", notes=notes)
+        elif event.previous is not None and not event.checked:
             message = "update() runs again without a step() or unscale_() since the last one"
             yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
 

@@ -1,0 +1,216 @@
+"""Random training programs over the GradScaler protocol, as source text.
+
+A program begins as an iteration that is right. Then calls are left out, doubled, moved or put in, and stretches of it
+go into branches, inner loops, `try` blocks and helpers. The conditions are few, so that one flag is tested in several
+places of an iteration.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from tests.differential.oracle import WIDTH
+
+RUN_FLAGS = ("amp", "extra")
+ROUND_FLAGS = ("odd", "last")
+
+
+@dataclass
+class Branch:
+    """`if condition: body else: other`."""
+
+    condition: str
+    body: list[Statement]
+    other: list[Statement]
+
+
+@dataclass
+class Block:
+    """A `for` loop or `try`, and what stands in its `finally`."""
+
+    head: str
+    body: list[Statement]
+    closing: list[Statement] = field(default_factory=list)
+
+
+Statement = str | Branch | Block
+"""A line is a text in which `@` stands for what leads to the program's own objects: nothing, or `self.`."""
+
+
+@functools.cache
+def _up_to(limit: int) -> st.SearchStrategy[int]:
+    return st.integers(0, limit)
+
+
+@dataclass
+class Plan:
+    """What a program is made of."""
+
+    draw: DrawFn
+    optimizers: range
+    methods: bool
+    at_top: bool
+    helpers: list[list[str]] = field(default_factory=list)
+
+    def number(self, limit: int) -> int:
+        return self.draw(_up_to(limit))
+
+    def pick(self, options: list[str]) -> str:
+        return options[self.number(len(options) - 1)]
+
+    def loss(self) -> str:
+        return " + ".join(f"@model{i}(inputs()).sum()" for i in self.optimizers)
+
+    def calls(self) -> list[str]:
+        """Every call of the protocol."""
+        found = [f"@scaler.scale({self.loss()}).backward()", f"({self.loss()}).backward()", "@scaler.update()"]
+        for i in self.optimizers:
+            found += [
+                f"@scaler.unscale_(@optimizer{i})",
+                f"torch.nn.utils.clip_grad_norm_(@model{i}.parameters(), 1.0)",
+                f"@scaler.step(@optimizer{i})",
+                f"@optimizer{i}.zero_grad()",
+                f"@optimizer{i}.step()",
+            ]
+        return found
+
+    def iteration(self) -> list[str]:
+        """A right iteration."""
+        scaled, _, update, *rest = self.calls()
+        own = [rest[5 * i : 5 * i + 5] for i in self.optimizers]
+        zeros = [zero for *_, zero, _ in own]
+        found = [scaled]
+        for unscale, clip, step, _, _ in own:
+            found += [[step], [unscale, step], [unscale, clip, step]][self.number(2)]
+        found.append(update)
+        return [*zeros, *found] if self.number(1) else [*found, *zeros]
+
+    def spoiled(self, calls: list[str]) -> list[str]:
+        """`calls` with up to three mistakes."""
+        for _ in range(self.number(3)):
+            where, kind = self.number(len(calls) - 1), self.number(3)
+            if kind == 0 and len(calls) > 1:
+                del calls[where]
+            elif kind == 1:
+                calls.insert(self.number(len(calls)), calls[where])
+            elif kind == 2:
+                calls.insert(self.number(len(calls) - 1), calls.pop(where))
+            else:
+                calls.insert(where, self.pick(self.calls()))
+        return calls
+
+    def condition(self, flags: list[str]) -> str:
+        one = self.pick(flags)
+        other = self.pick(flags)
+        return self.pick([one, f"not {one}", f"{one} and {other}", f"{one} or not {other}"])
+
+    def shaped(self, body: list[Statement], flags: list[str], exits: list[str]) -> list[Statement]:
+        """`body` with stretches of it put into other statements."""
+        for _ in range(self.number(3)):
+            first = self.number(len(body) - 1)
+            last = min(first + self.number(3), len(body) - 1)
+            stretch = body[first : last + 1]
+            body[first : last + 1] = self._wrapped(stretch, flags, exits)
+        return body
+
+    def _wrapped(self, stretch: list[Statement], flags: list[str], exits: list[str]) -> list[Statement]:
+        kind = self.number(9)
+        if kind <= 4:
+            other: list[Statement] = [self.pick(self.calls()) for _ in range(self.number(2))]
+            if kind == 4 and exits:
+                other = [*other[:1], self.pick(exits)]
+            return [Branch(self.condition(flags), stretch, other)]
+        if kind == 5 and exits:
+            return [Branch(self.condition(flags), [self.pick(exits)], []), *stretch]
+        if kind == 6:
+            return [Block("for _ in batches():", stretch)]
+        if kind == 7:
+            return [Block("try:", stretch, [self.pick(self.calls())])]
+        if kind >= 8 and not _names(stretch, "continue", "break", "return"):
+            return [self._helper(stretch, flags)]
+        return stretch
+
+    def _helper(self, body: list[Statement], flags: list[str]) -> str:
+        if self.number(1):
+            body.insert(self.number(len(body)), Branch(self.condition(flags), ["return"], []))
+        handed = [flag for flag in ROUND_FLAGS if _names(body, flag)]
+        if not self.methods:
+            objects = [f"{kind}{i}" for i in self.optimizers for kind in ("model", "optimizer")]
+            handed = [*objects, "scaler", *(flag for flag in RUN_FLAGS if _names(body, flag)), *handed]
+        name = f"helper{len(self.helpers)}"
+        given = ", ".join(handed)
+        self.helpers.append([f"def {name}({given}):", *_lines(body, 1)])
+        return f"@{name}({given})"
+
+
+def _names(body: list[Statement], *words: str) -> bool:
+    return any(word in line for line in _lines(body, 0) for word in words)
+
+
+def _lines(body: list[Statement], depth: int) -> list[str]:
+    found: list[str] = []
+    indent = "    " * depth
+    for statement in body:
+        if isinstance(statement, str):
+            found.append(indent + statement)
+        elif isinstance(statement, Branch):
+            found += [f"{indent}if {statement.condition}:", *_lines(statement.body, depth + 1)]
+            if statement.other:
+                found += [f"{indent}else:", *_lines(statement.other, depth + 1)]
+        else:
+            found += [indent + statement.head, *_lines(statement.body, depth + 1)]
+            if statement.closing:
+                found += [f"{indent}finally:", *_lines(statement.closing, depth + 1)]
+    return found
+
+
+def _training(plan: Plan, prefix: str) -> list[Statement]:
+    """The loops of the program."""
+    flags = [prefix + flag for flag in RUN_FLAGS] + list(ROUND_FLAGS) + ['coin("rare")']
+    exits = ["continue", "break", "continue"] if plan.at_top else ["continue", "break", "return"]
+    body = plan.shaped(list(plan.spoiled(plan.iteration())), flags, exits)
+    starts: list[Statement] = [f'{flag} = coin("{flag}")' for flag in ROUND_FLAGS if _names(body, flag)]
+    loop: list[Statement] = [Block("for batch in batches():", [*starts, *body])]
+    for _ in range(plan.number(2)):
+        loop.insert(plan.number(1) * len(loop), plan.pick(plan.calls()))
+    if plan.number(3) == 3:
+        loop = [Block("for epoch in batches():", loop)]
+    return loop
+
+
+@st.composite
+def programs(draw: DrawFn) -> str:
+    """The source of a program."""
+    count = max(1, draw(_up_to(3)))
+    style = ("function", "script", "class")[draw(_up_to(2))]
+    plan = Plan(draw, range(count), methods=style == "class", at_top=style == "script")
+    prefix = "@" if plan.methods else ""
+    enabled = ", enabled=amp" if draw(_up_to(1)) else ""
+    setup: list[Statement] = []
+    for i in plan.optimizers:
+        setup.append(f"@model{i} = torch.nn.Linear({WIDTH}, 1, bias=False)")
+        setup.append(f"@optimizer{i} = torch.optim.SGD(@model{i}.parameters(), lr=0.1)")
+    setup.append(f'@scaler = torch.amp.GradScaler("cpu", init_scale=256.0{enabled})')
+    training = _training(plan, prefix)
+    given = ", ".join(RUN_FLAGS)
+    helpers = [line for helper in plan.helpers for line in [*helper, ""]]
+    outcomes = ", ".join(f'coin("{flag}")' for flag in RUN_FLAGS)
+    if style == "class":
+        kept: list[Statement] = [f"@{flag} = {flag}" for flag in RUN_FLAGS]
+        methods = [f"def __init__(self, {given}):", *_lines([*kept, *setup], 1), ""]
+        methods += [
+            line.replace("(", "(self, ", 1).replace(", )", ")") if line[:4] == "def " else line for line in helpers
+        ]
+        methods += ["def fit(self):", *_lines(training, 1)]
+        lines = ["class Trainer:", *(f"    {line}".rstrip() for line in methods), "", f"Trainer({outcomes}).fit()"]
+    elif style == "function":
+        lines = [*helpers, f"def main({given}):", *_lines([*setup, *training], 1), "", f"main({outcomes})"]
+    else:
+        flags: list[Statement] = [f'{flag} = coin("{flag}")' for flag in RUN_FLAGS]
+        lines = [*helpers, *_lines([*flags, *setup, *training], 0)]
+    text = "\n".join(["import torch", "from world import batches, coin, inputs", "", *lines, ""])
+    return text.replace("@", "self." if plan.methods else "")

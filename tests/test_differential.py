@@ -1,0 +1,33 @@
+"""The linter and real PyTorch agree about random programs over the GradScaler protocol.
+
+`AMPLINT_PROGRAMS` is how many are tried and `AMPLINT_SEED` which ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, given, reject, seed, settings
+
+from tests.differential.oracle import TooLarge
+from tests.differential.programs import programs
+from tests.differential.verdict import disagreement
+
+PROGRAMS = int(os.environ.get("AMPLINT_PROGRAMS", "500"))
+
+
+@settings(
+    max_examples=PROGRAMS,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
+@seed(int(os.environ.get("AMPLINT_SEED", "0")))
+@given(programs())
+def test_linter_agrees_with_pytorch(source: str) -> None:
+    try:
+        said = disagreement(source)
+    except TooLarge:
+        reject()
+    assert not said, f"the linter and PyTorch disagree:\n\n{said}"
