@@ -161,10 +161,6 @@ class Event:
         """The steps worth telling, beginning with the last one at `node`, all of them where it is not among them."""
         return tuple(step for step in self._since(node) if step[1])[-STEPS_TOLD:]
 
-    def decided_since(self, node: cst.CSTNode | None) -> list[cst.CSTNode]:
-        """The conditions this path has taken a side of since the last step at `node`, in the order of execution."""
-        return [step[0] for step in self._since(node) if step[0] in self.decisions]
-
     def _since(self, node: cst.CSTNode | None) -> tuple[Step, ...]:
         for position in range(len(self.steps) - 1, -1, -1):
             if self.steps[position][0] is node:
