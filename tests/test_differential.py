@@ -19,7 +19,7 @@ PROGRAMS = int(os.environ.get("AMPLINT_PROGRAMS", "500"))
 
 @pytest.mark.xfail(
     strict=False,
-    reason="joining paths forgets that two conditions depend on each other: about one program in 200 gets a false alarm",
+    reason="joined paths forget that two conditions depend on each other: a false alarm in about 1 of 200 programs",
 )
 @settings(
     max_examples=PROGRAMS,
