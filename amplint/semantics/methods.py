@@ -13,6 +13,7 @@ from amplint.semantics import (
     parameters,
     protocol,
     readings,
+    scale_reads,
     schedulers,
     subregions,
     windows,
@@ -150,6 +151,7 @@ def _scaler_method(
     elif name == "is_enabled":
         return scaler.enabled
     elif name == "get_scale":
+        scale_reads.read(machine, state, node, scaler)
         return readings.scale_symbol(machine, state, scaler)
     elif name not in ("state_dict", "load_state_dict"):
         protocol.forget(machine, state, [scaler])
