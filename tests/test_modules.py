@@ -182,6 +182,37 @@ def test_other_files_that_cannot_be_read_are_left_alone(amplint: Command, projec
     assert amplint("--output-format", "concise", "train.py").out == ""
 
 
+@pytest.mark.parametrize(("switch", "found"), [("self.head.use_amp", []), ("True", ["AMP208:11"])])
+def test_a_switch_of_another_file_is_its_own(tmp_path: Path, switch: str, found: list[str]) -> None:
+    network = """
+        import torch
+
+        class Network(torch.nn.Module):
+            def __init__(self, head):
+                super().__init__()
+                self.head = head
+
+            def forward(self, inputs):
+                with torch.autocast("cuda", enabled={switch}):
+                    return self.head(inputs)
+    """
+    training = """
+        import torch
+        from network import Network
+
+        def train(head, batches):
+            model = Network(head).to("cuda")
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for inputs in batches:
+                optimizer.zero_grad()
+                loss = model(inputs).sum()
+                loss.backward()
+                optimizer.step()
+    """
+    write(tmp_path, {"network.py": network.format(switch=switch), "train.py": training})
+    assert lint(tmp_path, "train.py") == found
+
+
 def test_modules_that_import_each_other(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     write(

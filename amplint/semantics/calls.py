@@ -93,6 +93,8 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Method) and owner is None:
         owner, name = callee.owner, callee.name
     model = _follow_model(machine, state, node, callee, owner, name, arguments)
+    if models.is_unwrapped(machine, callee) and not ran.without_gradients(state):
+        machine.rhythm.bypassed = True
     if isinstance(callee, Partial):
         arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
         callee = callee.callee
@@ -110,6 +112,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:
         ran.note(machine, state, result)
+        outside.worked(machine, node, callee, result)
     if model is not None:
         outside.produced(machine, state, node, result)
     return result

@@ -45,7 +45,12 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
 
 
 def restore(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
-    """`owner.load_state_dict(...)`; state that was taken in sight does not come from a checkpoint."""
+    """`owner.load_state_dict(...)`; state that was taken in sight does not come from a checkpoint.
+
+    A `load_state_dict` that hands on what it was given stands for its owner's: a checkpoint is restored by its caller.
+    """
+    if _within(machine, "load_state_dict") and any(_is_parameter(machine, value) for value in arguments.values):
+        return
     if any(_states(machine, state, arguments.values)):
         return
     if _is_scaler(machine, node, owner):
@@ -99,10 +104,24 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
-    """A function returns `value`; one whose name says so gives it out as state to be saved."""
+    """A function returns `value`; one whose name says so gives it out as state to be saved.
+
+    A `state_dict` that returns nothing but another's stands for that one.
+    """
+    if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
+        return
     function = machine.calls[-1] if machine.calls and machine.ledger.watching else None
     if isinstance(function, cst.FunctionDef) and _GIVES_STATE.search(function.name.value):
         _save(machine, _states(machine, state, [value]))
+
+
+def _within(machine: Machine, name: str) -> bool:
+    function = machine.calls[-1] if machine.calls else None
+    return isinstance(function, cst.FunctionDef) and function.name.value == name
+
+
+def _is_parameter(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter"
 
 
 def conclude(machine: Machine) -> None:

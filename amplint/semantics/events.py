@@ -123,13 +123,14 @@ class RanRegion:
 
     `scaler_on` tells whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
     `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
-    same configuration, this one among them.
+    same configuration, this one among them. `distant` tells that another file decides whether the region is on.
     """
 
     context: Autocast
     scaler_on: bool | None
     alike: bool
     together: tuple[Autocast, ...]
+    distant: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,6 +192,7 @@ class Machine:
         self.entered_at: dict[cst.CSTNode, int] = {}
         self.cast_from: dict[int, str] = {}
         self.outputs: dict[int, cst.CSTNode | None] = {}
+        self.within: set[int] = set()
         self.trained: dict[int, Trained] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
         self.readings: dict[int, Reading] = {}

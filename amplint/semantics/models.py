@@ -24,6 +24,7 @@ from amplint.semantics.values import (
     Const,
     GradMode,
     Instance,
+    Method,
     Module,
     NewThread,
     Opaque,
@@ -104,6 +105,17 @@ def called(
         if is_model(machine, state, owner, func.value):
             return owner, func.value
     return (callee, func) if is_model(machine, state, callee, func) else None
+
+
+def is_unwrapped(machine: Machine, model: object) -> bool:
+    """Whether a model is, on some path, the one inside of a wrapper such as a distributed model."""
+    if isinstance(model, Method):
+        return model.name == "module"
+    if not isinstance(model, Unknown):
+        return False
+    key, parts = machine.symbols.key(model.symbol), machine.symbols.parts(model.symbol)
+    ways = (*key[1:], *map(Unknown, parts)) if key[0] == "either" else ()
+    return key[:2] == ("attribute", "module") or any(is_unwrapped(machine, way) for way in ways)
 
 
 def forward(

@@ -8,28 +8,50 @@ import libcst as cst
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.passes import ForwardOutside
+from amplint.semantics.ran import without_gradients
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Autocast, NewThread, Opaque, Tensor, Value
+from amplint.semantics.values import Autocast, NewThread, Opaque, Tensor, Unknown, Value
+from amplint.torchlib.policy import words
+
+_OF_DATA = words("to cuda cpu get item items pop next")
+"""Methods that hand out data or move it."""
 
 
 def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value) -> None:
-    """The forward pass of a model at `node` returned `result`."""
+    """The forward pass of a model at `node` returned `result`; what records no gradients has none to run outside."""
+    if without_gradients(state):
+        return
     symbol = symbol_of(machine, result)
     bare = not any(isinstance(region.context, (Autocast, NewThread, Opaque)) for region in state.regions)
     known = machine.outputs.setdefault(symbol, node)
     machine.outputs[symbol] = known if bare else None
 
 
+def worked(machine: Machine, node: cst.Call, callee: Value, result: Value) -> None:
+    """Something unseen, which can hold a model, returned `result` inside of a region."""
+    of_data = isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_DATA
+    if isinstance(callee, Unknown) and not of_data:
+        machine.within.add(symbol_of(machine, result))
+
+
 def differentiated(machine: Machine, state: State, loss: Value) -> None:
-    """Backward runs on `loss`: tell where its models ran outside of the region that the rest was computed in."""
+    """Backward runs on `loss`: tell where its model ran outside of the region that the rest was computed in.
+
+    What ran inside without the output of that model can be the forward pass of another one.
+    """
     if not state.ran or len(state.ran) > 1 or ForwardOutside.kind not in machine.wanted:
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
-    behind = _behind(machine, symbol_of(machine, loss) if plain is None else plain)
-    made = [machine.outputs[symbol] for symbol in behind if symbol in machine.outputs]
-    bare = list(dict.fromkeys(node for node in made if node is not None))
-    if made and None not in made and len(bare) == 1:
+    behind = [*_behind(machine, symbol_of(machine, loss) if plain is None else plain)]
+    outputs = {symbol: machine.outputs[symbol] for symbol in behind if symbol in machine.outputs}
+    bare = [node for node in dict.fromkeys(outputs.values()) if node is not None]
+    inside = machine.within.intersection(behind)
+    if (
+        len(bare) == 1
+        and None not in outputs.values()
+        and all(any(part in outputs for part in _behind(machine, symbol)) for symbol in inside)
+    ):
         machine.emit(state, ForwardOutside, bare[0], inside=state.ran[0].context)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import libcst as cst
+
 from amplint.semantics.events import RanRegion
 from amplint.semantics.facts import Fact, is_on, learn
 from amplint.semantics.machine import Machine
@@ -20,7 +22,7 @@ _COMBINED = frozenset({"not", "and", "or", "==", "in", "is none"})
 
 def note(machine: Machine, state: State, result: Value) -> None:
     """A call returned `result`: remember the region it ran under, where gradients are recorded."""
-    if isinstance(result, NO_WORK) or _without_gradients(state):
+    if isinstance(result, NO_WORK) or without_gradients(state):
         return
     context, _ = machine.region(state)
     if context is None:
@@ -35,7 +37,8 @@ def note(machine: Machine, state: State, result: Value) -> None:
     state.ran = (*state.ran, Ran(context, dict(state.facts)))
 
 
-def _without_gradients(state: State) -> bool:
+def without_gradients(state: State) -> bool:
+    """Whether operations are not recorded, or possibly not."""
     modes = [region.context for region in state.regions if isinstance(region.context, GradMode)]
     return bool(modes) and modes[-1].enabled != TRUE
 
@@ -49,9 +52,16 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
             scaler_on=_on_together(machine, ran, scaler),
             alike=_alike(machine, ran, scaler),
             together=tuple(other.context for other in possible if _agree(ran.facts, other.facts)),
+            distant=isinstance(ran.context.enabled, Unknown) and not _is_near(machine, ran.context.node),
         )
         for ran in possible
     )
+
+
+def _is_near(machine: Machine, region: cst.CSTNode) -> bool:
+    """Whether a region stands in the linted file or in the one whose code runs now."""
+    chunk = machine.chunk
+    return machine.program.main.owns(region) or (chunk is not None and chunk.source.owns(region))
 
 
 def _agree(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:

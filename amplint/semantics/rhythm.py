@@ -20,7 +20,8 @@ class Rhythm:
     count up, `starts` from where, `windows` those that accumulate, and `exact` the remainder that alone ends their
     windows, counted from their start.
     `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
-    told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models.
+    told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models;
+    `bypassed` tells that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
     """
 
     spelled: dict[int, cst.BaseExpression] = field(default_factory=dict)
@@ -34,5 +35,6 @@ class Rhythm:
     inside: set[cst.CSTNode] = field(default_factory=set)
     loaders: dict[int, cst.Call] = field(default_factory=dict)
     parallel: list[cst.Call] = field(default_factory=list)
+    bypassed: bool = False
     windows: set[cst.CSTNode] = field(default_factory=set)
     exact: dict[cst.CSTNode, cst.BinaryOperation] = field(default_factory=dict)

@@ -341,7 +341,8 @@ def _tell(
 def _always_synchronised(machine: Machine) -> cst.Call | None:
     """The only distributed model of a program in which nothing switches its synchronisation off."""
     makers = {id(call): call for call in machine.rhythm.parallel}
-    if len(makers) != 1 or any(word in chunk.text for chunk in machine.program.chunks for word in _SWITCHES):
+    switched = any(word in chunk.text for chunk in machine.program.chunks for word in _SWITCHES)
+    if len(makers) != 1 or machine.rhythm.bypassed or switched:
         return None
     return next(iter(makers.values()))
 

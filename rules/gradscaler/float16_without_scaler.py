@@ -57,7 +57,7 @@ class Float16WithoutScaler(Rule):
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
-        for region in (ran.context for ran in event.regions if event.scaler is None):
+        for region in (ran.context for ran in event.regions if event.scaler is None and not ran.distant):
             if region.is_float16_on_cuda:
                 self.plain.setdefault(event.node, region.node)
         yield from ()
