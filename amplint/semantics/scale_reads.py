@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.semantics.events import Event, OptState
+from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
+from amplint.semantics.scale_events import ScaleLogged
 from amplint.semantics.state import State
 from amplint.semantics.values import Scaler
 
 _COMPUTES = (cst.BinaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfExp)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleLogged(Event):
-    """`scaler.get_scale()` goes straight into a log, in every iteration in which the scaler steps or updates."""
-
-    scaler: Scaler
 
 
 def read(machine: Machine, state: State, node: cst.Call, scaler: Scaler) -> None:

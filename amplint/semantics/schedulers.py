@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.semantics.events import Event, OptState
+from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
+from amplint.semantics.scale_events import SchedulerStep
 from amplint.semantics.state import State
 from amplint.semantics.values import Value
 from amplint.source.tree import walk
 
 _SCHEDULER = re.compile(r"sched", re.IGNORECASE)
 _TELLS_SKIPPED = re.compile(r"scal|skip|inf|nan|overflow|norm|_run|step_count|success|valid", re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchedulerStep(Event):
-    """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
-
-    `waits` tells that a condition since then can know whether the step was skipped.
-    """
-
-    call: cst.Call
-    scaler: int
-    stepped: cst.CSTNode
-    waits: bool
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:

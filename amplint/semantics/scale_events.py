@@ -1,0 +1,30 @@
+"""What happens with the loss scale and with what depends on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events import Event
+from amplint.semantics.values import Scaler
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerStep(Event):
+    """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
+
+    `waits` tells that a condition since then can know whether the step was skipped.
+    """
+
+    call: cst.Call
+    scaler: int
+    stepped: cst.CSTNode
+    waits: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleLogged(Event):
+    """`scaler.get_scale()` goes straight into a log, in every iteration in which the scaler steps or updates."""
+
+    scaler: Scaler
