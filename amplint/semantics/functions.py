@@ -11,7 +11,7 @@ from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
 from amplint.semantics.facts import Fact
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
-from amplint.semantics.state import RESULT, State, merge
+from amplint.semantics.state import RESULT, State
 from amplint.semantics.summaries import RUNS_AT_MOST, Summary
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
@@ -201,7 +201,7 @@ def _outcomes(
         end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
         ends.append(end)
-    return merge(ends, PATH_LIMIT, machine.slice.deciding, machine.either), own
+    return machine.merged(ends, PATH_LIMIT), own
 
 
 def _keep_nested(machine: Machine, end: State, frame: int) -> None:

@@ -31,7 +31,7 @@ from amplint.semantics.scopes import (
     thread_targets,
 )
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, State, merge
+from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, State
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.subregions import expects_region
 from amplint.semantics.values import Class, Const, Function, Instance
@@ -90,7 +90,7 @@ def _run_module(machine: Machine) -> list[State]:
         windows.end_round(machine, machine.chunk.module, states)
     for state in states:
         parameters.leave(machine, state, state.frames[MODULE_FRAME].values())
-    return merge(states, START_LIMIT, machine.slice.deciding, machine.either)
+    return machine.merged(states, START_LIMIT)
 
 
 def _restart(machine: Machine) -> None:
@@ -146,7 +146,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
     machine.chunk = cls.chunk
     me = Instance(machine.symbols.intern("self", id(node_of(cls))), cls)
     ready = machine.outcomes(state, lambda s: calls.initialise(machine, s, me, Arguments(()), None))
-    objects = merge([twin for _, twin in ready] or [state], START_LIMIT, machine.slice.deciding, machine.either)
+    objects = machine.merged([twin for _, twin in ready] or [state], START_LIMIT)
     before = set(machine.entered)
     for method in sorted(waiting, key=lambda method: method.name.value in called):
         if method in machine.entered - before and method not in expecting:

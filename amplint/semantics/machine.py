@@ -17,7 +17,7 @@ from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail
+from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail, merge
 from amplint.semantics.summaries import Summaries
 from amplint.semantics.symbols import Symbols
 from amplint.semantics.values import (
@@ -45,6 +45,7 @@ PATH_LIMIT = 12
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 60_000
+EXACT_STEPS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,11 @@ class Machine:
         if found is None:
             found = self._kinds[self.chunk] = kinds(self.chunk.module)
         return found
+
+    def merged(self, states: list[State], limit: int) -> list[State]:
+        """`states` with those joined that rules cannot tell apart, exactly while little of the work is done."""
+        exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
+        return merge(states, limit, self.slice.deciding, self.either, exact)
 
     def forget_since(self, state: State, time: int) -> None:
         """Drop what `state` assumes about values made at `time` or later."""

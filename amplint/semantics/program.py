@@ -97,17 +97,17 @@ class Program:
     def _mentioned(self, chunk: Chunk) -> Iterator[Chunk]:
         """The chunks that the names in `chunk` lead to, through modules too."""
         home = chunk.source
-        dotted = {name for name in home.imports if "." in name and chunk.words.issuperset(name.split("."))}
+        dotted = [name for name in home.dotted if chunk.words.issuperset(name.split("."))]
         modules: list[Source] = []
         seen: set[Source] = set()
-        for name in (chunk.words & (home.imports.keys() | home.definitions.keys())) | dotted:
+        for name in (*(chunk.words & home.names), *dotted):
             yield from self._taken(home, name, modules)
         modules += self._starred(home)
         while modules:
             module = modules.pop()
             if module not in seen:
                 seen.add(module)
-                for name in chunk.words & (module.imports.keys() | module.definitions.keys()):
+                for name in chunk.words & module.names:
                     yield from self._taken(module, name, modules)
                 modules += self._starred(module)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.semantics.events import Gradients, OptState, Stage, Step, Work
-from amplint.semantics.facts import Fact
+from amplint.semantics.facts import Fact, Facts
 from amplint.semantics.gradients import NO_GRADIENTS, essence
 from amplint.semantics.values import (
     Autocast,
@@ -208,16 +208,19 @@ def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
     return then[:shared] == now[:shared]
 
 
-def merge(states: list[State], limit: int, names: Set[str], either: Either) -> list[State]:
+def merge(states: list[State], limit: int, names: Set[str], either: Either, exact: bool = False) -> list[State]:
     """The same paths with equal ones joined, and at most `limit` of them.
 
     Paths are joined when the protocol stands alike and no flag or context among the `names` that decide differs; what
-    does differ becomes what `either` makes of both. Where more than `limit` remain, flags and contexts are forgotten
-    too, and at last the protocol itself.
+    does differ becomes what `either` makes of both. An `exact` join also keeps paths apart whose conditions depend on
+    each other. Where more than `limit` remain, these, flags and contexts are forgotten too, and at last the protocol
+    itself.
     """
     if len(states) < 2:
         return states
-    kept = _join_alike(states, names, either)
+    kept = _join_alike(states, names, either, exact)
+    if exact and len(kept) > limit:
+        kept = _join_alike(kept, names, either)
     if len(kept) > limit:
         kept = _join_alike(kept, None, either)
     while len(kept) > limit:
@@ -226,11 +229,13 @@ def merge(states: list[State], limit: int, names: Set[str], either: Either) -> l
     return kept
 
 
-def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either) -> list[State]:
+def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either, exact: bool = False) -> list[State]:
     groups: dict[tuple[object, ...], list[State]] = {}
     for state in states:
         group = groups.setdefault(state.progress(), [])
         for index, other in enumerate(group):
+            if exact and _bound_together(other.facts, state.facts):
+                continue
             joined = _join(other, state, names, either)
             if joined is not None:
                 group[index] = joined
@@ -255,6 +260,13 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     if left.work != right.work:
         joined.work = _common_work(left.work, right.work)
     return joined
+
+
+def _bound_together(left: Facts, right: Facts) -> bool:
+    """Whether what one path assumes beyond the other holds only because the two have parted elsewhere."""
+    if left == right or left.keys() == right.keys():
+        return False
+    return any(key in right and right[key] != fact for key, fact in left.items())
 
 
 def _common_work(left: tuple[Work, ...], right: tuple[Work, ...]) -> tuple[Work, ...]:

@@ -17,7 +17,7 @@ from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
 from amplint.semantics.scopes import dotted
-from amplint.semantics.state import State, merge
+from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import NONE, Autocast, Items, Unknown, Value
 
@@ -50,7 +50,7 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
         else:
             machine.statement = statement
             states = _COMPOUND[type(statement)](machine, states, statement, flow)
-            states = merge(states, PATH_LIMIT, machine.slice.deciding, machine.either)
+            states = machine.merged(states, PATH_LIMIT)
     return states
 
 
@@ -86,7 +86,7 @@ def _run_simple(
                 flow.continues.append(twin)
             elif isinstance(leaves, tuple):
                 flow.returns.append((leaves[0], twin))
-    return merge(after, PATH_LIMIT, machine.slice.deciding, machine.either) if len(after) > len(states) else after
+    return machine.merged(after, PATH_LIMIT) if len(after) > len(states) else after
 
 
 Leaving = None | str | tuple[Value]
@@ -228,7 +228,7 @@ def _loop(
             entered.extend(begin(twin))
         inside = Flow(returns=flow.returns)
         after = run_block(machine, entered, _body(node.body), inside)
-        after = merge(after + inside.continues, PATH_LIMIT, machine.slice.deciding, machine.either)
+        after = machine.merged(after + inside.continues, PATH_LIMIT)
         windows.end_round(machine, node, after)
         for state in after + inside.breaks:
             state.iteration = outer_iterations

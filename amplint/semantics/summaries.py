@@ -14,7 +14,7 @@ Tables = dict[int, dict[str, Value]]
 
 RUNS = 3
 """How often a function is run before its summaries are used: up to here every call has results of its own."""
-RUNS_AT_MOST = 48
+RUNS_AT_MOST = 160
 """How often a function is run at all; a call after that is one that cannot be followed."""
 
 

@@ -152,6 +152,16 @@ class Source:
         return found
 
     @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Every name that the file binds at its top level or imports anywhere; `a.b` for `import a.b`."""
+        return frozenset([*self.definitions, *self.imports])
+
+    @functools.cached_property
+    def dotted(self) -> tuple[str, ...]:
+        """The modules of `import a.b`."""
+        return tuple(name for name in self.imports if "." in name)
+
+    @functools.cached_property
     def star_imports(self) -> tuple[str, ...]:
         """The modules that everything is imported from."""
         return tuple(one.module for one in imports(self.text) if one.name == "*")
