@@ -27,7 +27,7 @@ from amplint.semantics.events import Job
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived
-from amplint.semantics.truth import decide_value, refined, symbol_of
+from amplint.semantics.truth import assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values import (
     FALSE,
     TRUE,
@@ -41,7 +41,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
-from amplint.source.tree import children
+from amplint.source.tree import children, walk
 
 
 def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
@@ -62,10 +62,16 @@ def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple
 def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     """Whether a condition holds; where it can be either, both are tried and what was chosen is remembered."""
     if isinstance(node, cst.BooleanOperation):
+        whole = None if _may_have_effects(node) else evaluate(machine, state, node)
+        known = None if whole is None else truth(machine, state, whole)
+        if known is not None:
+            return known
+        both = isinstance(node.operator, cst.And)
         left = decide(machine, state, node.left)
-        if isinstance(node.operator, cst.And):
-            return left and decide(machine, state, node.right)
-        return left or decide(machine, state, node.right)
+        holds = decide(machine, state, node.right) if left is both else left
+        if whole is not None:
+            assume(machine, state, whole, holds)
+        return holds
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         return not decide(machine, state, node.expression)
     value = evaluate(machine, state, node)
@@ -73,6 +79,11 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
         machine.rhythm.spelled.setdefault(value.symbol, node)
         machine.rhythm.asked.setdefault(value.symbol, set()).add(machine.loops)
     return decide_value(machine, state, value)
+
+
+def _may_have_effects(node: cst.BaseExpression) -> bool:
+    """Whether more happens in a condition than that names and attributes are compared."""
+    return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))
 
 
 def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Value) -> None:

@@ -262,10 +262,10 @@ def _bind(
 
 
 def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
-    """`value`, or what its annotation says an unknown (or None by default) one is: scaler, optimizer, `Accelerator`."""
-    if not isinstance(value, Unknown) and value != Const(None):
+    """`value`, or what its annotation says an unknown one is: scaler, optimizer, `Accelerator`."""
+    if not isinstance(value, Unknown):
         return value
-    symbol = value.symbol if isinstance(value, Unknown) else machine.symbols.intern("parameter", id(annotation))
+    symbol = value.symbol
     for node in walk(annotation.annotation):
         named = machine.evaluate(state, node) if isinstance(node, (cst.Name, cst.Attribute)) else None
         if isinstance(named, Ref) and named.name in GRAD_SCALERS:

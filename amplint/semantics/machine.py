@@ -276,13 +276,12 @@ class Machine:
         Of None and an object it is the object, since only that can be used; two optimizers or scalers remain one.
         """
         if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
-            return right if left == NONE else left
-        if isinstance(left, Ref) and isinstance(right, Ref) and (known := _known_api(left, right)) is not None:
-            return known
             thing = right if left == NONE else left
             if isinstance(thing, Scaler):
                 self.ledger.perhaps_none.add(thing.symbol)
             return thing
+        if isinstance(left, Ref) and isinstance(right, Ref) and (known := _known_api(left, right)) is not None:
+            return known
         if _scale_of(left) != _scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         if (one_of := alternatives((left, right))) is not None:
