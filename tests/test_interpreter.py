@@ -236,6 +236,47 @@ SILENT = {
                 else:
                     optimizer.step()
         """,
+    "a scaler and a flag asked together, twice": """
+        def train(self, model, loader, optimizer, scaler=None):
+            for index, batch in enumerate(loader):
+                loss = model(batch) / self.every
+                if self.use_fp16 and scaler is not None:
+                    scaler.scale(loss).backward()
+                else:
+                    loss.backward()
+                if (index + 1) % self.every == 0:
+                    if self.use_fp16 and scaler is not None:
+                        scaler.step(optimizer)
+                        scaler.update()
+                    else:
+                        optimizer.step()
+                    optimizer.zero_grad()
+        """,
+    "a helper that is called without its scaler": """
+        def step_and_measure(model, optimizer, scaler: GradScaler | None = None):
+            if scaler:
+                scaler.step(optimizer)
+            else:
+                optimizer.step()
+
+        def train(model, loader, optimizer):
+            for batch in loader:
+                optimizer.zero_grad()
+                model(batch).backward()
+                clip(model.parameters(), 5.0)
+                step_and_measure(model, optimizer)
+        """,
+    "results of functions out of sight in a region that is off": """
+        import mel
+
+        def losses(net, duration, batch):
+            with autocast("cuda"):
+                wave, lengths = net(batch), duration(batch)
+                wanted, made = mel.log_bands(batch), mel.log_bands(wave)
+                with autocast("cuda", enabled=False):
+                    total = lengths.float().sum()
+                    return torch.nn.functional.l1_loss(wanted, made) + total
+        """,
     "a scaler that may be None": """
         def train(model, loader, optimizer, scaler=None):
             for batch in loader:

@@ -101,8 +101,8 @@ class Index:
 
     `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
-    loss, `halves` convert to float16, `made` construct optimizers. `lifted` holds, by what began a region that is off,
-    a conversion to float32 of a value that came into it.
+    loss, `halves` convert to float16, `made` construct optimizers. `lifted` holds, by its statement in a
+    region that is off, a conversion to float32 of a value that came into the region.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -366,7 +366,7 @@ class StaysHalf(Event):
     """An operation runs in the region `off`, begun by `off_with`, on nothing but what came into it unconverted.
 
     `place` is the operand, whose variable the region mentions at `first`. It is `certain` to be half since `half`, or
-    may be, where the caller has `given` it or where other values are converted in the region (`Index.lifted`).
+    may be, where the caller has `given` it or where other values are converted in the same statement (`Index.lifted`).
     """
 
     op: str

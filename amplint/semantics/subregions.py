@@ -25,8 +25,8 @@ PRECISE = words(
     "std var"
 )
 """Operations on floating values whose precision is what a region that switches autocast off is for."""
-_ORIGINS = words("parameter call part either fresh")
-"""Kinds of symbols whose dtype a region in the caller can decide."""
+_ORIGINS = words("parameter part either fresh")
+"""Kinds of symbols whose dtype a region in the caller can decide; a call that is not seen can end in float32."""
 PRODUCTS = words("baddbmm bmm einsum matmul mm")
 Operand = tuple[cst.BaseExpression, Value]
 
@@ -49,7 +49,7 @@ def lifted(machine: Machine, state: State, node: cst.Call, owner: Value, name: s
     if region is None or converts_to(machine, name, arguments)[1] != "float32":
         return
     if _is_outside(machine, region, symbol_of(machine, owner)):
-        machine.index.lifted.setdefault(region.entered_by, node)
+        machine.index.lifted.setdefault(machine.statement or node, node)
 
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Iterable[Operand]) -> None:

@@ -36,7 +36,7 @@ class DisabledRegionKeepsHalf(Rule):
     ```
 
     Reported are tensors that certainly are half, parameters of a method that other files call, and those whose
-    neighbours are converted in the same region.
+    neighbours are converted in the same statement.
 
     ## Fix safety
     The tensor is converted where the region first mentions it, or at its beginning where it does so more than once.
@@ -64,8 +64,8 @@ class DisabledRegionKeepsHalf(Rule):
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         converted = event.index.lifted
         for other in self._beside_others:
-            if other.off_with in converted:
-                yield self._stays(other, converted[other.off_with])
+            if other.statement in converted:
+                yield self._stays(other, converted[other.statement])
 
     def _stays(self, event: StaysHalf, seen: cst.CSTNode | None) -> Report:
         notes = [(event.off_with, "autocast is switched off here, which converts nothing")]
