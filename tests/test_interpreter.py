@@ -445,6 +445,19 @@ SILENT = {
                     sys.exit(1)
                 scaler.update()
         """,
+    "methods that are kept under another name": """
+        def train(model, x, optimizer, scaler, scheduler):
+            half, mean, advance, state = x.half, x.mean, scheduler.step, scaler.state_dict
+            with autocast("cuda"):
+                half()
+                mean()
+                loss = model(x).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            advance()
+            torch.save({"optimizer": optimizer.state_dict(), "scaler": state()}, "last.pt")
+        """,
     "a norm taken after unscale_ in a loop over parameters": """
         def train(model, loss, optimizer, scaler):
             scaler.scale(loss).backward()

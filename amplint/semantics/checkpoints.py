@@ -163,10 +163,10 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
     """Whether `owner` is, or for all that is known could be, a scaler."""
     if isinstance(owner, (Optimizer, Scaler)):
         return isinstance(owner, Scaler)
-    assert isinstance(node.func, cst.Attribute)
     kind = machine.symbols.key(symbol_of(machine, owner))
     return (
-        _SCALER.search(dotted(node.func.value) or "") is not None
+        not isinstance(node.func, cst.Attribute)
+        or _SCALER.search(dotted(node.func.value) or "") is not None
         or kind[0] in _ANYTHING
         or kind[:2] == ("call", "builtins.getattr")
     )

@@ -113,8 +113,7 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
     subregions.lifted(machine, state, node, owner, name, arguments)
     if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
         return
-    assert isinstance(node.func, cst.Attribute)
-    if not models.is_model(machine, state, owner, node.func.value):
+    if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
         machine.emit(state, HalfCast, node, dtype=dtype)
 
 

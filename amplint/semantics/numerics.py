@@ -214,7 +214,8 @@ def method(
     machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
 ) -> Value | None:
     """A method call on a tensor, or on an unknown object that only a tensor can be; None for anything else."""
-    assert isinstance(node.func, cst.Attribute)
+    if not isinstance(node.func, cst.Attribute):
+        return None
     op = name.rstrip("_")
     if op in FOLLOWS_INPUT or op in FLOAT32["cuda"] or op in BINARY:
         owner = used_as_tensor(machine, owner)

@@ -19,9 +19,8 @@ _TELLS_SKIPPED = re.compile(r"scal|skip|inf|nan|overflow|norm|_run|step_count|su
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
     """`owner.step()` of something that is no optimizer and no scaler."""
-    assert isinstance(node.func, cst.Attribute)
     machine.contacts += 1
-    if not _is_scheduler(machine, node.func.value, owner):
+    if not isinstance(node.func, cst.Attribute) or not _is_scheduler(machine, node.func.value, owner):
         return
     latest = _stepped(state)
     if latest is not None:
