@@ -1,4 +1,4 @@
-"""A scaler that a wrapper of another file keeps: a mistake in the wrapper or in the loop is found, their twins are not."""
+"""A scaler kept by a wrapper of another file: mistakes in the wrapper or the loop are found, their twins are not."""
 
 from __future__ import annotations
 
