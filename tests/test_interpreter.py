@@ -445,6 +445,23 @@ SILENT = {
                     sys.exit(1)
                 scaler.update()
         """,
+    "members of a class of another file exclude each other": """
+        from kinds import Kind
+
+        def train(task, loss, optimizer):
+            scaler = GradScaler("cuda")
+            if task.kind == Kind.APEX:
+                loss.backward()
+            elif task.kind == Kind.TORCH:
+                scaler.scale(loss).backward()
+            else:
+                loss.backward()
+            if task.kind != Kind.TORCH:
+                optimizer.step()
+            else:
+                scaler.step(optimizer)
+                scaler.update()
+        """,
     "methods that are kept under another name": """
         def train(model, x, optimizer, scaler, scheduler):
             half, mean, advance, state = x.half, x.mean, scheduler.step, scaler.state_dict

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 from amplint.semantics.symbols import Symbols
-from amplint.semantics.values import FALSE, TRUE, Const, Items, Unknown, Value
+from amplint.semantics.values import FALSE, TRUE, Const, Items, Ref, Unknown, Value
 
 Fact: TypeAlias = "int | tuple[str, int]"
-"""What an assumption is about: a symbol's truth, ("is none", symbol) or ("value of", symbol)."""
+"""What an assumption is about: a symbol's truth, ("is none", symbol), ("value of", symbol) or ("member", symbol)."""
 Facts: TypeAlias = "dict[Fact, Const]"
 
 
@@ -35,6 +35,8 @@ def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
     if kind in ("==", "in"):
         value = facts.get(("value of", parts[0]))
         return _compared(symbols, symbol, value) if value is not None else None
+    if kind == "same":
+        return _same_member(symbols, facts, *parts)
     if kind == "value":
         constant = symbols.key(symbol)[1]
         return bool(constant.value) if isinstance(constant, Const) else None
@@ -49,6 +51,24 @@ def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:
     if not isinstance(options, Items) or not all(isinstance(option, Const) for option in options.values):
         return None
     return value in (options.keys or options.values)
+
+
+def _member(symbols: Symbols, symbol: int) -> tuple[str, str] | None:
+    """Class and name where `symbol` is a member that a class of another file lists, as `Mode.TRAIN`."""
+    value = symbols.key(symbol)[1] if symbols.key(symbol)[0] == "value" else None
+    if not isinstance(value, Ref):
+        return None
+    owner, _, name = value.name.rpartition(".")
+    return (owner, name) if owner.rpartition(".")[2][:1].isupper() else None
+
+
+def _same_member(symbols: Symbols, facts: Known, left: int, right: int) -> bool | None:
+    for this, other in ((left, right), (right, left)):
+        fact, member = facts.get(("member", other)), _member(symbols, this)
+        taken = _member(symbols, fact.value) if fact is not None and isinstance(fact.value, int) else None
+        if member is not None and taken is not None and member[0] == taken[0]:
+            return member == taken
+    return None
 
 
 def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
@@ -69,6 +89,10 @@ def learn(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
             learn(symbols, facts, part, holds)
     elif kind == "==" and holds and isinstance(constant := symbols.key(symbol)[1], Const):
         facts["value of", parts[0]] = constant
+    elif kind == "same" and holds:
+        for this, other in (parts, parts[::-1]):
+            if _member(symbols, this) is not None:
+                facts["member", other] = Const(this)
     elif kind == "is none":
         facts["is none", parts[0]] = TRUE if holds else FALSE
         if holds:

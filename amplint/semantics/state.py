@@ -101,7 +101,7 @@ class State:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and ("value of", symbol) to more."""
+        """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and others to more."""
         self.frames: dict[int, dict[str, Value]] = {MODULE_FRAME: {}}
         self.frame = MODULE_FRAME
         self.heap: dict[int, dict[str, Value]] = {}
