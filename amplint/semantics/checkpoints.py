@@ -263,7 +263,10 @@ def _kin(machine: Machine, symbol: int) -> frozenset[object]:
     if kind == "parameter":
         return frozenset({str(details[-1])})
     if kind == "either":
-        return frozenset().union(*(_kin(machine, part) for part in parts))
-    if kind in ("index", "part") and parts:
+        alternatives = frozenset[object]().union(*(_kin(machine, part) for part in parts))
+        return alternatives or frozenset({("symbol", symbol)})
+    if kind == "index" and parts:
         return _kin(machine, parts[0])
+    if kind == "part":
+        return frozenset((details[0], whole) for whole in _kin(machine, parts[0]))
     return frozenset({("symbol", symbol)})
