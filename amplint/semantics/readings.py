@@ -181,8 +181,8 @@ def _about_finiteness(state: State) -> bool:
     for _ in range(4):
         if trail is None:
             return False
-        names = (node.value for node in walk(trail.step[0]) if trail.branch and isinstance(node, cst.Name))
-        if not _FINITENESS.isdisjoint(names):
+        names = (node.value for node in walk(trail.step[0]) if isinstance(node, cst.Name))
+        if trail.branch and not _FINITENESS.isdisjoint(names):
             return True
         trail = trail.before
     return False
