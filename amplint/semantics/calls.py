@@ -107,7 +107,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         return _instantiate(machine, state, node, callee, arguments)
     if isinstance(callee, Instance):
         result = _call_instance(machine, state, node, callee, arguments)
-        outside.produced(machine, state, node, result)
+        outside.produced(machine, state, node, result, known_model=model is not None)
         return result
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:

@@ -18,12 +18,17 @@ _OF_DATA = words("to cuda cpu get item items pop next")
 """Methods that hand out data or move it."""
 
 
-def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value) -> None:
-    """The forward pass of a model at `node` returned `result`; what records no gradients has none to run outside."""
+def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *, known_model: bool = True) -> None:
+    """The forward pass of a model at `node` returned `result`; what records no gradients has none to run outside.
+
+    What is not known to be a model counts inside of a region only.
+    """
     if without_gradients(state):
         return
     symbol = symbol_of(machine, result)
     bare = not any(isinstance(region.context, (Autocast, NewThread, Opaque)) for region in state.regions)
+    if bare and not known_model:
+        return
     known = machine.outputs.setdefault(symbol, node)
     machine.outputs[symbol] = known if bare else None
 
