@@ -296,13 +296,17 @@ class ScalerUpdate(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerStep(Event):
-    """`optimizer.step()` called directly; a `closure` has made the gradients."""
+    """`optimizer.step()` called directly; a `closure` has made the gradients.
+
+    `overlooked` is the `unscale_` whose search for inf and NaN the path has not asked about.
+    """
 
     call: cst.Call
     optimizer: Optimizer
     optimizer_node: cst.BaseExpression
     gradients: Gradients
     closure: bool
+    overlooked: cst.CSTNode | None
 
 
 @dataclass(frozen=True, kw_only=True)

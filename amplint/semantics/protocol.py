@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import outside, parameters, penalties, ran, readings, windows
+from amplint.semantics import outside, parameters, penalties, ran, readings, skips, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
@@ -333,6 +333,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             optimizer_node=node.func.value,
             gradients=gradients,
             closure=closure,
+            overlooked=skips.overlooked(machine, state, optimizer),
         )
     _consume(machine, state, optimizer, node)
     state.note(node, "the optimizer steps")

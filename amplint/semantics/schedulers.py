@@ -9,12 +9,11 @@ import libcst as cst
 from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
 from amplint.semantics.scale_events import SchedulerStep
+from amplint.semantics.skips import asks
 from amplint.semantics.state import State
 from amplint.semantics.values import Value
-from amplint.source.tree import walk
 
 _SCHEDULER = re.compile(r"sched", re.IGNORECASE)
-_TELLS_SKIPPED = re.compile(r"scal|skip|inf|nan|overflow|norm|_run|step_count|success|valid", re.IGNORECASE)
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
@@ -26,7 +25,7 @@ def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
     if latest is not None:
         scaler, call = latest
         machine.emit(
-            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=_asks(machine, state, call)
+            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=asks(machine, state, call)
         )
 
 
@@ -49,19 +48,3 @@ def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
         if known.updated is not None and known.iteration == state.iteration:
             return scaler, known.updated
     return None
-
-
-def _asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
-    """Whether the path has taken a side since the call `since` of a condition that knows about skipped steps."""
-    for fact in state.facts:
-        symbol = fact if isinstance(fact, int) else fact[1]
-        if machine.symbols.involves(symbol, "scale of"):
-            return True
-    trail = state.trail
-    while trail is not None and trail.step[0] is not since:
-        if trail.branch:
-            names = (inner.value for inner in walk(trail.step[0]) if isinstance(inner, cst.Name))
-            if any(_TELLS_SKIPPED.search(name) for name in names):
-                return True
-        trail = trail.before
-    return False

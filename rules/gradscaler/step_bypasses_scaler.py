@@ -18,7 +18,8 @@ class StepBypassesScaler(Rule):
 
     ## Why is this bad?
     The weights move by gradients 65536 times too large (Adam hides the factor, not the damage to its epsilon and weight
-    decay), and gradients that overflowed to inf or NaN are applied instead of being skipped.
+    decay), and gradients that overflowed to inf or NaN are applied instead of being skipped. The latter holds after
+    `scaler.unscale_(optimizer)` too: it only remembers that there were some.
 
     ## Example
     ```python
@@ -34,8 +35,8 @@ class StepBypassesScaler(Rule):
     ```
 
     ## Fix safety
-    The step goes through the scaler, which unscales the gradients and calls `optimizer.step()` unless one of them is
-    not finite; `update()` is added where the function does not call it yet.
+    The step goes through the scaler, which unscales the gradients unless `unscale_()` has, and calls `optimizer.step()`
+    when all of them are finite; `update()` is added where the function does not call it yet.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step>
@@ -50,17 +51,22 @@ class StepBypassesScaler(Rule):
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
         gradients = event.gradients
-        if (
-            not event.closure
-            and gradients.state is GradState.SCALED
-            and gradients.consumed is None
-            and gradients.backward is not None
-        ):
+        if event.closure or gradients.consumed is not None or gradients.backward is None:
+            return
+        if gradients.state is GradState.SCALED:
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",
                 advice="Write scaler.step(optimizer), then scaler.update().",
                 notes=event.steps_from(gradients.backward),
+            )
+        elif gradients.state is GradState.UNSCALED and event.overlooked is not None:
+            yield self.report(
+                event,
+                "optimizer.step() runs without asking the scaler whether the gradients overflowed",
+                reason="unscale_() looks for inf and NaN, but only scaler.step() skips the step because of them.",
+                advice="Write scaler.step(optimizer), then scaler.update().",
+                notes=event.steps_from(event.overlooked),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
