@@ -28,6 +28,7 @@ from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
+from amplint.semantics.gradients import CLEARED
 from amplint.semantics.machine import Machine, PathEnds
 from amplint.semantics.reads import never_read
 from amplint.semantics.state import State
@@ -102,6 +103,8 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Function):
         return _enter(machine, state, node, callee, [], arguments)
     if isinstance(callee, Method) and callee.function is not None:
+        if callee.name == "zero_grad" and isinstance(callee.owner, Instance) and callee.owner.symbol in state.gradients:
+            state.gradients[callee.owner.symbol] = CLEARED  # an optimizer that wraps another one
         return _enter(machine, state, node, callee.function, _receiver(callee), arguments)
     if isinstance(callee, Class):
         return _instantiate(machine, state, node, callee, arguments)

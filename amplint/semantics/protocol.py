@@ -376,9 +376,9 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
-    if matched and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
-        return  # perhaps an optimizer that wraps the matched one
     unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
+    if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
+        return  # perhaps an optimizer that wraps the matched one
     candidates = matched or unused or known or [ANY_OPTIMIZER]
     all_of_them = [(key, carrying(gradients_of(machine, state, key))) for key in candidates]
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]

@@ -15,6 +15,7 @@ from amplint.semantics.values import (
     Const,
     Function,
     GradMode,
+    Instance,
     Items,
     Manager,
     Neutral,
@@ -199,7 +200,7 @@ class State:
 def _held(value: Value) -> set[int]:
     if isinstance(value, Items):
         return set().union(*(_held(item) for item in value.values))
-    return {value.symbol} if isinstance(value, (Scaler, Optimizer, Unknown)) else set()
+    return {value.symbol} if isinstance(value, (Scaler, Optimizer, Instance, Unknown)) else set()
 
 
 def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
