@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 
 from tests.differential.oracle import TooLarge
@@ -17,10 +16,6 @@ from tests.differential.verdict import disagreement
 PROGRAMS = int(os.environ.get("AMPLINT_PROGRAMS", "500"))
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="joined paths forget that two conditions depend on each other: a false alarm in about 1 of 200 programs",
-)
 @settings(
     max_examples=PROGRAMS,
     deadline=None,

@@ -32,6 +32,57 @@ def lint(body: str) -> list[str]:
 CLIPPED = "AMP205 clip"
 
 FOUND = {
+    "an update after an unscale_ that PyTorch refused": (
+        """
+        def main(loader):
+            model = torch.nn.Linear(96, 1, bias=False)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            optimizer.zero_grad()
+            scaler.unscale_(optimizer)
+            for batch in loader:
+                optimizer.zero_grad()
+                scaler.scale(model(batch).sum()).backward()
+                scaler.unscale_(optimizer)
+                scaler.update()
+        """,
+        ["AMP201 scaler.unscale_"],
+    ),
+    "a step in an iteration after the one in which its helper was understood": (
+        """
+        class Trainer:
+            def __init__(self):
+                self.models = [torch.nn.Linear(96, 1) for _ in range(3)]
+                self.one = torch.optim.SGD(self.models[0].parameters(), lr=0.1)
+                self.two = torch.optim.SGD(self.models[1].parameters(), lr=0.1)
+                self.three = torch.optim.SGD(self.models[2].parameters(), lr=0.1)
+                self.scaler = GradScaler("cuda")
+
+            def unscale(self):
+                self.scaler.unscale_(self.two)
+
+            def fit(self, extra, loader, coin):
+                for batch in loader:
+                    odd = coin("odd")
+                    self.one.zero_grad()
+                    self.scaler.step(self.three)
+                    if coin("rare"):
+                        self.two.zero_grad()
+                        self.three.zero_grad()
+                        self.scaler.scale(sum(model(batch).sum() for model in self.models)).backward()
+                    else:
+                        self.scaler.step(self.one)
+                        continue
+                    self.scaler.unscale_(self.one)
+                    if extra and odd:
+                        self.scaler.step(self.one)
+                        self.unscale()
+                        self.scaler.step(self.two)
+                        self.scaler.unscale_(self.three)
+                    self.scaler.update()
+        """,
+        [*["AMP203 self.scaler.step"] * 2, "AMP202 self.scaler.unscale_", "AMP215 self.scaler.update"],
+    ),
     "through a method and attributes": (
         """
         class Trainer:

@@ -301,7 +301,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         scaler=scaler,
         checked=known.checked or forced,
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
-        pending=_pending(state, scaler),
+        pending=_pending(machine, state, scaler),
     )
     for optimizer, gradients in state.gradients.items():
         state.gradients[optimizer] = outdated(gradients, scaler, node)
@@ -310,8 +310,12 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     state.note(node, "update sets the scale for the next iteration")
 
 
-def _pending(state: State, scaler: Scaler) -> cst.CSTNode | None:
-    for gradients in [one for known in state.gradients.values() for one in known.passes]:
+def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | None:
+    """The backward whose gradients wait for a step; those of optimizers still to come only where there can be some."""
+    known = {key for key in state.gradients if key != ANY_OPTIMIZER}
+    all_met = known and not _has_another(machine, state, known, len(known))
+    waiting = [one for key, one in state.gradients.items() if key in known or not all_met]
+    for gradients in [one for several in waiting for one in several.passes]:
         fresh = gradients.state is GradState.SCALED and gradients.consumed is None and gradients.outdated is None
         if fresh and gradients.carries(scaler):
             return gradients.backward
@@ -357,10 +361,11 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     state.note(node, "zero_grad clears the gradients")
 
 
-def _has_another(machine: Machine, state: State, known: Set[int]) -> bool:
-    if list(machine.kinds().values()).count(OPTIMIZER) > 1:
+def _has_another(machine: Machine, state: State, known: Set[int], count: int = 1) -> bool:
+    """Whether there can be more than `count` optimizers, the `known` ones among them."""
+    if list(machine.kinds().values()).count(OPTIMIZER) > count:
         return True
-    return len({value.symbol for value in _optimizers(state)} | known) > 1
+    return len({value.symbol for value in _optimizers(state)} | known) > count
 
 
 def _optimizers(state: State) -> list[Optimizer]:

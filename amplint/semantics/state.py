@@ -173,10 +173,7 @@ class State:
 
     def _since(self, then: tuple[int, ...]) -> tuple[int, int]:
         """How many of the iterations around a call are still going on, and how many there were."""
-        shared = 0
-        while shared < min(len(then), len(self.iteration)) and then[shared] == self.iteration[shared]:
-            shared += 1
-        return shared, len(then)
+        return shared_rounds(then, self.iteration), len(then)
 
     def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
         """Forget the protocol of scalers and optimizers that were made in sight and that nothing holds any more."""
@@ -201,6 +198,14 @@ def _held(value: Value) -> set[int]:
     if isinstance(value, Items):
         return set().union(*(_held(item) for item in value.values))
     return {value.symbol} if isinstance(value, (Scaler, Optimizer, Instance, Unknown)) else set()
+
+
+def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many of the loop rounds around two calls they have in common."""
+    shared = 0
+    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+        shared += 1
+    return shared
 
 
 def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:

@@ -234,6 +234,7 @@ class Optimizer(torch.optim.SGD):
     def __init__(self, params: object, lr: float) -> None:
         super().__init__(params, lr=lr)  # type: ignore[arg-type]
         self.passes: dict[int, Pass] = {}
+        self._read: tuple[torch.Tensor | None, int, dict[int, float]] = (None, 0, {})
         RUN.optimizers.append(self)
 
     def weight(self) -> torch.Tensor:
@@ -243,7 +244,14 @@ class Optimizer(torch.optim.SGD):
         grad = self.weight().grad
         if grad is None:
             return {}
-        return {i: value for i, value in enumerate(grad[0].tolist()) if value}
+        if grad is not self._read[0] or grad._version != self._read[1]:
+            values = {i: value for i, value in enumerate(grad[0].tolist()) if value}
+            self._read = grad, grad._version, values
+        return self._read[2]
+
+    def changed(self) -> None:
+        """The gradients have been divided, which their version does not tell."""
+        self._read = (None, 0, {})
 
     def live(self) -> list[tuple[int, Pass, float]]:
         """Each backward pass whose gradients no step has used, with what they have been multiplied by."""
@@ -261,21 +269,21 @@ class Optimizer(torch.optim.SGD):
         for i in self.gradients():
             self.passes[i].used = True
 
+    def add_to_used(self) -> None:
+        """A new backward pass comes on top of gradients that a step has used: these are not what is clipped then."""
+        for i in self.gradients():
+            if i in self.passes and self.passes[i].used:
+                self.passes[i].spoilt = True
+
     def progress(self) -> object:
-        present = self.gradients()
-        passes = ((self.passes[i], value) for i, value in present.items())
+        present = [(self.passes[i], value) for i, value in self.gradients().items() if not self.passes[i].spoilt]
         kinds = frozenset(
-            (
-                made.line,
-                made.used,
-                made.spoilt,
-                made.mixed,
-                made.scaler and RUN.scalers.index(made.scaler),
-                *_kind(made, value),
-            )
-            for made, value in passes
+            (made.mixed, made.scaler and RUN.scalers.index(made.scaler), made.used or _kind(made, value))
+            for made, value in present
         )
-        return kinds, max(self.raw(), default=(0, 0))[1], self.weight().grad is None
+        raw = max(self.raw(), default=None)
+        latest = raw and (raw[1], self.passes[raw[0]].mixed)
+        return kinds, latest, self.weight().grad is None
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         if not RUN.scaler_steps and self.carrying():
@@ -324,6 +332,11 @@ class Scaler(torch.amp.GradScaler):
             self.scales.add(self.get_scale())
             scaled.scaled = True  # type: ignore[attr-defined]
         return scaled
+
+    def _unscale_grads_(self, optimizer: Optimizer, *arguments: object) -> dict[torch.device, torch.Tensor]:  # type: ignore[override]
+        found = super()._unscale_grads_(optimizer, *arguments)  # type: ignore[arg-type]
+        optimizer.changed()
+        return found
 
     def unscale_(self, optimizer: Optimizer) -> None:  # type: ignore[override]
         if not self._enabled or sys._getframe(1).f_code.co_filename != FILENAME:
@@ -452,6 +465,7 @@ def _watched_backward(loss: torch.Tensor) -> None:
     for optimizer, held in zip(RUN.optimizers, before, strict=True):
         for i, factor in optimizer.gradients().items():
             if i not in held:
+                optimizer.add_to_used()
                 scaler = None if factor == 1.0 else next(s for s in RUN.scalers if factor in s.scales)
                 optimizer.passes[i] = Pass(RUN.line(), scaler, factor)
         fates = {_kind(made, value) for _, made, value in optimizer.live()}
