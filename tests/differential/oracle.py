@@ -17,7 +17,8 @@ AMP203  the scaler's latest `unscale_` or `step` before a call that raised becau
         `unscale_` that raised because of an earlier `unscale_` is AMP201 as well.
 AMP204  `step` raised: already called in this iteration.
 AMP205  clipping found gradients that carry a scale.
-AMP206  `optimizer.step()` found gradients that carry a scale.
+AMP206  `optimizer.step()` found gradients that carry a scale. The verdict is open where `unscale_` has divided them:
+        whether they overflowed was not asked then, and in these programs none do.
 AMP207  the latest backward whose gradients were divided by a scale they never carried; or the `unscale_` or `step` that
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
@@ -288,6 +289,8 @@ class Optimizer(torch.optim.SGD):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         if not RUN.scaler_steps and self.carrying():
             RUN.show("AMP206", RUN.line(), *self.carrying())
+        elif not RUN.scaler_steps and any(made.scaler is not None for _, made, _ in self.live()):
+            RUN.outcome.open.add(("AMP206", RUN.line()))
         self.use()
         super().step()
 
