@@ -17,8 +17,8 @@ AMP203  the scaler's latest `unscale_` or `step` before a call that raised becau
         `unscale_` that raised because of an earlier `unscale_` is AMP201 as well.
 AMP204  `step` raised: already called in this iteration.
 AMP205  clipping found gradients that carry a scale.
-AMP206  `optimizer.step()` found gradients that carry a scale. The verdict is open where `unscale_` has divided them:
-        whether they overflowed was not asked then, and in these programs none do.
+AMP206  `optimizer.step()` found gradients that carry a scale, or whose inf and NaN the scaler has counted for a step of
+        its own. The latter is open where plain gradients came on top.
 AMP207  the latest backward whose gradients were divided by a scale they never carried; or the `unscale_` or `step` that
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
@@ -287,10 +287,15 @@ class Optimizer(torch.optim.SGD):
         return kinds, latest, self.weight().grad is None
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        live = [made for _, made, _ in self.live()]
         if not RUN.scaler_steps and self.carrying():
             RUN.show("AMP206", RUN.line(), *self.carrying())
-        elif not RUN.scaler_steps and any(made.scaler is not None for _, made, _ in self.live()):
-            RUN.outcome.open.add(("AMP206", RUN.line()))
+        elif not RUN.scaler_steps and any(scaler.waits(self) for scaler in RUN.scalers):
+            divided = [made for made in live if made.scaler is not None]
+            if divided and len(divided) == len(live):
+                RUN.show("AMP206", RUN.line(), *divided)
+            elif divided:
+                RUN.outcome.open.add(("AMP206", RUN.line()))
         self.use()
         super().step()
 
@@ -324,6 +329,12 @@ class Scaler(torch.amp.GradScaler):
 
     def _state(self, optimizer: Optimizer) -> dict[str, object]:
         return self._per_optimizer_states[id(optimizer)]
+
+    def waits(self, optimizer: Optimizer) -> bool:
+        """Whether `unscale_` has looked for inf and NaN, for a `step` that has not come yet."""
+        if not self._enabled:
+            return False
+        return self._stage(optimizer) is OptState.UNSCALED and bool(self._state(optimizer)["found_inf_per_device"])
 
     def _stage(self, optimizer: Optimizer) -> OptState:
         return self._state(optimizer)["stage"]  # type: ignore[return-value]
