@@ -269,10 +269,8 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
 
 
 def _bound_together(left: Facts, right: Facts) -> bool:
-    """Whether what one path assumes beyond the other holds only because the two have parted elsewhere."""
-    if left == right or left.keys() == right.keys():
-        return False
-    return any(key in right and right[key] != fact for key, fact in left.items())
+    """Whether conditions may depend on each other: one path has assumed something the other has not asked."""
+    return left.keys() != right.keys()
 
 
 def _common_work(left: tuple[Work, ...], right: tuple[Work, ...]) -> tuple[Work, ...]:
