@@ -1,0 +1,96 @@
+"""What PyTorch's autocast does with each operator of its dispatcher, as data, for several versions of PyTorch."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).with_name("autocast")
+_PREFIX, _SUFFIX = "torch-", ".json"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Device type -> default dtype, and device type -> operators by what autocast does to them.
+
+    `torch` is the version it was derived from. Operators have their names in the dispatcher (`linalg_vecdot`,
+    `grid_sampler`), without the overload where autocast treats all overloads that it knows alike. Those that are in
+    no set run in the dtype of their operands.
+    """
+
+    torch: str
+    default_dtype: Mapping[str, str]
+    lower: Mapping[str, frozenset[str]]
+    """Floating operands are cast to the region's dtype."""
+    float32: Mapping[str, frozenset[str]]
+    """Floating operands are cast to float32."""
+    float32_set_dtype: Mapping[str, frozenset[str]]
+    """Half operands are taken as they are, and `dtype=torch.float32` is set where no dtype is given."""
+    float32_append_dtype: Mapping[str, frozenset[str]]
+    """The same with another overload, which has a dtype."""
+    promote: Mapping[str, frozenset[str]]
+    """Operands are cast to the widest dtype among them."""
+    banned: Mapping[str, frozenset[str]]
+    """Refused with a RuntimeError."""
+
+
+TREATMENTS = ("lower", "float32", "float32_set_dtype", "float32_append_dtype", "promote", "banned")
+"""The fields of `Policy` that hold operators."""
+
+
+class UnknownVersion(Exception):
+    """There is no table for the asked version of PyTorch; the message is one line for the user."""
+
+
+def versions() -> list[str]:
+    """The versions of PyTorch that there are tables for, oldest first."""
+    names = (path.name for path in FOLDER.glob(f"{_PREFIX}*{_SUFFIX}"))
+    return sorted((name[len(_PREFIX) : -len(_SUFFIX)] for name in names), key=_order)
+
+
+def require(version: str) -> None:
+    """Raises UnknownVersion when there is no table for `version`."""
+    known = versions()
+    if version not in known:
+        raise UnknownVersion(f'no autocast policy of torch "{version}"; there is one of {", ".join(known)}')
+
+
+@functools.cache
+def policy(version: str | None = None) -> Policy:
+    """The policy of a version of PyTorch, the newest known when None. Raises UnknownVersion."""
+    if version is None:
+        return policy(versions()[-1])
+    require(version)
+    table: Any = json.loads((FOLDER / f"{_PREFIX}{version}{_SUFFIX}").read_text(encoding="utf-8"))
+    devices: dict[str, dict[str, list[str]]] = table["operators"]
+    named = {device: _without_overloads(treated) for device, treated in devices.items()}
+    by_treatment = {
+        treatment: {device: frozenset(treated.get(treatment, ())) for device, treated in named.items()}
+        for treatment in TREATMENTS
+    }
+    return Policy(table["torch"], table["default_dtype"], **by_treatment)
+
+
+def _without_overloads(treated: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Treatment -> operators, with the overload in their names only where overloads are treated differently."""
+    treatments = defaultdict(set)
+    for treatment, operators in treated.items():
+        for operator in operators:
+            treatments[_base(operator)].add(treatment)
+    return {
+        treatment: {_base(name) if len(treatments[_base(name)]) == 1 else name for name in operators}
+        for treatment, operators in treated.items()
+    }
+
+
+def _base(operator: str) -> str:
+    return operator.partition(".")[0]
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
