@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
+from amplint.torchlib.operations import result_dtype
 from amplint.torchlib.policy import (
     BANNED,
     FLOAT32,
@@ -21,7 +22,6 @@ from amplint.torchlib.policy import (
     LOWER,
     MODULE_OPS,
     Regime,
-    result_dtype,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

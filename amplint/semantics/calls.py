@@ -12,6 +12,7 @@ from amplint.semantics import (
     checkpoints,
     contexts,
     frameworks,
+    layers,
     methods,
     models,
     numerics,
@@ -23,6 +24,7 @@ from amplint.semantics import (
     readings,
     threads,
     trainers,
+    weights,
 )
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each, hold
@@ -258,7 +260,7 @@ def _call_instance(machine: Machine, state: State, node: cst.Call, owner: Instan
 def _call_module(machine: Machine, state: State, node: cst.Call, owner: Module, arguments: Arguments) -> Value:
     """The call of a `torch.nn` object; a `Sequential` runs its parts one after the other."""
     if not owner.parts or not arguments.given:
-        return numerics.module(machine, state, node, owner, arguments)
+        return layers.call(machine, state, node, owner, arguments)
     first = arguments.given[0]
     value = first.value
     for part in owner.parts:
@@ -348,7 +350,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         machine.rhythm.loaders.setdefault(symbol_of(machine, loader), node)
         return loader
     if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
-        return numerics.make_module(machine, state, node, name, arguments)
+        return layers.make(machine, state, node, name, arguments)
     if name.startswith("torch."):
         found = numerics.function(machine, state, node, name, arguments)
         if found is not None:
@@ -360,6 +362,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         protocol.forget_gradients(state)
     protocol.forget(machine, state, arguments.values, last)
     parameters.forget_dtypes(machine, state, arguments.values)
+    weights.handed(machine, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
     made = _same_again(machine, state, name, arguments, node)
@@ -458,6 +461,7 @@ def _unseen(
     checkpoints.out_of_sight(machine, state, node, arguments, owner)
     protocol.forget(machine, state, arguments.values, name)
     parameters.forget_dtypes(machine, state, arguments.values)
+    weights.handed(machine, arguments.values)
     if owner is not None and parameters.CHANGING.search(name):
         parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:

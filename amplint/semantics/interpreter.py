@@ -145,7 +145,9 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
         return
     machine.chunk = cls.chunk
     me = Instance(machine.symbols.intern("self", id(node_of(cls))), cls)
+    machine.hypothetical = True
     ready = machine.outcomes(state, lambda s: calls.initialise(machine, s, me, Arguments(()), None))
+    machine.hypothetical = False
     objects = machine.merged([twin for _, twin in ready] or [state], START_LIMIT)
     before = set(machine.entered)
     for method in sorted(waiting, key=lambda method: method.name.value in called):

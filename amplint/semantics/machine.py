@@ -12,6 +12,7 @@ from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import Fact, is_on
 from amplint.semantics.ledger import Ledger
+from amplint.semantics.operation_events import Because
 from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
@@ -202,6 +203,9 @@ class Machine:
         self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
         self.penalties: dict[int, Penalty] = {}
         self.in_float16: set[int] = set()
+        self.half_because: dict[cst.CSTNode | None, Because] = {}
+        self.hypothetical = False
+        self.weights_unsure = False
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}

@@ -16,6 +16,7 @@ from amplint.semantics import (
     scale_reads,
     schedulers,
     subregions,
+    weights,
     windows,
 )
 from amplint.semantics.arguments import Arguments
@@ -96,6 +97,7 @@ def call_method(
         return owner
     if (name in SAME_OBJECT or name in CASTS) and not isinstance(owner, Tensor):
         parameters.cast(machine, state, node, owner, name, arguments)
+        weights.cast(machine, state, node, owner, name, arguments)
         return converted(machine, node, owner, name, arguments) or owner
     if name == "type" and (cast := converted(machine, node, owner, name, arguments)) is not None:
         return cast

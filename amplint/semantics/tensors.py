@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value
-from amplint.torchlib.names import DTYPES
-from amplint.torchlib.policy import INTEGRAL
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
@@ -20,7 +21,6 @@ CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double"
          "int": "int32", "bool": "bool", "byte": "uint8"}  # fmt: skip
 _LEGACY = {"HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "FloatTensor": "float32", "DoubleTensor": "float64",
            "LongTensor": "int64", "IntTensor": "int32", "BoolTensor": "bool", "ByteTensor": "uint8"}  # fmt: skip
-_FLOATS = ("float16", "float32", "float64")
 _INFINITY = "<infinity>"
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
 
@@ -42,12 +42,10 @@ def used_as_tensor(machine: Machine, value: Value) -> Value:
     return tensor(machine, value) if converted else value
 
 
-def derived(machine: Machine, value: Tensor, name: str) -> Tensor:
-    """A tensor made from `value` by something that keeps its dtype and its scale."""
+def derived(machine: Machine, value: Tensor, name: str, rank: int | None = None) -> Tensor:
+    """A tensor of this rank, made from `value` by something that keeps its dtype and its scale."""
     symbol = machine.symbols.intern(name, parts=(value.symbol,))
-    return Tensor(
-        symbol, value.dtype, value.why_half, value.scaled, value.plain, value.traits, value.made, value.infinity
-    )  # fmt: skip
+    return replace(value, symbol=symbol, floor=None, rank=rank)
 
 
 def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
@@ -65,9 +63,9 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
     operand = tensor(machine, value)
     symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
     machine.cast_from[symbol] = operand.dtype or ""
-    return Tensor(
-        symbol, dtype, node, operand.scaled, operand.plain, operand.traits, operand.made, operand.infinity
-    )  # fmt: skip
+    if dtype in HALF_DTYPES:
+        machine.half_because[node] = Because.CAST
+    return replace(operand, symbol=symbol, dtype=dtype, why_half=node, floor=None, among=None)
 
 
 def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool, str | None]:
@@ -90,8 +88,7 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         return None
     if isinstance(owner, Tensor):
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
-            moved = cast(machine, node, owner, None)
-            return Tensor(machine.fresh(), None, None, moved.scaled, moved.plain, moved.traits, infinity=moved.infinity)
+            return replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
         return cast(machine, node, owner, dtype) if dtype is not None else derived(machine, owner, "to")
     if dtype is None or not isinstance(owner, Unknown):
         return None
@@ -177,6 +174,17 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
     return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
 
 
+def is_scalar(value: Value) -> bool:
+    """Whether `value` is a Python number or a bool."""
+    return isinstance(value, Const) and isinstance(value.value, (int, float))
+
+
+def default_dtype(machine: Machine) -> str | None:
+    """The dtype of tensors that are made without one, None where the file sets another."""
+    chunks = machine.program.main.chunks
+    return None if any("set_default_dtype" in chunk.words for chunk in chunks) else "float32"
+
+
 def is_data(machine: Machine, symbol: int) -> bool:
     """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model."""
     todo, found = [symbol], False
@@ -193,22 +201,6 @@ def is_data(machine: Machine, symbol: int) -> bool:
         else:
             return False
     return found
-
-
-def promoted(machine: Machine, kind: str, a: Value, b: Value) -> str | None:
-    """The dtype of arithmetic on `a` and `b`; Python numbers do not widen a floating tensor."""
-    kinds = {value.dtype if isinstance(value, Tensor) else None for value in (a, b) if not is_number(machine, value)}
-    if kinds <= INTEGRAL:
-        floating = kind == "Divide" or any(isinstance(number(value), float) for value in (a, b))
-        return "float32" if floating else kinds.pop() if len(kinds) == 1 and not kinds & {"bool"} else "int64"
-    floats = kinds - INTEGRAL
-    if len(floats) == 1:
-        return floats.pop()
-    if floats == {"float16", "bfloat16"}:
-        return "float32"
-    known = [kind for kind in floats if kind in _FLOATS]
-    widest = max(known, key=_FLOATS.index, default=None)
-    return None if widest == "float16" else widest
 
 
 def filled(state: State, value: Value) -> Number | None:

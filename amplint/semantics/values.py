@@ -226,10 +226,12 @@ class Number:
 class Tensor:
     """A tensor.
 
-    `dtype` is None when unknown; `why_half` is the node that made it half (a cast, a factory, a parameter).
-    `scaled` is the scaler whose scale it carries and `plain` the symbol it had before. `traits` names what else
-    matters: `causal` (a mask built by tril or triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`).
-    `infinity` was put into some of its elements; `floor` is the small number that keeps it from 0.
+    `dtype` is None when unknown, `among` then holds what it can be, where that is known; `rank` counts its dimensions
+    as far as they are known (see `torchlib.promotion`). All this holds where the regions that can be on are on.
+    `why_half` is the node that made it half (a cast, a factory, a parameter). `scaled` is the scaler whose scale it
+    carries and `plain` the symbol it had before. `traits` names what else matters: `causal` (a mask built by tril or
+    triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`). `infinity` was put into some of its
+    elements; `floor` is the small number that keeps it from 0.
     """
 
     symbol: int
@@ -241,6 +243,8 @@ class Tensor:
     made: cst.CSTNode | None = None
     infinity: Number | None = None
     floor: Number | None = None
+    among: frozenset[str] | None = None
+    rank: int | None = None
 
     def joined(self, other: Tensor, symbol: int) -> Tensor:
         """What is known of a tensor that is this one on one path and `other` on another."""
@@ -254,17 +258,28 @@ class Tensor:
             self.made if self.made is other.made else None,
             self.infinity or other.infinity,
             self.floor if self.floor == other.floor else None,
+            self.dtypes | other.dtypes if self.dtypes and other.dtypes and self.dtype != other.dtype else None,
+            self.rank if self.rank == other.rank else None,
         )
+
+    @property
+    def dtypes(self) -> frozenset[str] | None:
+        """What its dtype can be, None for anything."""
+        return frozenset({self.dtype}) if self.dtype is not None else self.among
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An object of a `torch.nn` class, by the class's qualified name; `parts` are those of a `Sequential`."""
+    """An object of a `torch.nn` class, by the class's qualified name.
+
+    `parts` are those of a `Sequential`; `dtype` is what its parameters were made in, None where that is not known.
+    """
 
     symbol: int
     cls: str
     made: cst.CSTNode | None = None
     parts: tuple[Value, ...] = ()
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,16 @@ FLOAT32 = {
 }  # fmt: skip
 """Device type -> operations whose result is float32 (float64 for float64)."""
 
+PROMOTE = {
+    "cuda": words("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot"),
+    "cpu": words("cat index_copy stack"),
+}
+"""Device type -> operations whose operands autocast brings to the widest dtype among them."""
+
 BANNED = {"binary_cross_entropy": frozenset({"cuda", "xpu"})}
 """Operation -> device types whose autocast refuses to run it."""
 
-_KEEPS = words(
+KEEPS = words(
     "abs absolute add add_ addcmul amax amin broadcast_to cat ceil chunk clamp clamp_ clamp_max clamp_min clamp_min_ "
     "clip clip_ clone contiguous cpu cuda cummax cummin detach diag diagonal diff expand expand_as fill_ flatten "
     "flip floor gather index_fill index_fill_ index_select kthvalue masked_fill masked_fill_ masked_select max "
@@ -56,7 +62,8 @@ _KEEPS = words(
     "scatter_ select sign sort split squeeze stack sub sub_ swapaxes t take_along_dim topk transpose tril tril_ triu "
     "triu_ trunc unbind unflatten unfold unsqueeze view view_as where"
 )
-FOLLOWS_INPUT = _KEEPS | words(
+"""Operations whose result has the dtype of their input, integers included."""
+FOLLOWS_INPUT = KEEPS | words(
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d addcdiv atan avg_pool1d "
     "avg_pool2d batch_norm celu cos div div_ dropout dropout1d dropout2d elu erf exp_ frac gelu glu hardsigmoid "
     "hardswish hardtanh instance_norm leaky_relu lerp lgamma log_ logit logsigmoid mean mish nanmean selu sigmoid "
@@ -103,35 +110,3 @@ class Regime:
 
     devices: Set[str] | None
     dtypes: Set[str] | None
-
-
-def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | None:
-    """The dtype of `op`'s result, None when unknown.
-
-    `given` is the tensor operand's dtype, `regime` the autocast that is on, None for none.
-    """
-    if op in BOOLEAN:
-        return "bool"
-    if op in INTEGER:
-        return "int64"
-    if op not in _KNOWN:
-        return None
-    if given in INTEGRAL:
-        return given if op in _KEEPS else "int64" if op in ("sum", "prod", "cumsum", "cumprod") else "float32"
-    if regime is None or given == "float64":
-        return given
-    devices = {"cuda" if device == "xpu" else device for device in regime.devices or LOWER}
-    dtypes: Set[str | None] = regime.dtypes or {None}
-    results = {_on(device, op, given, dtype) for device in devices for dtype in dtypes}
-    return results.pop() if len(results) == 1 else None
-
-
-def _on(device: str, op: str, given: str | None, dtype: str | None) -> str | None:
-    if device not in LOWER:
-        return None
-    if op in LOWER[device]:
-        return dtype
-    return "float32" if op in FLOAT32[device] else given
-
-
-_KNOWN = FOLLOWS_INPUT.union(*LOWER.values(), *FLOAT32.values())

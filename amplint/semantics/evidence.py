@@ -1,0 +1,49 @@
+"""Why a tensor is or can be half, and where it became so."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.machine import Machine
+from amplint.semantics.masks import minds_dtypes
+from amplint.semantics.operation_events import Because, Evidence
+from amplint.semantics.state import State
+from amplint.semantics.tensors import FROM_PARAMETER, is_data
+from amplint.semantics.values import Tensor
+from amplint.torchlib.names import HALF_DTYPES
+
+_BOTH = frozenset(HALF_DTYPES)
+
+
+def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
+    """Why `value` is or can be half; None where nothing says so, or where the function around chooses by dtype.
+
+    What is unknown can be half in a region that is on, unless it is what a loop over the data gives.
+    """
+    if value.dtype in HALF_DTYPES:
+        because = machine.half_because.get(value.why_half, Because.CAST)
+        return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
+    if minds_dtypes(machine):
+        return None
+    if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
+        return Evidence(Because.ANNOUNCED, _BOTH, "the dtype chosen here can be float16", value.why_half)
+    if value.among is not None:
+        halves = value.among if value.among <= _BOTH else None
+        return Evidence(Because.REGION, halves, "the tensor is half from here on", value.why_half) if halves else None
+    if value.dtype is None and not is_data(machine, value.symbol):
+        region, entered_by = machine.region(state)
+        halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()
+        if halves:
+            dtype = " or ".join(sorted(halves))
+            return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
+    return None
+
+
+def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
+    """Whether `node` stands in the running function."""
+    return (
+        node is not None
+        and bool(machine.calls)
+        and (source := machine.program.source_of(node)) is not None
+        and machine.calls[-1] in source.ancestors(node)
+    )

@@ -1,0 +1,136 @@
+"""Functions and methods that make tensors out of sizes, numbers and other tensors."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics import flow, numbers, ranks
+from amplint.semantics.arguments import Argument, Arguments
+from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Because
+from amplint.semantics.state import State
+from amplint.semantics.tensors import default_dtype, dtype_of, number
+from amplint.semantics.values import Const, Items, Number, Tensor, Value
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import words
+from amplint.torchlib.promotion import promote
+
+PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn randperm tensor zeros")
+LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
+NEW = words("new_empty new_full new_ones new_tensor new_zeros")
+_SIZED = words("empty ones rand randn zeros new_empty new_ones new_zeros")
+_CONTENT = words("tensor as_tensor new_tensor")
+NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
+"""What numbers of unknown kinds become."""
+
+
+def make(
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    op: str,
+    arguments: Arguments,
+    like: Tensor | None,
+    beside: cst.BaseExpression | None,
+) -> Tensor:
+    """A new tensor."""
+    wanted = arguments.get("dtype")
+    dtypes = _dtypes(machine, op, arguments, like)
+    dtype = next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None
+    content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
+    constant = number(content.value) if content is not None else None
+    traits = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    made = Tensor(
+        machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(traits),
+        among=dtypes if dtype is None else None, rank=_rank(op, arguments, like),
+    )  # fmt: skip
+    if dtype in HALF_DTYPES:
+        machine.half_because[node] = Because.CAST
+    flow.tell(machine, state, node, op, [(a.node.value, a.value) for a in arguments.given], made, arguments)
+    if content is not None and constant is not None and (dtypes is not None or like is not None or _follows(wanted)):
+        numbers.meets(machine, state, node, "full", made, Number(constant, content.node.value, beside))
+    return made
+
+
+def _dtypes(machine: Machine, op: str, arguments: Arguments, like: Tensor | None) -> frozenset[str] | None:
+    wanted = arguments.get("dtype")
+    if wanted is not None and wanted.value != Const(None):
+        dtype = dtype_of(machine, wanted.value)
+        return frozenset({dtype}) if dtype is not None else None
+    if op == "new_tensor" or like is None:
+        return _inferred(machine, op, arguments)
+    return like.dtypes
+
+
+def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str] | None:
+    """The dtypes of a tensor made without a dtype or a model."""
+    if op in ("randint", "randperm"):
+        return frozenset({"int64"})
+    if op == "arange":
+        numbers = [argument.value for argument in arguments.given if argument.keyword in (None, "start", "end", "step")]
+        return _kinds(machine, numbers)
+    if op == "full":
+        content = arguments.get("fill_value", 1)
+        return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
+    if op in _CONTENT:
+        content = arguments.get("data", 0)
+        return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
+    default = default_dtype(machine)
+    return frozenset({default}) if default is not None else None
+
+
+def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:
+    """The dtypes that numbers, tensors and lists of them come to."""
+    found = ""
+    for value in values:
+        kind = _kind(machine, value)
+        if kind is None:
+            return NEVER_HALF
+        found = promote(found, kind) if found else kind
+    return frozenset({found}) if found else NEVER_HALF
+
+
+def _kind(machine: Machine, value: Value) -> str | None:
+    if isinstance(value, Items) and value.keys is None and value.values:
+        kinds = _kinds(machine, list(value.values))
+        return next(iter(kinds)) if kinds is not None and len(kinds) == 1 else None
+    if isinstance(value, Tensor):
+        return value.dtype
+    if isinstance(value, Const) and isinstance(value.value, bool):
+        return "bool"
+    constant = number(value)
+    if constant is None:
+        return None
+    return "int64" if isinstance(constant, int) else default_dtype(machine)
+
+
+def _rank(op: str, arguments: Arguments, like: Tensor | None) -> int | None:
+    if op in LIKE and like is not None:
+        return like.rank
+    if op in ("arange", "linspace", "logspace", "randperm"):
+        return 1
+    if op == "eye":
+        return 2
+    sizes = [argument.value for argument in arguments.given if argument.keyword in (None, "size")]
+    if op in _SIZED:
+        return ranks.sized(sizes)
+    if "full" in op or op == "randint":
+        sizes = [value for value in sizes if isinstance(value, Items)]
+        return ranks.sized(sizes)
+    if op in _CONTENT and sizes:
+        return _depth(sizes[0])
+    return None
+
+
+def _depth(value: Value) -> int | None:
+    if isinstance(value, Items):
+        inner = _depth(value.values[0]) if value.values else 0
+        return inner + 1 if inner is not None else None
+    if isinstance(value, Tensor):
+        return value.rank
+    return 0 if isinstance(value, Const) else None
+
+
+def _follows(dtype: Argument | None) -> bool:
+    """Whether a dtype argument is that of another tensor."""
+    return dtype is not None and isinstance(dtype.node.value, cst.Attribute) and dtype.node.value.attr.value == "dtype"

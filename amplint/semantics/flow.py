@@ -1,0 +1,107 @@
+"""The dtype flow: which dtype the result of an operation has, and the event that tells of the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.evidence import evidence
+from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Because, Operand, Operation
+from amplint.semantics.state import State
+from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_number, number
+from amplint.semantics.values import Const, Tensor, Value
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import Outcome, known, outcome
+from amplint.torchlib.policy import Regime
+from amplint.torchlib.promotion import NUMBER, Typed
+
+NOTHING = Arguments(())
+Place = tuple[cst.BaseExpression, Value]
+
+
+def regime(machine: Machine, state: State) -> Regime | None:
+    """The autocast that is or can be on."""
+    region, _ = machine.region(state)
+    return Regime(region.devices, region.dtypes) if region is not None else None
+
+
+def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
+    """`value` as an operand; a dtype that a parameter of the function decides counts as `parameter`."""
+    if isinstance(value, Tensor):
+        dtypes = frozenset({parameter}) if value.dtype == FROM_PARAMETER else value.dtypes
+        return Typed(dtypes, value.rank)
+    if isinstance(value, Const) and isinstance(value.value, bool):
+        return Typed(frozenset({"bool"}), NUMBER)
+    if (constant := number(value)) is not None:
+        return Typed(frozenset({"float32" if isinstance(constant, float) else "int64"}), NUMBER)
+    if is_number(machine, value):
+        return Typed(frozenset({"float32", "int64"}), NUMBER)
+    return Typed(None)
+
+
+def comes_to(
+    machine: Machine,
+    state: State,
+    op: str,
+    operands: Sequence[Value],
+    arguments: Arguments = NOTHING,
+    *,
+    weights: Sequence[Typed] = (),
+    in_place: bool = False,
+) -> Outcome:
+    """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
+    asked = dtype_of(machine, arguments.value("dtype"))
+    out = arguments.value("out")
+    receiver = typed(machine, out) if isinstance(out, Tensor) else None
+    labelled = any(isinstance(value, Tensor) and value.dtype == FROM_PARAMETER for value in operands)
+    found = []
+    for parameter in ("float16", "float32") if labelled else ("float16",):
+        given = [*(typed(machine, value, parameter) for value in operands), *weights]
+        here = regime(machine, state)
+        found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
+    if found[0] == found[-1]:
+        return found[0]
+    follows = [known(each.dtypes) for each in found] == ["float16", "float32"]
+    return Outcome(frozenset({FROM_PARAMETER}) if follows else None)
+
+
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operands: Iterable[Place],
+    result: Tensor,
+    arguments: Arguments = NOTHING,
+    *,
+    in_place: bool = False,
+    module: cst.CSTNode | None = None,
+    raises: str | None = None,
+) -> None:
+    """Tell the rules that `op` runs on `operands`."""
+    if machine.muted or Operation.kind not in machine.wanted:
+        return
+    told = tuple(
+        Operand(place, value, evidence(machine, state, value) if isinstance(value, Tensor) else None)
+        for place, value in operands
+    )
+    machine.emit(
+        state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
+        module=module, raises=raises,
+    )  # fmt: skip
+
+
+def with_dtype(
+    machine: Machine, node: cst.CSTNode, result: Tensor, found: Outcome, operands: Sequence[Value]
+) -> Tensor:
+    """`result` with the dtype that was found, and why it is half."""
+    dtype = known(found.dtypes)
+    halves = [value for value in operands if isinstance(value, Tensor) and value.dtype == dtype and value.why_half]
+    why = halves[0].why_half if halves else node
+    if dtype in HALF_DTYPES and not halves:
+        machine.half_because[node] = Because.REGION
+    return replace(result, dtype=dtype, among=found.dtypes if dtype is None else None, why_half=why if dtype else None)

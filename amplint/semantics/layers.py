@@ -1,0 +1,98 @@
+"""Objects of `torch.nn`: making them, and the operations their calls run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics import contexts, flow, numerics, ranks, subregions, weights
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.containers import members
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.tensors import tensor
+from amplint.semantics.values import Items, Module, Tensor, Unknown, Value
+from amplint.torchlib.policy import BANNED, MODULE_OPS, words
+from amplint.torchlib.promotion import SOME_DIMENSIONS
+
+_WEIGHTED = words(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu layer_norm group_norm "
+    "rms_norm batch_norm embedding"
+)
+"""Operations to which a module hands parameters of its own, unless it is told to have none."""
+_RECURRENT = words("LSTM GRU RNN")
+_CELLS = words("LSTMCell GRUCell RNNCell")
+
+
+def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """What calling a class of `torch.nn` makes; parameters are float32 unless the model is cast."""
+    last = name.rpartition(".")[2]
+    if last in ("Parameter", "Buffer"):
+        content = arguments.values[0] if arguments.given else None
+        known = content if isinstance(content, Tensor) else Tensor(0)
+        return Tensor(machine.fresh(), known.dtype, known.why_half, among=known.among, rank=known.rank)
+    parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
+    return Module(machine.fresh(), name, node, parts, weights.asked(machine, arguments))
+
+
+def call(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
+    """The call of a `torch.nn` object that has no parts."""
+    if not arguments.given:
+        return Tensor(machine.fresh())
+    operand = tensor(machine, arguments.values[0])
+    name = called.cls.rpartition(".")[2]
+    own = weights.of(machine, state, called)
+    if name in _RECURRENT or name in _CELLS or name == "MultiheadAttention":
+        return _several(machine, state, node, called, name, operand)
+    if name == "Embedding":
+        rank = operand.rank + 1 if operand.rank is not None and operand.rank >= 0 else SOME_DIMENSIONS
+        return replace(own, symbol=machine.fresh(), rank=rank)
+    op = MODULE_OPS.get(name)
+    if op is None:
+        return Tensor(machine.fresh())
+    places = [(argument.node.value, argument.value) for argument in arguments.given]
+    subregions.computed(machine, state, node, op, places)
+    if op in BANNED:
+        numerics.bce(machine, state, node, op, operand, arguments, called.made)
+    if op in ("softmax", "log_softmax"):
+        numerics.softmax(machine, state, node, operand)
+    values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
+    given = [*values, own] if op in _WEIGHTED else values
+    found = flow.comes_to(machine, state, op, given)
+    result = numerics.result(machine, state, node, op, given, found)
+    result = replace(result, rank=_rank(op, operand, called))
+    flow.tell(
+        machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
+        module=called.made, raises=found.refusal,
+    )  # fmt: skip
+    return result
+
+
+def _rank(op: str, operand: Tensor, called: Module) -> int | None:
+    if op.endswith(("_loss", "cross_entropy", "with_logits")) or op == "kl_div":
+        made = called.made
+        told = isinstance(made, cst.Call) and any(a.keyword and a.keyword.value == "reduction" for a in made.args)
+        return None if told else 0
+    return ranks.of(op, [operand], Arguments(()), 0)
+
+
+def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, operand: Tensor) -> Value:
+    """The call of a layer that returns more than one tensor; CUDA's kernels for these run in half under autocast."""
+    contexts.missed(machine, state, node)
+    here = flow.regime(machine, state)
+    own = weights.of(machine, state, called)
+    if here is None:
+        dtype = operand.dtype if operand.dtype == own.dtype else None
+    else:
+        dtype = next(iter(here.dtypes)) if here.devices == {"cuda"} and here.dtypes and len(here.dtypes) == 1 else None
+    main = Tensor(machine.fresh(), dtype, node, rank=operand.rank)
+    if name in ("GRUCell", "RNNCell"):
+        return main
+    if name == "LSTMCell":
+        return Items((main, replace(main, symbol=machine.fresh())))
+    if name == "MultiheadAttention":
+        return Items((main, Unknown(machine.fresh())))
+    hidden = replace(main, symbol=machine.fresh())
+    both = Items((hidden, replace(hidden, symbol=machine.fresh())))
+    return Items((main, both if name == "LSTM" else hidden))

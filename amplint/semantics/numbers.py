@@ -1,0 +1,54 @@
+"""Where Python numbers meet tensors that can be float16."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from amplint.semantics.events import TensorOp
+from amplint.semantics.evidence import evidence
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.tensors import is_number, number, tensor
+from amplint.semantics.values import Number, Tensor, Value
+from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
+
+
+def tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
+    half = evidence(machine, state, operand)
+    if half is not None and "float16" in half.dtypes:
+        machine.emit(state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node)
+
+
+def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
+    """A Python number meets a tensor. A large integer that meets something unknown can be a label."""
+    size = abs(met.value)
+    label = operand.dtype is None and isinstance(met.value, int) and met.value > 0
+    if (size > FLOAT16_MAX or 0 < size < FLOAT16_SMALLEST_NORMAL) and not label:
+        tell(machine, state, node, op, operand, met)
+
+
+def number_meets(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    kind: str,
+    side: tuple[cst.BaseExpression, Value],
+    other: tuple[cst.BaseExpression, Value],
+) -> None:
+    """Tell of a number on one side and a tensor on the other, or of an infinity times anything but ones."""
+    constant, operand = number(side[1]), other[1]
+    if constant is None or is_number(machine, operand):
+        return
+    if isinstance(operand, Tensor):
+        certain = not (math.isinf(constant) and "ones" in operand.traits)
+    else:
+        certain = kind == "Multiply" and math.isinf(constant)
+    if certain:
+        meets(machine, state, node, kind, tensor(machine, operand), Number(constant, side[0], other[0]))
+
+
+def floor_of(side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]) -> Number | None:
+    constant = number(side[1])
+    return Number(constant, side[0], other[0]) if constant is not None and 0 < constant < 1 else None

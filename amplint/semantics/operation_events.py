@@ -1,0 +1,73 @@
+"""Events about single tensor operations: which dtypes meet, why a value is half, what the result is."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Set
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.events import Event
+from amplint.semantics.values import Tensor, Value
+
+
+class Because(enum.Enum):
+    """Why a value is half, the most certain first; ANNOUNCED means that the code around only provides for it."""
+
+    CAST = "cast"
+    PARAMETERS = "parameters"
+    REGION = "region"
+    ANNOUNCED = "announced"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a value is, or can be, half.
+
+    `dtypes` are the half dtypes it can have, `text` says what happened at `node`, where it became half.
+    """
+
+    because: Because
+    dtypes: Set[str]
+    text: str
+    node: cst.CSTNode | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What goes into an operation: its expression, its value, and why it is half, None where nothing says so."""
+
+    node: cst.BaseExpression
+    value: Value
+    half: Evidence | None = None
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of a tensor, None where it is unknown or this is no tensor."""
+        return self.value.dtype if isinstance(self.value, Tensor) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation(Event):
+    """A tensor operation runs: a function, method or operator, or the call of a `torch.nn` object.
+
+    `op` is the operation's plain name (`matmul` for `@`, `linear` for a `Linear`, `add` for `+` and `add_`). `operands`
+    are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
+    is what comes out. `module` is where the object was made that runs it. `raises` says why PyTorch refuses to run it
+    on these dtypes, None where it does not, or where that is unknown.
+    """
+
+    op: str
+    operands: tuple[Operand, ...]
+    result: Tensor
+    arguments: Arguments
+    in_place: bool = False
+    module: cst.CSTNode | None = None
+    raises: str | None = None
+
+    @property
+    def half(self) -> Evidence | None:
+        """Why an operand is half, the first that is."""
+        return next((operand.half for operand in self.operands if operand.half is not None), None)

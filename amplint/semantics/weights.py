@@ -1,0 +1,77 @@
+"""The dtypes of parameters and buffers: what layers were made in, and what the conversion of a model makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.containers import each
+from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Because
+from amplint.semantics.state import State
+from amplint.semantics.tensors import converts_to, default_dtype, dtype_of
+from amplint.semantics.values import Instance, Module, Tensor, Value
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
+
+_WEIGHTS = "<weights>"
+
+
+def asked(machine: Machine, arguments: Arguments) -> str | None:
+    """The dtype in which a layer makes its parameters; None where an object only stands for any of its class."""
+    if machine.hypothetical:
+        return None
+    wanted = arguments.get("dtype")
+    return default_dtype(machine) if wanted is None else dtype_of(machine, wanted.value)
+
+
+def of(machine: Machine, state: State, layer: Module) -> Tensor:
+    """The parameters of `layer`, as a tensor of their dtype."""
+    known = state.heap.get(layer.symbol, {}).get(_WEIGHTS)
+    if isinstance(known, Tensor):
+        return known
+    dtype = None if machine.weights_unsure else layer.dtype
+    return Tensor(layer.symbol, dtype, layer.made, rank=SOME_DIMENSIONS)
+
+
+def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+    """`model.half()`, `model.to(...)`: what the model owns is converted where it is."""
+    changes, dtype = converts_to(machine, name, arguments)
+    if not changes or not isinstance(owner, (Instance, Module)):
+        return
+    if dtype in HALF_DTYPES:
+        machine.half_because[node] = Because.PARAMETERS
+    for holder, attribute, value in list(_owned(state, owner, set())):
+        if isinstance(value, Module):
+            converted = Tensor(value.symbol, dtype, node, rank=SOME_DIMENSIONS)
+            state.set_attribute(value.symbol, _WEIGHTS, converted)
+        elif value.dtype in FLOATING:
+            state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node))
+
+
+def _owned(state: State, owner: Value, seen: set[int]) -> Iterator[tuple[int, str, Module | Tensor]]:
+    """The layers, parameters and buffers that `owner` consists of, each with the object and attribute that hold it."""
+    if not isinstance(owner, (Instance, Module)) or owner.symbol in seen:
+        return
+    seen.add(owner.symbol)
+    inside: list[Value] = []
+    if isinstance(owner, Module):
+        yield owner.symbol, "", owner
+        inside += owner.parts
+        if (held := each(state, owner)) is not None:
+            inside.append(held)
+    for name, value in state.heap.get(owner.symbol, {}).items():
+        if isinstance(value, Tensor) and not name.startswith("<"):
+            yield owner.symbol, name, value
+        inside.append(value)
+    for value in inside:
+        yield from _owned(state, value, seen)
+
+
+def handed(machine: Machine, values: Iterable[Value]) -> None:
+    """Code that cannot be seen gets these values: it may convert the models among them."""
+    if any(isinstance(value, (Instance, Module)) for value in values):
+        machine.weights_unsure = True

@@ -1,0 +1,206 @@
+"""What an operation makes of the dtypes of its operands, with and without autocast.
+
+Source: the kernels of torch 2.13; tests/test_operations.py and tests/test_dtype_flow.py run them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, FOLLOWS_INPUT, INTEGER, KEEPS, LOWER, PROMOTE, Regime, words
+from amplint.torchlib.promotion import INTEGRAL, NUMBER, Operand, Typed, can_hold, possibilities, promote, result_type
+
+POSSIBILITIES = 128
+"""Of how many combinations of dtypes the outcome is worked out."""
+ELEMENTWISE = words(
+    "add sub mul where cat stack maximum minimum fmod remainder floor_divide pow addcmul masked_scatter rsub "
+    "hstack vstack concat concatenate bitwise_and bitwise_or bitwise_xor outer fmax fmin"
+)
+"""Operations that promote their operands."""
+FLOATING_ELEMENTWISE = words("div true_divide divide atan2 arctan2 hypot addcdiv logaddexp xlogy")
+"""Operations that promote their operands, integers to floating."""
+ALIKE = words(
+    "addbmm addmm addmv baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "conv_transpose3d dot linear matmul mm multi_dot mv scaled_dot_product_attention lerp index_add index_copy "
+    "scatter_add index_put prelu vdot bilinear"
+)
+"""Operations that refuse operands of different dtypes."""
+NEEDS_FLOATING = words(
+    "mean std var nanmean batch_norm layer_norm group_norm instance_norm rms_norm softmax log_softmax dropout gelu "
+    "silu selu celu elu mish leaky_relu hardsigmoid hardswish softplus logsigmoid tanhshrink softsign glu normalize "
+    "norm vector_norm avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d interpolate cdist "
+    "cosine_similarity linear conv1d conv2d conv3d"
+)
+"""Operations that refuse integers, or take them in some cases only."""
+COUNTS = words("sum prod cumsum cumprod nansum")
+"""Operations that add up integers in int64."""
+NORMS = words("layer_norm group_norm batch_norm instance_norm rms_norm")
+KNOWN = FOLLOWS_INPUT.union(
+    *LOWER.values(), *FLOAT32.values(), *PROMOTE.values(), ELEMENTWISE, FLOATING_ELEMENTWISE, ALIKE, COUNTS
+)
+"""Every operation whose dtypes are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What running an operation comes to: the dtypes its result can have, None for any, or why PyTorch refuses."""
+
+    dtypes: frozenset[str] | None = None
+    refusal: str | None = None
+
+
+UNKNOWN = Outcome()
+
+
+class Refused(Exception):
+    """PyTorch raises for these dtypes."""
+
+
+class Unsettled(Exception):
+    """What PyTorch does depends on more than dtypes."""
+
+
+def outcome(
+    op: str,
+    operands: Sequence[Typed],
+    regime: Regime | None,
+    *,
+    asked: str | None = None,
+    in_place: bool = False,
+    out: Typed | None = None,
+) -> Outcome:
+    """What `op` comes to on `operands` under the autocast that is on, None for none.
+
+    `asked` is its `dtype` argument. In place, the first operand receives the result, and `out` does where it is given.
+    """
+    if op in BOOLEAN | INTEGER and not in_place and out is None:
+        return Outcome(frozenset({"bool" if op in BOOLEAN else "int64"}))
+    if op not in KNOWN:
+        return UNKNOWN
+    cast = regime is not None and not in_place and out is None
+    devices: Sequence[str | None] = [None]
+    lows: Sequence[str | None] = [None]
+    if regime is not None and cast:
+        devices = sorted(regime.devices or LOWER)
+        lows = sorted(regime.dtypes) if regime.dtypes else [None]
+    choices = [possibilities(operand) for operand in _guessed(op, operands, devices)]
+    if out is not None:
+        choices.append(possibilities(out))
+    if not 0 < math.prod(map(len, choices)) * len(devices) * len(lows) <= POSSIBILITIES:
+        return UNKNOWN
+    results, refusal = set[str](), None
+    for chosen in itertools.product(*choices):
+        operation = chosen[:-1] if out is not None else chosen
+        kept = chosen[-1].dtype if out is not None else chosen[0].dtype if in_place else None
+        for device, low in itertools.product(devices, lows):
+            try:
+                result = asked or _cast(op, operation, device, low)
+                results.add(result if kept is None else _received(op, kept, result))
+            except Refused as reason:
+                refusal = str(reason)
+            except Unsettled:
+                return UNKNOWN
+    return Outcome(frozenset(results)) if results else Outcome(None, refusal)
+
+
+def _guessed(op: str, operands: Sequence[Typed], devices: Sequence[str | None]) -> list[Typed]:
+    """`operands`, with guesses for those whose dtype is not known where that hardly matters.
+
+    What autocast converts is as good as float32; what meets a float32 tensor does not make it wider.
+    """
+    if all(_policy(op, device) in (LOWER, FLOAT32) for device in devices):
+        guess: frozenset[str] | None = frozenset({"float32"})
+    elif op in ELEMENTWISE | FLOATING_ELEMENTWISE and any(_is_wide(operand) for operand in operands):
+        guess = frozenset({"float16", "bfloat16", "float32"})
+    else:
+        guess = None
+    return [Typed(guess, operand.rank) if operand.dtypes is None else operand for operand in operands]
+
+
+def _is_wide(operand: Typed) -> bool:
+    return operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank != NUMBER
+
+
+def _policy(op: str, device: str | None) -> Mapping[str, Set[str]] | None:
+    """The table that has `op` for the autocast of `device`, None where it runs as it is."""
+    device = "cuda" if device == "xpu" else device
+    return next((table for table in (LOWER, FLOAT32, PROMOTE) if op in table.get(device or "", ())), None)
+
+
+def _received(op: str, kept: str, result: str) -> str:
+    """The dtype of a tensor of dtype `kept` into which a result of dtype `result` is written."""
+    if not can_hold(kept, result):
+        raise Refused(f"a result of dtype {result} does not fit into a tensor of dtype {kept}")
+    if op in ALIKE and kept != result:
+        raise Refused(f"its output is {kept} and its operands are {result}")
+    return kept
+
+
+def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | None) -> str:
+    """The dtype of the result under the autocast of `device` with dtype `low`, None for none."""
+    if device is not None and device != "xpu" and device not in LOWER:
+        raise Unsettled
+    policy, wanted = _policy(op, device), None
+    if policy is LOWER:
+        if low is None:
+            raise Unsettled
+        wanted = low
+    elif policy is FLOAT32:
+        wanted = "float32"
+    elif policy is PROMOTE:
+        castable = [operand.dtype for operand in operands if operand.is_castable]
+        wanted = functools.reduce(promote, castable) if castable else None
+    if wanted is not None:
+        operands = [Operand(wanted, o.category) if o.is_castable else o for o in operands]
+    return _native(op, operands, device)
+
+
+def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
+    """The dtype of the result where nothing is converted before."""
+    tensors = [operand for operand in operands if not operand.is_number]
+    kinds = {operand.dtype for operand in tensors}
+    if not tensors:
+        raise Unsettled
+    if op in ELEMENTWISE | FLOATING_ELEMENTWISE:
+        result = result_type(operands)
+        if result in INTEGRAL and op in FLOATING_ELEMENTWISE:
+            return "float32"
+        if op == "sub" and result == "bool":
+            raise Refused("subtraction of two bool tensors")
+        return result
+    first = tensors[0].dtype
+    if first in INTEGRAL and op in NEEDS_FLOATING:
+        raise Unsettled
+    if op in ALIKE:
+        if len(kinds) > 1:
+            raise Refused(f"its operands are {_listed(operand.dtype for operand in tensors)}")
+        return first
+    if op in NORMS and len(kinds) > 1:
+        mixed = {operand.dtype for operand in tensors[1:]} == {"float32"} and first in ("float16", "bfloat16")
+        if not mixed or (device != "cpu" and op != "batch_norm"):
+            raise Unsettled
+        return first
+    if len({kind for kind in kinds if kind not in INTEGRAL}) > 1:
+        raise Unsettled
+    if first in INTEGRAL:
+        return first if op in KEEPS else "int64" if op in COUNTS else "float32"
+    return first
+
+
+def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | None:
+    """The dtype of `op`'s result for one operand of dtype `given`, None when unknown."""
+    return known(outcome(op, [Typed(frozenset({given}) if given is not None else None)], regime).dtypes)
+
+
+def _listed(dtypes: Iterable[str]) -> str:
+    found = list(dict.fromkeys(dtypes))
+    return " and ".join((", ".join(found[:-1]), found[-1])) if len(found) > 1 else found[0]
+
+
+def known(dtypes: Set[str] | None) -> str | None:
+    """The one dtype of a set that leaves no choice."""
+    return next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None
