@@ -54,7 +54,7 @@ def test_the_same_content_elsewhere_is_known(amplint: Command, analysed: list[st
     assert analysed == ["train.py"]
 
 
-@pytest.mark.parametrize("change", ["content", "selection", "plugin", "version"])
+@pytest.mark.parametrize("change", ["content", "selection", "plugin", "version", "torch"])
 def test_what_makes_a_result_stale(
     amplint: Command,
     analysed: list[str],
@@ -88,6 +88,8 @@ def test_what_makes_a_result_stale(
         arguments = ["--ignore", "TST001"]
     elif change == "plugin":
         os.utime(project.parent / "site" / f"{name}.py", (1, 1))
+    elif change == "torch":
+        (project / "amplint.toml").write_text('torch-version = "2.13"', encoding="utf-8")
     else:
         monkeypatch.setattr("amplint.__version__", "99")
     amplint(*arguments)
@@ -194,8 +196,9 @@ def test_the_key_depends_on_rules_and_content() -> None:
         cache.key(b"a", (second,)),
         cache.key(b"a", (first, second)),
         cache.key(b"a", ()),
+        cache.key(b"a", (first,), torch="2.13"),
     }
-    assert len(keys) == 5
+    assert len(keys) == 6
     assert cache.key(b"a", (first,)) in keys
 
 

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from amplint.engine import run as run_module
+from amplint.engine.analyse import Analysis, Job
 from amplint.engine.config import ConfigError, load
 from amplint.engine.diagnostics import DIAGNOSTICS
+from amplint.engine.modules import Modules
 from amplint.engine.projects import Projects
 from amplint.engine.select import matches, resolve
 from amplint.findings import Severity
 from amplint.rule import Rule
+from amplint.torchlib.tables import versions
 from tests.conftest import Command
 from tests.test_cli import BAD
 
@@ -53,6 +57,7 @@ def test_all_keys(tmp_path: Path) -> None:
         exclude = ["third_party/"]
         min-severity = "warning"
         unsafe-fixes = true
+        torch-version = "2.13"
         per-file-ignores = { "tests/*" = ["AMP21"] }
     """
     settings = load(write(tmp_path / "pyproject.toml", text), RULES)
@@ -65,6 +70,7 @@ def test_all_keys(tmp_path: Path) -> None:
     assert settings.exclude == ("third_party/",)
     assert settings.min_severity is Severity.WARNING
     assert settings.unsafe_fixes is True
+    assert settings.torch_version == "2.13"
     assert settings.per_file_ignores == (("tests/*", ("AMP21",)),)
 
 
@@ -87,6 +93,8 @@ def test_a_pyproject_without_the_table_does_not_count(tmp_path: Path, text: str)
         ('min-severity = "warnin"', '"warnin" is not a severity; use info, warning, error (did you mean "warning"?)'),
         ("min-severity = 2", '"min-severity" must be a string, not 2'),
         ('unsafe-fixes = "yes"', "\"unsafe-fixes\" must be true or false, not 'yes'"),
+        ("torch-version = 2.13", '"torch-version" must be a string like "2.13", not 2.13'),
+        ('torch-version = "2.13.0"', '"torch-version": no autocast policy of torch "2.13.0"; there is one of 2.'),
         ("per-file-ignores = []", '"per-file-ignores" must be a table from patterns to lists of rules'),
         ('per-file-ignores = { "a" = ["no"] }', '"per-file-ignores.a": no rule has'),
         ("select = [", "cannot be read: "),
@@ -219,6 +227,25 @@ def test_unsafe_fixes_of_the_configuration_can_be_switched_off(amplint: Command,
     write(project / "amplint.toml", "unsafe-fixes = true")
     assert "unsafe-fixes = true" in amplint("--show-settings").out
     assert "unsafe-fixes = false" in amplint("--show-settings", "--no-unsafe-fixes").out
+
+
+def test_the_version_of_pytorch_reaches_the_analysis(
+    amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, str | None] = {}
+
+    def noting(job: Job, modules: Modules) -> Analysis:
+        asked[job.filename] = job.torch
+        return Analysis([])
+
+    monkeypatch.setattr(run_module, "analyse", noting)
+    write(project / "train.py", BAD)
+    write(project / "old" / "amplint.toml", 'torch-version = "2.13"')
+    write(project / "old" / "train.py", BAD)
+    amplint("--no-cache")
+    assert asked == {"train.py": None, os.path.join("old", "train.py"): "2.13"}
+    assert 'torch-version = "2.13"' in amplint("--show-settings", "old").out
+    assert f'torch-version = "{versions()[-1]}"' in amplint("--show-settings").out
 
 
 def test_excluded_files_are_linted_when_named(amplint: Command, project: Path) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from amplint.semantics.program import Program
+from amplint.source.source import Source
 from amplint.torchlib import tables
 from tools import autocast_policy
 
@@ -76,6 +78,12 @@ def test_versions_live_side_by_side() -> None:
     assert tables.policy("3.10").lower == {"cuda": {"f.a", "g"}, "cpu": set()}
     assert tables.policy("3.10").float32["cuda"] == {"f.b"}
     assert tables.policy("3.10") is tables.policy("3.10")
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_a_program_is_for_one_version() -> None:
+    assert Program(Source("a.py", ""), torch="3.9").policy.torch == "3.9.1"
+    assert Program(Source("a.py", "")).policy.torch == "3.10.1"
 
 
 @pytest.mark.usefixtures("two_versions")

@@ -28,7 +28,8 @@ FOLDER = Path(__file__).parents[1] / "amplint" / "torchlib" / "autocast"
 DEVICES = ("cuda", "cpu", "xpu", "mps")
 WIDE, HALF = torch.float32, torch.float16
 ONLY_WITH_CUDNN = "_cudnn_rnn"
-_SCALARS = {"int": 1, "SymInt": 1, "float": 1.0, "number": 1.0, "bool": False, "str": ""}
+_SCALARS = {"int": 1, "SymInt": 1, "float": 1.0, "number": 1.0, "bool": False, "str": "dimname::any"}
+"""Type of an argument -> a value of it; strings are the names of dimensions, too, where PyTorch has named tensors."""
 
 
 class _Arrived(Exception):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amplint.engine.projects import Projects
+from amplint.torchlib.tables import versions
 
 
 def describe_settings(paths: Sequence[str], projects: Projects) -> str:
@@ -22,6 +23,7 @@ def describe_settings(paths: Sequence[str], projects: Projects) -> str:
         f"# root of the patterns: {settings.root}",
         f"min-severity = {json.dumps(settings.min_severity.label)}",
         f"unsafe-fixes = {json.dumps(settings.unsafe_fixes)}",
+        f"torch-version = {json.dumps(settings.torch_version or versions()[-1])}",
         f"exclude = {json.dumps(settings.exclude)}",
         f"per-file-ignores = {{ {per_file} }}" if per_file else "per-file-ignores = {}",
         "select = [",

@@ -18,7 +18,7 @@ from amplint.rule import Rule
 class Job:
     """A file to analyse: its name in reports, its absolute path, its content, and the rules that may fire in it.
 
-    `others` may fire in it together with what it imports.
+    `others` may fire in it together with what it imports, and `torch` is the version of PyTorch it is for.
     """
 
     filename: str
@@ -26,6 +26,7 @@ class Job:
     raw: bytes
     rules: tuple[type[Rule], ...]
     others: tuple[type[Rule], ...] = ()
+    torch: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _analyse(job: Job, modules: Modules) -> Analysis:
 def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
-    from amplint.semantics.program import Program
+    from amplint.semantics.program import Program, nothing
     from amplint.source.source import Source, SourceError
 
     try:
@@ -71,7 +72,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             return Analysis([])
         with deep_recursion():
             lookups = Lookups(modules, source)
-            program = Program(source, lookups) if follows(job.raw) else Program(source)
+            program = Program(source, lookups if follows(job.raw) else nothing, job.torch)
             reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
             rules = (*job.rules, *screen(job.others, reached))
             dispatcher = Dispatcher(program, rules)

@@ -46,9 +46,13 @@ class Cache:
         self._used: list[str] = []
         self._database = None if root is None else _open(root / FOLDER / "findings.db")
 
-    def key(self, raw: bytes, rules: tuple[type[Rule], ...], folder: str = "") -> str:
-        """Names the findings of `rules` in a file with the bytes `raw`; `folder` is where, if what is there matters."""
+    def key(self, raw: bytes, rules: tuple[type[Rule], ...], folder: str = "", torch: str | None = None) -> str:
+        """Names the findings of `rules` in a file with the bytes `raw`, which is for this version of PyTorch.
+
+        `folder` is where it lies, if what is there matters.
+        """
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
+        digest.update(f"{torch}\n".encode())
         digest.update(raw)
         if folder:
             digest.update(os.fsencode(os.path.relpath(folder, self._root) if self._root else folder))
@@ -121,7 +125,7 @@ def _open(file: Path) -> sqlite3.Connection | None:
 
 @functools.cache
 def _environment(rules: tuple[type[Rule], ...]) -> bytes:
-    """What findings depend on besides the file: rules, versions, and the size and time of every module involved."""
+    """What findings depend on besides the file: rules, versions, size and time of every module and table involved."""
     from importlib.metadata import version
 
     places = {os.path.dirname(amplint.__file__)}
@@ -136,10 +140,11 @@ def _environment(rules: tuple[type[Rule], ...]) -> bytes:
 
 @functools.cache
 def _modules(place: str) -> list[str]:
-    """Path, size and time of the module `place`, or of every module in the folder `place`."""
+    """Path, size and time of the module `place`, or of every module and table in the folder `place`."""
     with contextlib.suppress(OSError):
         if os.path.isdir(place):
-            inner = sorted(entry.path for entry in os.scandir(place) if entry.name.endswith(".py") or entry.is_dir())
+            kept = (entry for entry in os.scandir(place) if entry.name.endswith((".py", ".json")) or entry.is_dir())
+            inner = sorted(entry.path for entry in kept)
             return [line for path in inner for line in _modules(path)]
         status = os.stat(place)
         return [f"{place}:{status.st_size}:{status.st_mtime_ns}"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from amplint.engine.select import Rules, UnknownSelector, hint, require
 from amplint.findings import Severity
+from amplint.torchlib import tables
 
 FILES = ("amplint.toml", "pyproject.toml")
 
@@ -21,6 +22,8 @@ class ConfigError(Exception):
 @dataclass(frozen=True)
 class Settings:
     """What applies to the files below `root`. `select` None means the rules that are on by default.
+
+    `torch_version` is that of PyTorch whose autocast policy counts, None for the newest known.
 
     `file` is where the settings were read, None when they are the defaults. The patterns of `exclude` and
     `per_file_ignores` are those of .gitignore files, relative to `root`.
@@ -35,6 +38,7 @@ class Settings:
     exclude: tuple[str, ...] = ()
     min_severity: Severity = Severity.INFO
     unsafe_fixes: bool = False
+    torch_version: str | None = None
 
 
 def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:
@@ -99,6 +103,7 @@ def _fields(table: Any, rules: Rules) -> dict[str, Any]:
         "exclude": lambda key, value, _: _strings(key, value),
         "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
         "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
+        "torch-version": lambda key, value, _: _torch_version(key, value),
     }
     found: dict[str, Any] = {}
     for key, value in table.items():
@@ -117,6 +122,15 @@ def _typed(key: str, value: Any, kind: type, description: str) -> Any:
 def _strings(key: str, value: Any) -> tuple[str, ...]:
     items = _typed(key, value, list, "a list of strings")
     return tuple(_typed(key, item, str, "a list of strings") for item in items)
+
+
+def _torch_version(key: str, value: Any) -> str:
+    version: str = _typed(key, value, str, 'a string like "2.13"')
+    try:
+        tables.require(version)
+    except tables.UnknownVersion as failure:
+        raise ConfigError(f'"{key}": {failure}') from None
+    return version
 
 
 def _selectors(key: str, value: Any, rules: Rules) -> tuple[str, ...]:

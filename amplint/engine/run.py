@@ -88,9 +88,10 @@ class Linter:
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
         rules = screen(self._handling[codes], raw)
         others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
-        job = Job(target.filename, target.path, raw, rules, others)
+        torch = target.settings.torch_version
+        job = Job(target.filename, target.path, raw, rules, others, torch)
         folder = os.path.dirname(target.path) if rules or others else ""
-        return _Work(target, job, self._cache.key(raw, (*rules, *others), folder))
+        return _Work(target, job, self._cache.key(raw, (*rules, *others), folder, torch))
 
     def _known(self, work: _Work) -> list[Finding] | None:
         path = work.target.path

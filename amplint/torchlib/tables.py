@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -65,6 +64,8 @@ def policy(version: str | None = None) -> Policy:
     """The policy of a version of PyTorch, the newest known when None. Raises UnknownVersion."""
     if version is None:
         return policy(versions()[-1])
+    import json  # amplint starts faster without it
+
     require(version)
     table: Any = json.loads((FOLDER / f"{_PREFIX}{version}{_SUFFIX}").read_text(encoding="utf-8"))
     devices: dict[str, dict[str, list[str]]] = table["operators"]
