@@ -32,6 +32,25 @@ def lint(body: str) -> list[str]:
 CLIPPED = "AMP205 clip"
 
 FOUND = {
+    "a round that begins as an earlier one did, but on the other side of a condition": (
+        """
+        def main(loader, amp):
+            model = torch.nn.Linear(96, 1)
+            other = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            for batch, last in loader:
+                if not amp:
+                    scaler.scale(model(batch).sum()).backward()
+                else:
+                    clip(model.parameters(), 1.0)
+                if last:
+                    scaler.step(optimizer)
+                else:
+                    scaler.scale(model(batch).sum()).backward()
+        """,
+        ["AMP202 clip", "AMP205 clip", "AMP203 scaler.step"],
+    ),
     "an update after an unscale_ that PyTorch refused": (
         """
         def main(loader):

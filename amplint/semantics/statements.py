@@ -13,6 +13,7 @@ from amplint.semantics.events import AutocastUnused, Job
 from amplint.semantics.expressions import assign, decide, evaluate, test
 from amplint.semantics.framework_events import Setting
 from amplint.semantics.functions import MANAGER
+from amplint.semantics.heads import Heads
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
@@ -216,8 +217,10 @@ def _loop(
     machine.loops = (*machine.loops, node)
     exits: list[State] = []
     broken: list[State] = []
-    seen = {state.progress() for state in states}
+    seen = Heads()
     heads = states
+    for state in heads:
+        seen.is_new(state)
     for time in range(LOOP_ROUNDS):
         started = machine.symbols.tick()
         entered: list[State] = []
@@ -235,11 +238,9 @@ def _loop(
             machine.forget_since(state, started)
         broken += inside.breaks
         exits += after
-        heads = [state for state in after if state.progress() not in seen]
+        heads = [state.copy() for state in after if seen.is_new(state)]
         if not heads:
             break
-        seen.update(state.progress() for state in heads)
-        heads = [state.copy() for state in heads]
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
