@@ -17,6 +17,8 @@ from tests.differential.oracle import WIDTH
 
 RUN_FLAGS = ("amp", "extra")
 ROUND_FLAGS = ("odd", "last")
+KEPT_FLAG = "begun"
+"""A flag that an iteration raises for the ones after it."""
 
 
 @dataclass
@@ -127,12 +129,19 @@ class Plan:
         if kind == 5 and exits:
             return [Branch(self.condition(flags), [self.pick(exits)], []), *stretch]
         if kind == 6:
-            return [Block("for _ in batches():", stretch)]
+            return [self.loop("_", stretch)]
         if kind == 7:
             return [Block("try:", stretch, [self.pick(self.calls())])]
         if kind >= 8 and not _names(stretch, "continue", "break", "return"):
             return [self._helper(stretch, flags)]
         return stretch
+
+    def loop(self, target: str, body: list[Statement]) -> Block:
+        """A loop of unknown length."""
+        if self.number(3) < 3:
+            return Block(f"for {target} in batches():", body)
+        where = self.number(len(body))
+        return Block("while True:", [*body[:where], Branch('coin("enough")', ["break"], []), *body[where:]])
 
     def _helper(self, body: list[Statement], flags: list[str]) -> str:
         if self.number(1):
@@ -140,7 +149,8 @@ class Plan:
         handed = [flag for flag in ROUND_FLAGS if _names(body, flag)]
         if not self.methods:
             objects = [f"{kind}{i}" for i in self.optimizers for kind in ("model", "optimizer")]
-            handed = [*objects, "scaler", *(flag for flag in RUN_FLAGS if _names(body, flag)), *handed]
+            kept = [flag for flag in (*RUN_FLAGS, KEPT_FLAG) if _names(body, flag)]
+            handed = [*objects, "scaler", *kept, *handed]
         name = f"helper{len(self.helpers)}"
         given = ", ".join(handed)
         self.helpers.append([f"def {name}({given}):", *_lines(body, 1)])
@@ -172,14 +182,21 @@ def _training(plan: Plan, prefix: str) -> list[Statement]:
     """The loops of the program."""
     flags = [prefix + flag for flag in RUN_FLAGS] + list(ROUND_FLAGS) + ['coin("rare")']
     exits = ["continue", "break", "continue"] if plan.at_top else ["continue", "break", "return"]
-    body = plan.shaped(list(plan.spoiled(plan.iteration())), flags, exits)
+    body: list[Statement] = list(plan.spoiled(plan.iteration()))
+    before: list[Statement] = []
+    if plan.number(2) == 2:
+        kept = prefix + KEPT_FLAG
+        flags.append(kept)
+        body.insert(plan.number(len(body)), f"{kept} = True")
+        before.append(f"{kept} = False")
+    body = plan.shaped(body, flags, exits)
     starts: list[Statement] = [f'{flag} = coin("{flag}")' for flag in ROUND_FLAGS if _names(body, flag)]
-    loop: list[Statement] = [Block("for batch in batches():", [*starts, *body])]
+    loop: list[Statement] = [plan.loop("batch", [*starts, *body])]
     for _ in range(plan.number(2)):
         loop.insert(plan.number(1) * len(loop), plan.pick(plan.calls()))
     if plan.number(3) == 3:
-        loop = [Block("for epoch in batches():", loop)]
-    return loop
+        loop = [plan.loop("epoch", loop)]
+    return before + loop
 
 
 @st.composite
