@@ -38,7 +38,7 @@ class Report:
     """A rule's word about one event, before positions and edits are worked out.
 
     `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of
-    execution.
+    execution; `severity` is the rule's own where nothing else is said.
     """
 
     rule: Rule
@@ -48,6 +48,7 @@ class Report:
     advice: str
     at: cst.CSTNode
     notes: tuple[tuple[cst.CSTNode, str], ...]
+    severity: Severity
 
 
 class Rule:
@@ -76,9 +77,11 @@ class Rule:
         reason: str = "",
         at: cst.CSTNode | None = None,
         notes: Iterable[tuple[cst.CSTNode, str]] = (),
+        severity: Severity | None = None,
     ) -> Report:
-        """Say that `event` is a problem."""
-        return Report(self, event, message, reason or self.reason, advice, at or event.node, tuple(notes))
+        """Say that `event` is a problem; `severity` is for one that weighs less than the rule's problems do."""
+        where, weight = at or event.node, severity or self.severity
+        return Report(self, event, message, reason or self.reason, advice, where, tuple(notes), weight)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         """The edits that repair `event`, or None where no repair is sure to be right."""

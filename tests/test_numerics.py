@@ -13,7 +13,7 @@ from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Finding
 
-RULES = [rule for code, rule in load_registry().rules.items() if code.startswith("AMP40")]
+RULES = [rule for code, rule in load_registry().rules.items() if "AMP401" <= code <= "AMP404"]
 HEADER = """\
 import math
 import sys

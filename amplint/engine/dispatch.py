@@ -98,7 +98,7 @@ class Dispatcher:
         return Finding(
             code=rule.code,
             name=rule.name,
-            severity=rule.severity,
+            severity=report.severity,
             message=report.message,
             filename=self._source.filename,
             span=self._source.span(at),

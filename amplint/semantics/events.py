@@ -101,8 +101,9 @@ class Index:
 
     `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
-    loss, `halves` convert to float16, `made` construct optimizers. `lifted` holds, by its statement in a
-    region that is off, a conversion to float32 of a value that came into the region.
+    loss, `halves` are calls of `.half()` and `lowered` all conversions to a half dtype that is written out, `made`
+    construct optimizers. `lifted` holds, by its statement in a region that is off, a conversion to float32 of a value
+    that came into the region.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -114,6 +115,7 @@ class Index:
     backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
     lifted: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
     halves: list[cst.Call] = field(default_factory=list)
+    lowered: list[cst.Call] = field(default_factory=list)
     made: dict[int, cst.Call] = field(default_factory=dict)
 
 

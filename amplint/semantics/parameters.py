@@ -11,9 +11,10 @@ import libcst as cst
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import HalfUnscaled, OptState, ScalerMeetsShards, Stage
 from amplint.semantics.machine import Machine, is_off
+from amplint.semantics.parameter_events import HalfStepped
 from amplint.semantics.scopes import MODEL, dotted
 from amplint.semantics.state import Model, State
-from amplint.semantics.tensors import converts_to, dtype_of
+from amplint.semantics.tensors import converts_to, dtype_of, number
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -30,6 +31,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
 
 CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
 """Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
@@ -159,7 +161,21 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         if key[:2] == ("converted", "float16") and models.isdisjoint(state.models):
             _set(state, root(machine, source), half=key[2])  # type: ignore[arg-type]
     model = models.pop() if len(models) == 1 else None
-    machine.trained[optimizer.symbol] = Trained(model, _origins(machine, given), fused in (None, NONE, FALSE))
+    plain = fused in (None, NONE, FALSE)
+    epsilon = _epsilon(optimizer.cls.rpartition(".")[2], arguments)
+    machine.trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon)
+
+
+def _epsilon(cls: str, arguments: Arguments) -> float | None:
+    """What an optimizer adds to its denominators, None where it may be another number for some parameters."""
+    groups = arguments.value("params", 0)
+    own = isinstance(groups, Items) and any(isinstance(g, Items) and Const("eps") in (g.keys or ()) for g in groups.values)
+    switched = any(arguments.value(name) not in (None, NONE, FALSE) for name in ELSEWHERE_COMPUTED)
+    if cls not in EPSILONS or switched or own or any(argument.star for argument in arguments.given):
+        return None
+    default, position = EPSILONS[cls]
+    given = arguments.get("eps", position)
+    return number(given.value) if given is not None else default
 
 
 def _sources(machine: Machine, value: Value | None) -> set[int] | None:
@@ -211,7 +227,23 @@ def meet(
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
         machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half)
+    elif stage is not None and (half is None or not trained.plain):
+        step(machine, state, node, optimizer)
     _tell_shards(machine, state, scaler, {optimizer.symbol})
+
+
+def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
+    """An optimizer steps: tell where the parameters it updates are half."""
+    trained = machine.trained.get(optimizer.symbol, UNSEEN)
+    made = machine.index.made.get(optimizer.symbol)
+    if trained.model not in state.models or made is None:
+        return
+    model = state.models[trained.model]
+    for dtype, cast in (("float16", model.half), ("bfloat16", model.bfloat16)):
+        if cast is not None:
+            machine.emit(
+                state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls, epsilon=trained.epsilon
+            )
 
 
 def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:

@@ -192,6 +192,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         forget_everything(state)
         return
     if is_off(machine, state, scaler.enabled):
+        parameters.step(machine, state, node, optimizer)
         _consume(machine, state, optimizer, node)
         return
     closure = arguments.get("closure", 1)
@@ -339,6 +340,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             closure=closure,
             overlooked=skips.overlooked(machine, state, optimizer),
         )
+    parameters.step(machine, state, node, optimizer)
     _consume(machine, state, optimizer, node)
     state.note(node, "the optimizer steps")
 

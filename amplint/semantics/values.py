@@ -116,11 +116,13 @@ class Trained:
 
     `model` is the symbol of the model it was given the parameters of, and nothing else; `origins` are the symbols of
     whatever went into what it was given. `plain` tells that its class is PyTorch's and leaves unscaling to the scaler.
+    `epsilon` is what it adds to its denominators in the parameters' dtype, where that is known.
     """
 
     model: int | None
     origins: frozenset[int]
     plain: bool
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,16 @@
+"""PyTorch's optimizers: the small number each adds to a denominator."""
+
+from __future__ import annotations
+
+EPSILONS = {
+    "Adam": (1e-8, 3),
+    "AdamW": (1e-8, 3),
+    "Adamax": (1e-8, 3),
+    "NAdam": (1e-8, 3),
+    "RAdam": (1e-8, 3),
+    "RMSprop": (1e-8, 3),
+    "Adagrad": (1e-10, 5),
+}
+"""Class -> default and position of the `eps` that it adds, in the dtype of the parameters, to what it divides by."""
+ELSEWHERE_COMPUTED = ("fused", "capturable")
+"""Switches under which the denominator is computed otherwise."""

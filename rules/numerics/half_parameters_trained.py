@@ -1,0 +1,78 @@
+"""AMP410."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.parameter_events import HalfStepped
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+RATIO = {"float16": 2048, "bfloat16": 256}
+
+
+class HalfParametersTrained(Rule):
+    """An optimizer updates parameters that are stored in half.
+
+    ## Why is this bad?
+    A weight has to keep the sum of many small updates. In float16 an update is lost altogether where it is less than
+    1/2048 of the weight, in bfloat16 where it is less than 1/256 of it, and late in training most of them are: the loss
+    stops falling, and nothing tells why. Mixed precision keeps float32 weights ("master weights") for this reason and
+    computes with half copies of them, which is what autocast makes.
+
+    ## Example
+    ```python
+    model = Net().cuda().bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loss = loss_fn(model(inputs.bfloat16()), targets)
+    ```
+
+    ## Use instead
+    ```python
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = loss_fn(model(inputs), targets)
+    ```
+    Nothing is reported where the optimizer is given float32 copies of the parameters, or is not one of PyTorch's own.
+
+    ## Fix safety
+    Unsafe: the conversions to half go from the model and from what else is converted in the same functions. The model
+    then takes twice the memory and runs in float32, until you put an autocast region around its forward pass.
+
+    ## References
+    - <https://arxiv.org/abs/1710.03740>
+    """
+
+    code = "AMP410"
+    name = "half-parameters-trained"
+    severity = Severity.WARNING
+    screen = ((b"half", b"float16"), b".step(", b"optim")
+    fixable = Applicability.UNSAFE
+
+    def on_half_stepped(self, event: HalfStepped) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"the optimizer updates {event.dtype} parameters, of which there is no float32 copy",
+            reason=f"{event.dtype} loses an update that is less than 1/{RATIO[event.dtype]} of the weight.",
+            advice="Keep the parameters in float32 and let autocast cast them.",
+            at=event.cast,
+            notes=[(event.made, "the optimizer is made here"), (event.node, "this step rounds the updates")],
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, HalfStepped)
+        places = (event.node, event.cast)
+        near = [call for call in event.index.lowered if any(rewrite.same_function(call, place) for place in places)]
+        if event.cast not in near or not isinstance(event.cast, cst.Call):
+            return None
+        edits = tuple(filter(None, map(rewrite.drop_conversion, near)))
+        done = len(edits) == len(near)
+        return Fix("Keep the parameters in float32", edits, Applicability.UNSAFE) if done else None
