@@ -168,14 +168,15 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
 
 def _epsilon(cls: str, arguments: Arguments) -> float | None:
     """What an optimizer adds to its denominators, None where it may be another number for some parameters."""
-    groups = arguments.value("params", 0)
-    own = isinstance(groups, Items) and any(isinstance(g, Items) and Const("eps") in (g.keys or ()) for g in groups.values)
+    given = arguments.value("params", 0)
+    groups = given.values if isinstance(given, Items) else ()
+    own = any(isinstance(group, Items) and Const("eps") in (group.keys or ()) for group in groups)
     switched = any(arguments.value(name) not in (None, NONE, FALSE) for name in ELSEWHERE_COMPUTED)
     if cls not in EPSILONS or switched or own or any(argument.star for argument in arguments.given):
         return None
     default, position = EPSILONS[cls]
-    given = arguments.get("eps", position)
-    return number(given.value) if given is not None else default
+    passed = arguments.get("eps", position)
+    return number(passed.value) if passed is not None else default
 
 
 def _sources(machine: Machine, value: Value | None) -> set[int] | None:
