@@ -137,13 +137,7 @@ class RewriterBase:
 
     def _punctuation(self, near: cst.CSTNode, node: cst.CSTNode) -> Span:
         """The span of a parenthesis or comma of `near`; these have no parent, so `Source` cannot tell their chunk."""
-        chunk = self.source.chunk_of(near)
-        place = chunk.positions[node]
-        above = chunk.first_row - 1
-        return Span(
-            Position(place.start.line + above, place.start.column + 1),
-            Position(place.end.line + above, place.end.column + 1),
-        )
+        return self.source.chunk_of(near).span(node, near)
 
     def _slice(self, span: Span) -> str:
         start, end = self._lines.range(span)

@@ -14,16 +14,13 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Position, Span
 from amplint.source.imports import Import, assigned, imports
+from amplint.source.positions import Positions
 from amplint.source.tree import children
-
-if TYPE_CHECKING:
-    from libcst.metadata import CodeRange
 
 RUN_ROWS = 200
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -103,12 +100,14 @@ class Chunk:
         return found
 
     @functools.cached_property
-    def positions(self) -> dict[cst.CSTNode, CodeRange]:
-        """Where each node is, in rows of the chunk."""
-        from libcst.metadata import MetadataWrapper, PositionProvider
+    def _positions(self) -> Positions:
+        return Positions(self.module, NEWLINE.split(self.text), self.parents)
 
-        wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        return dict(wrapper.resolve(PositionProvider))
+    def span(self, node: cst.CSTNode, near: cst.CSTNode | None = None) -> Span:
+        """Where `node`, or what has no parent but stands `near` one that has, is in the file."""
+        row, column, last_row, last_column = self._positions.find(node, near)
+        above = self.first_row - 1
+        return Span(Position(row + above, column + 1), Position(last_row + above, last_column + 1))
 
     @property
     def grown(self) -> bool:
@@ -190,13 +189,7 @@ class Source:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file."""
-        chunk = self.chunk_of(node)
-        place = chunk.positions[node]
-        shift = chunk.first_row - 1
-        return Span(
-            Position(place.start.line + shift, place.start.column + 1),
-            Position(place.end.line + shift, place.end.column + 1),
-        )
+        return self.chunk_of(node).span(node)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The node that directly holds `node`, None for a chunk's module."""
