@@ -205,11 +205,11 @@ class Source:
 
 def _cut(source: Source) -> Iterator[Chunk]:
     text = source.text
-    outline = _outline(text)
+    lines = NEWLINE.split(text)
+    outline = _outline(text, lines)
     if outline is None:
         yield Chunk(source, text, 1, None)
         return
-    lines = NEWLINE.split(text)
     ends = [found.end() for found in NEWLINE.finditer(text)] + [len(text)]
     starts = [0, *ends]
     runs: list[list[int]] = []
@@ -226,7 +226,7 @@ def _cut(source: Source) -> Iterator[Chunk]:
         yield Chunk(source, text[starts[first - 1] : ends[min(last, len(lines)) - 1]], first, name)
 
 
-def _outline(text: str) -> list[tuple[int, int, str | None]] | None:
+def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None]] | None:
     """First row, last row and name of each top-level statement, or None when only libcst knows this syntax."""
     try:
         with warnings.catch_warnings():
@@ -244,7 +244,10 @@ def _outline(text: str) -> list[tuple[int, int, str | None]] | None:
         definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         decorators = [d.lineno for d in node.decorator_list] if definition else []  # type: ignore[attr-defined]
         name = node.name if definition else None  # type: ignore[attr-defined]
-        found.append((min([node.lineno, *decorators]), node.end_lineno or node.lineno, name))
+        first = min([node.lineno, *decorators])
+        while decorators and first > 1 and not lines[first - 1].lstrip().startswith("@"):
+            first -= 1  # the decorator stands in parentheses that open further up
+        found.append((first, node.end_lineno or node.lineno, name))
     return found
 
 
