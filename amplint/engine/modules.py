@@ -26,6 +26,7 @@ class Modules:
         self._folders: dict[str, tuple[str, ...]] = {}
         self._places: dict[tuple[str, str], str | None] = {}
         self._raw: dict[str, bytes | None] = {}
+        self._digests: dict[str, str] = {}
         self._sources: dict[str, Source | None] = {}
 
     def place(self, importer: str, module: str) -> str | None:
@@ -52,7 +53,9 @@ class Modules:
 
     def digest(self, path: str) -> str:
         """Names the content of a file of the tree."""
-        return hashlib.blake2b(self.raw(path) or b"", digest_size=12).hexdigest()
+        if path not in self._digests:
+            self._digests[path] = hashlib.blake2b(self.raw(path) or b"", digest_size=12).hexdigest()
+        return self._digests[path]
 
     def source(self, path: str) -> Source | None:
         """A file of the tree, None when it is not Python."""
@@ -68,6 +71,7 @@ class Modules:
     def forget(self, path: str) -> None:
         """The file has changed."""
         self._raw.pop(path, None)
+        self._digests.pop(path, None)
         self._sources.pop(path, None)
 
     def _search(self, folder: str, module: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -20,11 +21,13 @@ _SUMMED = re.compile(
 _DEEP = 60
 
 
+@functools.lru_cache(maxsize=2048)
 def may_divide(chunk: Chunk) -> bool:
     """Whether code that is not followed could divide, multiply or sum what it returns."""
     return _MAY_DIVIDE.search(chunk.text) is not None
 
 
+@functools.lru_cache(maxsize=2048)
 def sums(chunk: Chunk) -> bool:
     """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided on their way."""
     return _SUMMED.search(chunk.text) is not None

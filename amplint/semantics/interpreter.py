@@ -58,7 +58,7 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     machine.relevant = relevant(program, names | watched, calls, kinds)
     named = {chunk.name for chunk in machine.relevant}
     names |= {alias for alias, name in aliases.items() if name in named}
-    machine.slice = Slice((chunk.module for chunk in chunks if chunk in machine.relevant), names, calls, watched)
+    machine.slice = Slice((chunk for chunk in chunks if chunk in machine.relevant), names, calls, watched)
     _start_everything(machine, _run_module(machine))
     conclude(machine)
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)

@@ -6,6 +6,7 @@ iteration to the next as the scale does; dividing by `get_scale()` helps only un
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -149,6 +150,7 @@ def _is_number(machine: Machine, value: Value) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=2048)
 def _speaks_of_scale(node: cst.CSTNode) -> bool:
     texts = (inner.value for inner in walk(node) if isinstance(inner, (cst.SimpleString, cst.FormattedStringText)))
     return any("scale" in text.lower() for text in texts)
@@ -181,8 +183,12 @@ def _about_finiteness(state: State) -> bool:
     for _ in range(4):
         if trail is None:
             return False
-        names = (node.value for node in walk(trail.step[0]) if isinstance(node, cst.Name))
-        if trail.branch and not _FINITENESS.isdisjoint(names):
+        if trail.branch and _asks_about_finiteness(trail.step[0]):
             return True
         trail = trail.before
     return False
+
+
+@functools.lru_cache(maxsize=2048)
+def _asks_about_finiteness(condition: cst.CSTNode) -> bool:
+    return any(isinstance(node, cst.Name) and node.value in _FINITENESS for node in walk(condition))

@@ -8,47 +8,16 @@ does: two paths that differ in nothing that decides go on as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from amplint.semantics.scopes import MICRO_BATCHES, TRIGGERS, is_extreme
-from amplint.source.tree import children, walk
+from amplint.semantics.parts import Part, parts_of
+from amplint.semantics.scopes import MICRO_BATCHES
+from amplint.source.source import Chunk
 from amplint.torchlib.names import DTYPES, is_precision
 
-AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
 SWITCHED = frozenset({"autocast", "GradScaler", "ShardedGradScaler", "nullcontext", "set_grad_enabled"})
-EXITS = (cst.Return, cst.Break, cst.Continue)
-
-
-@dataclass
-class Part:
-    """What one statement uses, binds and contains.
-
-    `decisive` are the words whose value can show in the outcome: those handed to a call out of sight are not among
-    them.
-    """
-
-    words: set[str] = field(default_factory=set)
-    decisive: set[str] = field(default_factory=set)
-    bound: set[str] = field(default_factory=set)
-    called: set[str] = field(default_factory=set)
-    triggered: bool = False
-    hands_scaler: bool = False
-    leaves: bool = False
-    skips: bool = False
-
-    def add(self, other: Part) -> None:
-        """Include what `other` contains."""
-        self.words |= other.words
-        self.decisive |= other.decisive
-        self.bound |= other.bound
-        self.called |= other.called
-        self.triggered = self.triggered or other.triggered
-        self.hands_scaler = self.hands_scaler or other.hands_scaler
-        self.leaves = self.leaves or other.leaves
-        self.skips = self.skips or other.skips
 
 
 class Slice:
@@ -56,7 +25,7 @@ class Slice:
 
     def __init__(
         self,
-        trees: Iterable[cst.Module],
+        chunks: Iterable[Chunk],
         names: Set[str] = frozenset(),
         calls: Set[str] = frozenset(),
         watched: Set[str] = frozenset(),
@@ -69,16 +38,21 @@ class Slice:
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
         self._functions: dict[str, Part] = {}
-        for tree in trees:
-            for statement in tree.body:
-                self._scan(statement)
+        for chunk in chunks:
+            parts = parts_of(chunk)
+            self._parts |= parts.whole
+            self._headers |= parts.headers
+            self._simple += parts.simple
+            for name, part in parts.functions.items():
+                self._functions.setdefault(name, Part()).add(part)
         self._calling = self._functions_that_matter(names) | calls
         self._seeing = self._functions_that_matter(names | watched) if watched else self._calling
         waiting = [part for part in [*self._simple, *self._headers.values()] if part.bound]
         self.deciding = _closure(self._conditions(), [(part.bound, self._shown(part)) for part in waiting])
         self._used = _closure(self._uses() | self.deciding, [(part.bound, part.words) for part in waiting])
         scaling = {"scale", *(name for name, part in self._functions.items() if "scale" in part.called)}
-        read = [part for part in self._simple if part.called & scaling or any(map(MICRO_BATCHES.search, part.words))]
+        counting = set(filter(MICRO_BATCHES.search, set().union(*(part.words for part in self._simple))))
+        read = [part for part in self._simple if part.called & scaling or part.words & counting]
         lost = {name for part in read for name in part.bound}
         self._read = _closure(lost, [(part.words, part.bound) for part in waiting])
 
@@ -142,136 +116,17 @@ class Slice:
                 names |= part.words
         return names
 
-    def _scan(self, statement: cst.BaseStatement | cst.BaseSmallStatement) -> Part:
-        if isinstance(statement, cst.SimpleStatementLine):
-            whole = Part()
-            for small in statement.body:
-                part = _small(small)
-                self._simple.append(part)
-                whole.add(part)
-            return whole
-        header, whole = Part(), Part()
-        for child in children(statement):
-            if isinstance(child, (cst.IndentedBlock, cst.SimpleStatementSuite)):
-                self._scan_block(child, whole)
-            elif isinstance(
-                child, (cst.If, cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase, cst.ExceptStarHandler)
-            ):
-                whole.add(self._scan(child))  # type: ignore[arg-type]
-            else:
-                _words(child, header)
-        if isinstance(statement, (cst.For, cst.With)):
-            for target in [statement.target] if isinstance(statement, cst.For) else _as_names(statement):
-                header.bound |= {node.value for node in walk(target) if isinstance(node, cst.Name)}
-        whole.add(header)
-        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
-            name = statement.name.value
-            self._functions.setdefault(name, Part()).add(whole)
-            whole.leaves = whole.skips = False
-            whole.bound = {name}
-            whole.triggered = isinstance(statement, cst.ClassDef) or whole.triggered
-        if isinstance(statement, (cst.For, cst.While)):
-            whole.skips = False
-        self._parts[statement], self._headers[statement] = whole, header
-        return whole
-
-    def _scan_block(self, block: cst.IndentedBlock | cst.SimpleStatementSuite, whole: Part) -> None:
-        if isinstance(block, cst.IndentedBlock):
-            for statement in block.body:
-                whole.add(self._scan(statement))
-        else:
-            for small in block.body:
-                part = _small(small)
-                self._simple.append(part)
-                whole.add(part)
-
 
 def _closure(names: Set[str], flows: list[tuple[set[str], set[str]]]) -> frozenset[str]:
     """`names` and, by the flows from used to bound names, every name one of them is computed from."""
+    sources: dict[str, list[set[str]]] = {}
+    for bound, used in flows:
+        for name in bound:
+            sources.setdefault(name, []).append(used)
     found = set(names)
-    while True:
-        reached = [used for bound, used in flows if bound & found and not used <= found]
-        if not reached:
-            return frozenset(found)
-        found.update(*reached)
-
-
-def _as_names(statement: cst.With) -> list[cst.CSTNode]:
-    return [item.asname.name for item in statement.items if item.asname is not None]
-
-
-def _small(node: cst.BaseSmallStatement) -> Part:
-    part = Part(leaves=isinstance(node, EXITS), skips=isinstance(node, (cst.Break, cst.Continue)))
-    _words(node, part)
-    targets: list[cst.CSTNode] = []
-    if isinstance(node, cst.Assign):
-        targets = [target.target for target in node.targets]
-    elif isinstance(node, (cst.AnnAssign, cst.AugAssign)):
-        targets = [node.target]
-    elif isinstance(node, (cst.Import, cst.ImportFrom)):
-        part.bound |= part.words
-    for target in targets:
-        _bind(target, part)
-    return part
-
-
-def _bind(target: cst.CSTNode, part: Part) -> None:
-    if isinstance(target, cst.Name):
-        part.bound.add(target.value)
-    elif isinstance(target, cst.Attribute):
-        part.bound.add(target.attr.value)
-    elif isinstance(target, (cst.Subscript, cst.StarredElement)):
-        _bind(target.value, part)
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            _bind(element.value, part)
-
-
-def _decisive(tree: cst.CSTNode) -> Iterator[str]:
-    """The words of an expression outside the arguments of calls, `bool(...)` and `getattr(...)` excepted."""
-    todo = [tree]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, cst.Name):
-            yield node.value
-        elif isinstance(node, cst.Call) and not (
-            isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")
-        ):
-            continue
-        todo.extend(children(node))
-
-
-def _words(tree: cst.CSTNode, part: Part) -> None:
-    part.decisive.update(_decisive(tree))
-    for node in walk(tree):
-        if isinstance(node, cst.Name):
-            part.words.add(node.value)
-            if node.value in TRIGGERS and node.value not in AMBIGUOUS_METHODS:
-                part.triggered = True
-        elif isinstance(node, cst.Attribute):
-            if node.attr.value == "grad":
-                part.triggered = True
-        elif isinstance(node, cst.Call):
-            _called(node, part)
-        elif isinstance(node, cst.Float):
-            part.triggered = part.triggered or is_extreme(node.evaluated_value)
-        elif isinstance(node, cst.NamedExpr):
-            _bind(node.target, part)
-
-
-def _called(node: cst.Call, part: Part) -> None:
-    names = (arg.value.attr if isinstance(arg.value, cst.Attribute) else arg.value for arg in node.args)
-    part.hands_scaler = part.hands_scaler or any(
-        isinstance(name, cst.Name) and "scaler" in name.value.lower() for name in names
-    )
-    if any(argument.keyword is not None and argument.keyword.value == "out" for argument in node.args):
-        part.triggered = True
-    if isinstance(node.func, cst.Attribute):
-        name = node.func.attr.value
-        part.called.add(name)
-        if name in ("step", "scale", "full", "half") or (name == "update" and not node.args):
-            part.triggered = True
-    elif isinstance(node.func, cst.Name):
-        part.called.add(node.func.value)
-    else:
-        part.called |= {inner.value for inner in walk(node.func) if isinstance(inner, cst.Name)}
+    fresh = list(found)
+    while fresh:
+        for used in sources.pop(fresh.pop(), ()):
+            fresh += used - found
+            found |= used
+    return frozenset(found)
