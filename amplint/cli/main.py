@@ -14,6 +14,7 @@ from amplint import __version__
 from amplint.cli.check import check
 from amplint.cli.failures import warn
 from amplint.cli.rule import rule
+from amplint.engine.deep import collect_rarely
 from amplint.engine.diagnostics import describe
 
 FAILED = 2
@@ -46,6 +47,7 @@ cli.add_command(rule)
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command with `arguments`, those of the process by default, and exit with its status."""
+    collect_rarely()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

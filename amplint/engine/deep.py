@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import queue
 import sys
 import threading
@@ -14,11 +15,17 @@ T = TypeVar("T")
 
 _STACKS_MIB = (512, 128, 32)
 _RECURSION_LIMIT = 50_000
+_ALLOCATIONS_PER_COLLECTION = 100_000
 
 
 def call_deep(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
     return _thread().call(function, *arguments)
+
+
+def collect_rarely() -> None:
+    """Let this process look for reference cycles less often: syntax trees and paths are many objects and hold none."""
+    gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
 
 
 @contextmanager

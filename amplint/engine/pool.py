@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.deep import collect_rarely
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
 from amplint.engine.modules import Modules
 
@@ -60,11 +61,12 @@ def _executor(workers: int) -> ProcessPoolExecutor:
     method = _FORK_SERVER if _FORK_SERVER in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     context.set_forkserver_preload(_PRELOADED)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts_to_the_parent)
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _prepare() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are the parent's
+    collect_rarely()
 
 
 @functools.cache
