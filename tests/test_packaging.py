@@ -27,6 +27,8 @@ FOLDERS = {"amplint": "amplint", "rules": "amplint/rules"}
 LOAD = """
 from amplint.rule import Registry
 import amplint, amplint.rules
+from amplint.torchlib.tables import policy
+assert policy().lower["cuda"]
 registry = Registry().load()
 print(amplint.__file__, amplint.rules.__file__, *registry.rules)
 assert not registry.broken, registry.broken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,31 @@ def test_overloads_are_treated_alike(version: str) -> None:
         assert set(getattr(policy, treatment)) == set(policy.default_dtype) == set(autocast_policy.DEVICES)
         for names in getattr(policy, treatment).values():
             assert not [name for name in names if "." in name]
+
+
+def macro(name: str) -> set[str]:
+    """The full names of the operators in one of the lists of PyTorch's header."""
+    header = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
+    (body,) = re.findall(rf"#define {name}\(_\)((?:.*\\\n)*.*)", header.read_text(encoding="utf-8"))
+    named = re.findall(r'"(\w+\.\w+)"', body)  # the lists with signatures name their operators in quotes
+    return set(named or (".".join(re.split(r",\s*", one)) for one in re.findall(r"\b_\(([\w, ]+)\)", body)))
+
+
+@pytest.mark.parametrize(
+    ("name", "treatment"),
+    [
+        ("AT_FORALL_LOWER_PRECISION_FP", "lower"),
+        ("AT_FORALL_FP32", "float32"),
+        ("AT_FORALL_FP32_SET_OPT_DTYPE", "float32_set_dtype"),
+        ("AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE", "float32_append_dtype"),
+        ("AT_FORALL_PROMOTE", "promote"),
+    ],
+)
+@pytest.mark.parametrize("device", ["cuda", "xpu"])
+def test_the_header_says_the_same(device: str, name: str, treatment: str) -> None:
+    """CUDA has two operators of cuDNN besides what the lists share out to several devices."""
+    cudnn = {"cudnn_convolution", "cudnn_convolution_transpose"} if (device, treatment) == ("cuda", "lower") else set()
+    assert set(STORED["operators"][device][treatment]) == macro(name) | cudnn
 
 
 def test_sizes() -> None:
