@@ -11,6 +11,7 @@ from amplint.semantics import (
     attributes,
     checkpoints,
     contexts,
+    custom_functions,
     frameworks,
     layers,
     methods,
@@ -135,6 +136,8 @@ def _out_of_sight(
         if found is not None:
             return found
     if owner is not None:
+        if name == "apply" and isinstance(owner, Class):
+            custom_functions.applied(machine, state, node, owner)
         if name == "start" and isinstance(owner, Instance):
             threads.start_instance(machine, state, node, owner)
         threads.submit(machine, state, node, owner, name, arguments)

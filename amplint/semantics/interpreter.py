@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, decorators, parameters, windows
+from amplint.semantics import attributes, calls, custom_functions, decorators, parameters, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.checkpoints import conclude
 from amplint.semantics.definitions import bind_chunks, node_of
@@ -53,14 +53,18 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     if machine.follows_models:
         names |= thread_targets(chunks)
         calls = model_names(chunks)
+    if not machine.wanted.isdisjoint(custom_functions.KINDS):
+        names |= custom_functions.function_names(chunks)
     watched = saving_names(chunks) if CheckpointLacksScaler.kind in kinds else frozenset()
     machine.ledger.watching = bool(watched)
     machine.relevant = relevant(program, names | watched, calls, kinds)
     named = {chunk.name for chunk in machine.relevant}
     names |= {alias for alias, name in aliases.items() if name in named}
     machine.slice = Slice((chunk for chunk in chunks if chunk in machine.relevant), names, calls, watched)
-    _start_everything(machine, _run_module(machine))
+    starts = _run_module(machine)
+    _start_everything(machine, starts)
     conclude(machine)
+    custom_functions.conclude(machine, starts[0])
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:
         machine.emit(

@@ -70,6 +70,16 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """A call of a custom function's `apply`: whether a region is or can be `on` around it, or is `off`, on `device`."""
+
+    node: cst.Call
+    on: bool
+    off: bool
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class Penalty:
     """A call of `torch.autograd.grad` that creates a graph.
 
@@ -206,6 +216,7 @@ class Machine:
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.hypothetical = False
         self.weights_unsure = False
+        self.applied: dict[Chunk, list[Applied]] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}

@@ -89,6 +89,13 @@ def _impersonate_autocast() -> None:
             original(self, device_type, dtype, enabled and device_type != "cpu", cache_enabled)
 
     region.__init__ = init  # type: ignore[method-assign]
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        setattr(torch, name, _of_cpu(getattr(torch, name)))
+
+
+def _of_cpu(ask: Callable[[str], Any]) -> Callable[[str], Any]:
+    """`ask` about the CPU where CUDA is meant: that is where the regions are."""
+    return lambda device="cuda": ask("cpu" if device == "cuda" else device)
 
 
 class _OnCpu(TorchFunctionMode):

@@ -1,0 +1,176 @@
+"""Classes that derive from `torch.autograd.Function`: what forward and backward, read side by side, make of autocast.
+
+Forward runs in the autocast state of its caller, backward in that of whoever calls `backward()`, which is off.
+`custom_fwd` and `custom_bwd` give the second pass the state of the first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.function_events import LeftOut, MixedBackward, RunsAgain, Unpaired
+from amplint.semantics.function_passes import Passes, left_out, mixed, runs_again
+from amplint.semantics.machine import Applied, Machine
+from amplint.semantics.modules import quietly
+from amplint.semantics.scopes import dotted
+from amplint.semantics.state import MODULE_FRAME, State
+from amplint.semantics.values import Autocast, Class, Partial, Ref
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
+
+KINDS = frozenset({Unpaired.kind, RunsAgain.kind, MixedBackward.kind, LeftOut.kind})
+BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
+_SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b|fp16|float16|bf16|\bhalf\(\)")
+_PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
+_PLAIN = frozenset(
+    {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoration:
+    """The autocast decorator of a method, by its qualified name too; `unclear` where one has an unknown effect."""
+
+    node: cst.BaseExpression | None = None
+    api: str = ""
+    unclear: bool = False
+
+    @property
+    def last(self) -> str:
+        """`custom_fwd`, `custom_bwd` or nothing."""
+        return self.api.rpartition(".")[2]
+
+
+def function_names(chunks: list[Chunk]) -> frozenset[str]:
+    """The names of classes that, by their text, derive from a `Function`."""
+    classes = (chunk for chunk in chunks if chunk.is_class and "Function)" in chunk.text and "backward" in chunk.words)
+    return frozenset(chunk.name for chunk in classes if chunk.name)
+
+
+def applied(machine: Machine, state: State, node: cst.Call, cls: Class) -> None:
+    """Note that `cls.apply(...)` runs, in a region that is or can be on or not."""
+    region, _ = machine.region(state)
+    off = region is None and any(isinstance(one.context, Autocast) for one in state.regions)
+    machine.applied.setdefault(cls.chunk, []).append(Applied(node, region is not None, off, _device(region)))
+
+
+def _device(region: Autocast | None) -> str:
+    devices = (region.devices if region is not None else None) or {"cuda"}
+    return next(iter(devices)) if len(devices) == 1 else "cuda"
+
+
+def conclude(machine: Machine, state: State) -> None:
+    """Tell what is to be said of every custom function of the linted file."""
+    if machine.wanted.isdisjoint(KINDS):
+        return
+    for chunk in machine.program.main.chunks:
+        if chunk in machine.relevant and "Function" in chunk.text and "backward" in chunk.words:
+            machine.chunk = chunk
+            for node in walk(chunk.module):
+                if isinstance(node, cst.ClassDef) and (passes := _passes(machine, state, node)) is not None:
+                    _tell(machine, state, chunk, node, passes)
+
+
+def _passes(machine: Machine, state: State, cls: cst.ClassDef) -> Passes | None:
+    """The two passes of a custom function; None for another class, and for one that lacks or splits a pass."""
+    bases = [quietly(machine, state, MODULE_FRAME, base.value, {}) for base in cls.bases]
+    if not any(isinstance(base, Ref) and base.name in BASES for base in bases):
+        return None
+    methods = {m.name.value: m for m in cls.body.body if isinstance(m, cst.FunctionDef)}
+    forward, backward = methods.get("forward"), methods.get("backward")
+    if forward is None or backward is None or "setup_context" in methods:
+        return None
+    return Passes(forward, backward)
+
+
+def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Decoration:
+    found = Decoration()
+    for decorator in method.decorators:
+        node = decorator.decorator
+        name = dotted(node.func if isinstance(node, cst.Call) else node) or ""
+        value = quietly(machine, state, MODULE_FRAME, node.func if isinstance(node, cst.Call) else node, {})
+        value = value.callee if isinstance(value, Partial) else value
+        api = value.name if isinstance(value, Ref) else ""
+        if api.startswith("torch.") and api.rpartition(".")[2] in _PAIR:
+            found = Decoration(node, api)
+        elif name.rpartition(".")[2] not in _PLAIN:
+            return Decoration(unclear=True)
+    return found
+
+
+def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passes: Passes) -> None:
+    forward, backward = (_decoration(machine, state, method) for method in (passes.forward, passes.backward))
+    calls = machine.applied.get(chunk, [])
+    details = {
+        "name": cls.name.value,
+        "announced": any(_SIGNS.search(other.text) for other in machine.program.chunks),
+        "applied": next((call.node for call in calls if call.on), None),
+        "device": next((call.device for call in calls if call.on), "cuda"),
+    }
+    machine.statement = cls
+    if forward.unclear or backward.unclear:
+        return
+    if (forward.last, backward.last) != ("custom_fwd", "custom_bwd"):
+        _tell_unpaired(machine, state, passes, forward, backward, details)
+    if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
+        return
+    if (again := runs_again(passes)) is not None and not _names_autocast(cls):
+        machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, **details)
+    if (found := mixed(passes, _given_attributes(machine, cls.name.value, passes))) is not None:
+        machine.emit(
+            state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
+            forward=passes.forward, backward=passes.backward, **details,
+        )  # fmt: skip
+    if (missing := left_out(passes)) is not None:
+        machine.emit(
+            state,
+            LeftOut,
+            missing.conversion,
+            missing=missing.name,
+            like=missing.like,
+            handed=missing.handed,
+            **details,
+        )
+
+
+def _tell_unpaired(
+    machine: Machine,
+    state: State,
+    passes: Passes,
+    forward: Decoration,
+    backward: Decoration,
+    details: dict[str, object],
+) -> None:
+    for own, other, method, kind in (
+        (forward, backward, passes.backward, "custom_fwd"),
+        (backward, forward, passes.forward, "custom_bwd"),
+    ):
+        if own.last == kind and own.node is not None:
+            casts = isinstance(own.node, cst.Call) and any(
+                argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in own.node.args
+            )
+            machine.emit(
+                state, Unpaired, own.node, api=own.api, decorator=own.node, method=method, instead=other.node,
+                casts=casts, **details,
+            )  # fmt: skip
+            return
+
+
+def _names_autocast(cls: cst.ClassDef) -> bool:
+    return any(isinstance(node, cst.Name) and "autocast" in node.value for node in walk(cls))
+
+
+def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
+    """The inputs of forward for which `name.apply` is given an attribute of an object somewhere in the file."""
+    found: set[str] = set()
+    for chunk in machine.program.main.chunks:
+        if chunk not in machine.relevant or name not in chunk.words:
+            continue
+        for node in walk(chunk.module):
+            if isinstance(node, cst.Call) and dotted(node.func) == f"{name}.apply":
+                pairs = zip(passes.inputs, node.args, strict=False)
+                found |= {key for key, argument in pairs if (dotted(argument.value) or "").startswith("self.")}
+    return found

@@ -1,0 +1,1 @@
+"""AMP6xx: custom autograd, checkpointing, tracing."""

@@ -1,0 +1,69 @@
+"""AMP605."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.function_events import RunsAgain
+
+
+class CheckpointLosesAutocast(Rule):
+    """A home-made checkpoint recomputes in backward without the autocast state of forward.
+
+    ## Why is this bad?
+    The backward pass runs outside the region, so the segment is computed again in float32: its activations differ from
+    those of forward, take twice the memory, and where half tensors come in from other segments they meet float32
+    weights and raise a dtype mismatch. `torch.utils.checkpoint` saves the state in forward and enters it again.
+
+    ## Example
+    ```python
+    class Checkpoint(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, run, x):
+            ctx.run = run
+            ctx.save_for_backward(x)
+            with torch.no_grad():
+                return run(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                output = ctx.run(x)
+            output.backward(grad)
+            return None, x.grad
+    ```
+
+    ## Use instead
+    ```python
+    output = torch.utils.checkpoint.checkpoint(run, x, use_reentrant=False)
+    ```
+    Or decorate forward with `torch.amp.custom_fwd(device_type="cuda")` and backward with `torch.amp.custom_bwd`.
+    Nothing is reported for a class that speaks of autocast itself; where no file in sight does, this is an info.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/checkpoint.html>
+    - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#autocast-and-custom-autograd-functions>
+    """
+
+    code = "AMP605"
+    name = "checkpoint-loses-autocast"
+    severity = Severity.WARNING
+    screen = (
+        b"Function",
+        b"def backward",
+        (b"enable_grad", b"set_grad_enabled", b"autograd.grad", b".backward("),
+    )
+    reason = "Backward runs outside the region, in float32, although forward ran the same in half."
+
+    def on_runs_again(self, event: RunsAgain) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"backward of {event.name} recomputes without the autocast state of forward",
+            advice="Use torch.utils.checkpoint, or decorate forward with custom_fwd and backward with custom_bwd.",
+            at=event.backward.name,
+            notes=[(event.first, "forward runs it here"), (event.node, "and backward runs it again here")],
+            severity=None if event.announced else Severity.INFO,
+        )

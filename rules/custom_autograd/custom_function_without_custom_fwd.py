@@ -1,0 +1,90 @@
+"""AMP601."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.function_events import LeftOut, MixedBackward
+from amplint.semantics.function_repairs import restore
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class CustomFunctionWithoutCustomFwd(Rule):
+    """A custom autograd function, used under autocast, mixes dtypes because nothing prepares it for autocast.
+
+    ## Why is this bad?
+    Under autocast forward multiplies a half activation by a float32 weight, and autocast casts. Backward runs with
+    autocast off: the gradient is half, the saved weight float32, and the product raises `expected m1 and m2 to have the
+    same dtype`. A kernel of an extension is not cast for at all: what autocast made half and what it left in float32
+    meet there.
+
+    ## Example
+    ```python
+    class Linear(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight.t()
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            return grad @ weight, grad.t() @ x
+    ```
+
+    ## Use instead
+    ```python
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cuda")
+        def forward(ctx, x, weight):
+            ...
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cuda")
+        def backward(ctx, grad):
+            ...
+    ```
+    With `cast_inputs=torch.float32` forward runs in float32 and with autocast off, which suits kernels.
+
+    ## Fix safety
+    The fix adds both decorators, for the device of the region. Backward then runs its products in half too, which
+    changes gradients.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#autocast-and-custom-autograd-functions>
+    """
+
+    code = "AMP601"
+    name = "custom-function-without-custom-fwd"
+    severity = Severity.WARNING
+    screen = (b"Function", b"def backward")
+    fixable = Applicability.UNSAFE
+
+    def on_mixed_backward(self, event: MixedBackward) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{event.op} in backward of {event.name} mixes a half gradient with the float32 {event.weight}",
+            reason="Under autocast forward's result is half, so its gradient is; backward runs with autocast off.",
+            advice="Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd.",
+            notes=[(event.product, "autocast makes the result half here")],
+            severity=None if event.announced else Severity.INFO,
+        )
+
+    def on_left_out(self, event: LeftOut) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{event.missing} is not converted to the dtype of {event.like}, as the other tensors of the kernel are",
+            reason="Under autocast one can be half and the other float32, and the kernel takes tensors of one dtype.",
+            advice=f"Convert it too: {event.missing} = {event.missing}.type_as({event.like}).",
+            notes=[(event.handed, "the kernel is handed it here")],
+            severity=None if event.announced else Severity.INFO,
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        return restore(event, rewrite) if isinstance(event, MixedBackward) else None
