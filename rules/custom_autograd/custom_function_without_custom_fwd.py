@@ -40,15 +40,18 @@ class CustomFunctionWithoutCustomFwd(Rule):
 
     ## Use instead
     ```python
-        @staticmethod
-        @torch.amp.custom_fwd(device_type="cuda")
-        def forward(ctx, x, weight):
-            ...
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.t()
 
-        @staticmethod
-        @torch.amp.custom_bwd(device_type="cuda")
-        def backward(ctx, grad):
-            ...
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad @ weight, grad.t() @ x
     ```
     With `cast_inputs=torch.float32` forward runs in float32 and with autocast off, which suits kernels.
 

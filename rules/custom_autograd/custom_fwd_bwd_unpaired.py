@@ -41,9 +41,11 @@ class CustomFwdBwdUnpaired(Rule):
 
     ## Use instead
     ```python
-        @staticmethod
-        @torch.amp.custom_bwd(device_type="cuda")
-        def backward(ctx, grad):
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return grad @ weight.t(), x.t() @ grad
     ```
     Functions without a backward pass of their own are left alone.
 
