@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 from amplint.torchlib.operations import result_dtype
-from amplint.torchlib.policy import (
-    BANNED,
-    FLOAT32,
-    FOLLOWS_INPUT,
-    LOWER,
-    MODULE_OPS,
-    Regime,
-)
+from amplint.torchlib.policy import BANNED, FOLLOWS_INPUT, MODULE_OPS, Regime, treatment
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -207,7 +198,8 @@ def cuda() -> Iterator[None]:
         torch.set_autocast_enabled("cuda", False)
 
 
-OPS = sorted(FOLLOWS_INPUT.union(*LOWER.values(), *FLOAT32.values()) - {"cuda"})
+TABLE = treatment("2.13")
+OPS = sorted(FOLLOWS_INPUT.union(*TABLE.lower.values(), *TABLE.float32.values()) - {"cuda"})
 NOT_FAKED = {"binary_cross_entropy", "conv1d", "ctc_loss", "grid_sample", "masked_select"}
 """Operations that fake tensors refuse, that need the values, or that are banned."""
 NO_KERNEL = {("pdist", "float16"), ("quantile", "float16")}
@@ -230,30 +222,6 @@ def test_cuda(op: str) -> None:
             with cuda():
                 measured = run(op, torch.empty(4, 4, device="cuda", dtype=DTYPES[given]))
             assert result_dtype(op, given, Regime({"cuda"}, {"float16"})) == measured
-
-
-def macro(name: str) -> set[str]:
-    """The operators that one of PyTorch's lists names."""
-    header = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
-    (body,) = re.findall(rf"#define {name}\(_\)((?:.*\\\n)*.*)", header.read_text(encoding="utf-8"))
-    named = re.findall(r"_\((?:ADD_NS\()?(\w+)", body)
-    return {re.sub("^linalg_", "", operator) for operator in named}
-
-
-@pytest.mark.parametrize(
-    ("name", "table"),
-    [
-        ("AT_FORALL_LOWER_PRECISION_FP", LOWER["cuda"]),
-        ("AT_FORALL_FP32", FLOAT32["cuda"]),
-        ("AT_FORALL_FP32_SET_OPT_DTYPE", FLOAT32["cuda"]),
-        ("AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE", FLOAT32["cuda"]),
-        ("AT_FORALL_PROMOTE", FOLLOWS_INPUT),
-    ],
-)
-def test_lists_of_the_header(name: str, table: frozenset[str]) -> None:
-    listed = macro(name)
-    assert listed
-    assert listed & set(OPS) <= table
 
 
 def test_banned() -> None:
@@ -294,7 +262,8 @@ def test_integers(op: str) -> None:
         ("softmax", "float16", Regime({"xpu"}, {"float16"}), "float32"),
         ("softmax", "float16", Regime({"cuda", "cpu"}, {"float16"}), None),
         ("softmax", "float16", Regime(None, {"float16"}), None),
-        ("softmax", "float16", Regime({"mps"}, {"float16"}), None),
+        ("softmax", "float16", Regime({"mps"}, {"float16"}), "float32"),
+        ("softmax", "float16", Regime({"hpu"}, {"float16"}), None),
         ("matmul", "float32", Regime(None, {"float16"}), "float16"),
         ("matmul", "float32", Regime({"cuda"}, {"float16", "bfloat16"}), None),
         ("matmul", "float32", Regime({"cuda"}, None), None),

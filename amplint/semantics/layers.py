@@ -78,12 +78,18 @@ def _rank(op: str, operand: Tensor, called: Module) -> int | None:
 
 
 def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, operand: Tensor) -> Value:
-    """The call of a layer that returns more than one tensor; CUDA's kernels for these run in half under autocast."""
+    """The call of a layer that returns more than one tensor.
+
+    Under CUDA autocast cuDNN's recurrent layers run in float16, whatever the region's dtype is
+    (aten/src/ATen/cudnn/AutocastRNN.cpp).
+    """
     contexts.missed(machine, state, node)
     here = flow.regime(machine, state)
     own = weights.of(machine, state, called)
     if here is None:
         dtype = operand.dtype if operand.dtype == own.dtype else None
+    elif here.devices == {"cuda"} and name in _RECURRENT:
+        dtype = "float16"
     else:
         dtype = next(iter(here.dtypes)) if here.devices == {"cuda"} and here.dtypes and len(here.dtypes) == 1 else None
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank)

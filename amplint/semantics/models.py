@@ -76,7 +76,7 @@ def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpress
         return _is_module_class(machine, state, value) or _MODE in state.heap.get(value.symbol, {})
     if isinstance(value, Module):
         last = value.cls.rpartition(".")[2]
-        return last in _LAYERS or MODULE_OPS.get(last) in LOWER["cuda"]
+        return last in _LAYERS or MODULE_OPS.get(last) in LOWER
     if not isinstance(value, Unknown):
         return False
     path = dotted(node) or ""

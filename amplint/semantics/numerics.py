@@ -60,10 +60,7 @@ AMBIGUOUS = words(
     "narrow norm normalize outer pad pow prod repeat reshape roll round scatter select sign sin sort split square "
     "squeeze stack std sub sum swapaxes t tan transpose unfold var view where"
 )
-TENSOR_METHODS = (
-    FOLLOWS_INPUT.union(LOWER["cuda"], NOT_CAST_IN_PLACE, FLOAT32["cuda"], FILLS, LIMITS, CASTS, factories.NEW)
-    - AMBIGUOUS
-)
+TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER, NOT_CAST_IN_PLACE, FLOAT32, FILLS, LIMITS, CASTS, factories.NEW) - AMBIGUOUS
 """Methods that only tensors have: calling one shows that its object is a tensor."""
 
 
@@ -125,7 +122,7 @@ def result(
     machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Value], found: Outcome
 ) -> Tensor:
     """What `op` makes of `operands`, the first of which decides about everything but the dtype."""
-    if op in LOWER["cuda"]:
+    if op in LOWER:
         contexts.missed(machine, state, node)
     operand = tensor(machine, operands[0])
     symbol = machine.symbols.intern(op, parts=(operand.symbol,))
@@ -150,11 +147,11 @@ def method(
     if not isinstance(node.func, cst.Attribute):
         return None
     op = name.rstrip("_")
-    if op in FOLLOWS_INPUT or op in FLOAT32["cuda"] or op in BINARY:
+    if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY:
         owner = used_as_tensor(machine, owner)
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         return readings.converted(machine, owner, machine.unknown("number", name, parts=(owner.symbol,)))
-    lifted = name in FLOAT32["cuda"] and regime(machine, state) is not None
+    lifted = name in FLOAT32 and regime(machine, state) is not None
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
         return None
     if name in CASTS and not arguments.given:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
-from amplint.torchlib.policy import BOOLEAN, FLOAT32, FOLLOWS_INPUT, INTEGER, KEEPS, LOWER, PROMOTE, Regime, words
+from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment, words
 from amplint.torchlib.promotion import INTEGRAL, NUMBER, Operand, Typed, can_hold, possibilities, promote, result_type
 
 POSSIBILITIES = 128
@@ -40,7 +40,13 @@ COUNTS = words("sum prod cumsum cumprod nansum")
 """Operations that add up integers in int64."""
 NORMS = words("layer_norm group_norm batch_norm instance_norm rms_norm")
 KNOWN = FOLLOWS_INPUT.union(
-    *LOWER.values(), *FLOAT32.values(), *PROMOTE.values(), ELEMENTWISE, FLOATING_ELEMENTWISE, ALIKE, COUNTS
+    *treatment().lower.values(),
+    *treatment().float32.values(),
+    *treatment().promote.values(),
+    ELEMENTWISE,
+    FLOATING_ELEMENTWISE,
+    ALIKE,
+    COUNTS,
 )
 """Every operation whose dtypes are known."""
 
@@ -81,13 +87,14 @@ def outcome(
         return Outcome(frozenset({"bool" if op in BOOLEAN else "int64"}))
     if op not in KNOWN:
         return UNKNOWN
+    table = treatment(regime.version if regime is not None else None)
     cast = regime is not None and not in_place and out is None
     devices: Sequence[str | None] = [None]
     lows: Sequence[str | None] = [None]
     if regime is not None and cast:
-        devices = sorted(regime.devices or LOWER)
+        devices = sorted(regime.devices or ("cpu", "cuda"))
         lows = sorted(regime.dtypes) if regime.dtypes else [None]
-    choices = [possibilities(operand) for operand in _guessed(op, operands, devices)]
+    choices = [possibilities(operand) for operand in _guessed(op, operands, devices, table)]
     if out is not None:
         choices.append(possibilities(out))
     if not 0 < math.prod(map(len, choices)) * len(devices) * len(lows) <= POSSIBILITIES:
@@ -98,7 +105,7 @@ def outcome(
         kept = chosen[-1].dtype if out is not None else chosen[0].dtype if in_place else None
         for device, low in itertools.product(devices, lows):
             try:
-                result = asked or _cast(op, operation, device, low)
+                result = asked or _cast(op, operation, device, low, table)
                 results.add(result if kept is None else _received(op, kept, result))
             except Refused as reason:
                 refusal = str(reason)
@@ -107,12 +114,15 @@ def outcome(
     return Outcome(frozenset(results)) if results else Outcome(None, refusal)
 
 
-def _guessed(op: str, operands: Sequence[Typed], devices: Sequence[str | None]) -> list[Typed]:
+def _guessed(op: str, operands: Sequence[Typed], devices: Sequence[str | None], table: Treatment) -> list[Typed]:
     """`operands`, with guesses for those whose dtype is not known where that hardly matters.
 
     What autocast converts is as good as float32; what meets a float32 tensor does not make it wider.
     """
-    if all(_policy(op, device) in (LOWER, FLOAT32) for device in devices):
+    cast = (
+        table.lower.get(device or "", frozenset()) | table.float32.get(device or "", frozenset()) for device in devices
+    )
+    if all(op in listed for listed in cast):
         guess: frozenset[str] | None = frozenset({"float32"})
     elif op in ELEMENTWISE | FLOATING_ELEMENTWISE and any(_is_wide(operand) for operand in operands):
         guess = frozenset({"float16", "bfloat16", "float32"})
@@ -125,12 +135,6 @@ def _is_wide(operand: Typed) -> bool:
     return operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank != NUMBER
 
 
-def _policy(op: str, device: str | None) -> Mapping[str, Set[str]] | None:
-    """The table that has `op` for the autocast of `device`, None where it runs as it is."""
-    device = "cuda" if device == "xpu" else device
-    return next((table for table in (LOWER, FLOAT32, PROMOTE) if op in table.get(device or "", ())), None)
-
-
 def _received(op: str, kept: str, result: str) -> str:
     """The dtype of a tensor of dtype `kept` into which a result of dtype `result` is written."""
     if not can_hold(kept, result):
@@ -140,20 +144,21 @@ def _received(op: str, kept: str, result: str) -> str:
     return kept
 
 
-def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | None) -> str:
+def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | None, table: Treatment) -> str:
     """The dtype of the result under the autocast of `device` with dtype `low`, None for none."""
-    if device is not None and device != "xpu" and device not in LOWER:
-        raise Unsettled
-    policy, wanted = _policy(op, device), None
-    if policy is LOWER:
-        if low is None:
+    wanted = None
+    if device is not None:
+        if device not in table.lower:
             raise Unsettled
-        wanted = low
-    elif policy is FLOAT32:
-        wanted = "float32"
-    elif policy is PROMOTE:
-        castable = [operand.dtype for operand in operands if operand.is_castable]
-        wanted = functools.reduce(promote, castable) if castable else None
+        if op in table.lower[device]:
+            if low is None:
+                raise Unsettled
+            wanted = low
+        elif op in table.float32[device]:
+            wanted = "float32"
+        elif op in table.promote[device]:
+            castable = [operand.dtype for operand in operands if operand.is_castable]
+            wanted = functools.reduce(promote, castable) if castable else None
     if wanted is not None:
         operands = [Operand(wanted, o.category) if o.is_castable else o for o in operands]
     return _native(op, operands, device)

@@ -1,12 +1,15 @@
 """What autocast does to the result dtype of the operations that the interpreter knows by name.
 
-Source: the dispatcher of torch 2.13. tests/test_policy.py runs every operation of these tables under autocast.
+Source: the tables in torchlib/autocast, by name. tests/test_policy.py runs every operation of these under autocast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+import functools
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+
+from amplint.torchlib.tables import policy
 
 
 def words(text: str) -> frozenset[str]:
@@ -14,44 +17,81 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_LOSSES = words(
-    "binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss hinge_embedding_loss huber_loss "
-    "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss "
-    "smooth_l1_loss soft_margin_loss triplet_margin_loss"
+_CAST = words(
+    "acos adaptive_avg_pool3d addbmm addcdiv addcmul addmm addmv addr asin atan2 avg_pool3d baddbmm bilinear "
+    "binary_cross_entropy binary_cross_entropy_with_logits bmm cat cdist chain_matmul conv1d conv2d conv3d "
+    "conv_transpose1d conv_transpose2d conv_transpose3d cosh cosine_embedding_loss cosine_similarity cross "
+    "cross_entropy ctc_loss cumprod cumsum dist dot einsum erfinv exp expm1 grid_sample group_norm gumbel_softmax "
+    "hinge_embedding_loss huber_loss index_copy index_put interpolate kl_div l1_loss layer_norm linear "
+    "local_response_norm log log10 log1p log2 log_softmax logsumexp margin_ranking_loss matmul matrix_norm mm mse_loss "
+    "multi_dot multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss mv nll_loss norm normalize "
+    "pairwise_distance pdist poisson_nll_loss pow prelu prod quantile reciprocal renorm rms_norm rsqrt "
+    "scaled_dot_product_attention scatter_add sinh smooth_l1_loss soft_margin_loss softmax softmin softplus square "
+    "stack sum tan tensordot trace triplet_margin_loss vdot vecdot vector_norm"
 )
-_MATRIX_PRODUCTS = words(
-    "addbmm addmm baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
-    "einsum linear matmul mm multi_dot prelu scaled_dot_product_attention vecdot"
-)
-LOWER = {"cuda": _MATRIX_PRODUCTS | {"addmv", "addr", "mv"}, "cpu": _MATRIX_PRODUCTS}
-"""Device type -> operations whose result has the region's dtype."""
+"""The operations that the autocast of some device casts."""
+_MADE_OF = {
+    "chain_matmul": "chain_matmul mm",
+    "cross_entropy": "nll_loss cross_entropy_loss",
+    "einsum": "einsum bmm",
+    "grid_sample": "grid_sampler",
+    "gumbel_softmax": "softmax",
+    "interpolate": "upsample_nearest2d",
+    "local_response_norm": "pow avg_pool3d",
+    "matrix_norm": "linalg_matrix_norm",
+    "multi_dot": "linalg_multi_dot mm",
+    "multilabel_soft_margin_loss": "sum",
+    "normalize": "linalg_vector_norm",
+    "pairwise_distance": "norm",
+    "softmin": "softmax",
+    "square": "pow",
+    "vecdot": "linalg_vecdot",
+    "vector_norm": "linalg_vector_norm",
+}
+"""Operation -> the dispatcher's operators that decide about its result, where these have other names."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """Device type -> operations, by what a version of PyTorch does with them under autocast.
+
+    The result of `lower` has the region's dtype, that of `float32` is float32 (float64 for float64); operands are
+    brought to the widest dtype among them for `promote`, and `banned` raises.
+    """
+
+    lower: Mapping[str, frozenset[str]]
+    float32: Mapping[str, frozenset[str]]
+    promote: Mapping[str, frozenset[str]]
+    banned: Mapping[str, frozenset[str]]
+
+
+@functools.cache
+def treatment(version: str | None = None) -> Treatment:
+    """The treatment by a version of PyTorch, the newest known when None. Raises UnknownVersion."""
+    table = policy(version)
+    float32 = {
+        device: table.float32[device] | table.float32_set_dtype[device] | table.float32_append_dtype[device]
+        for device in table.float32
+    }
+    named = (_by_name(operators) for operators in (table.lower, float32, table.promote, table.banned))
+    return Treatment(*named)
+
+
+def _by_name(operators: Mapping[str, Set[str]]) -> dict[str, frozenset[str]]:
+    return {
+        device: frozenset(op for op in _CAST if not listed.isdisjoint(_MADE_OF.get(op, op).split()))
+        for device, listed in operators.items()
+    }
+
+
+LOWER = treatment().lower["cuda"]
+FLOAT32 = treatment().float32["cuda"]
+BANNED = treatment().banned["cuda"]
+"""What the newest version does on CUDA."""
 
 NOT_CAST_IN_PLACE = words("addbmm_ addmm_ addmv_ addr_ baddbmm_")
 NOT_CAST_WITH_OUT = words("addbmm addmm addmv addr baddbmm bmm chain_matmul matmul mm multi_dot mv")
 """Forms of `LOWER`'s operations that autocast leaves alone: in-place methods, and functions that are given `out`."""
-
-FLOAT32 = {
-    "cuda": _LOSSES | words(
-        "acos asin cdist cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm gumbel_softmax "
-        "interpolate layer_norm local_response_norm log log10 log1p log2 log_softmax logsumexp matrix_norm "
-        "multilabel_soft_margin_loss norm normalize pairwise_distance pdist pow prod reciprocal renorm rms_norm "
-        "rsqrt sinh softmax softmin softplus square sum tan vector_norm"
-    ),
-    "cpu": _LOSSES | words(
-        "adaptive_avg_pool3d avg_pool3d binary_cross_entropy cdist grid_sample local_response_norm prod quantile "
-        "trace"
-    ),
-}  # fmt: skip
-"""Device type -> operations whose result is float32 (float64 for float64)."""
-
-PROMOTE = {
-    "cuda": words("addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add tensordot vdot"),
-    "cpu": words("cat index_copy stack"),
-}
-"""Device type -> operations whose operands autocast brings to the widest dtype among them."""
-
-BANNED = {"binary_cross_entropy": frozenset({"cuda", "xpu"})}
-"""Operation -> device types whose autocast refuses to run it."""
 
 KEEPS = words(
     "abs absolute add add_ addcmul amax amin broadcast_to cat ceil chunk clamp clamp_ clamp_max clamp_min clamp_min_ "
@@ -106,7 +146,8 @@ MODULE_OPS = {
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """The autocast that is on: what its device type and dtype can be, None for anything."""
+    """The autocast that is on: what its device type and dtype can be, None for anything, and PyTorch's version."""
 
     devices: Set[str] | None
     dtypes: Set[str] | None
+    version: str | None = None

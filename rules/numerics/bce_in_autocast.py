@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import from_logits
-from amplint.torchlib.policy import BANNED
+from amplint.torchlib.policy import treatment
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -52,8 +52,8 @@ class BceInAutocast(Rule):
     reason = "PyTorch refuses to run it there, because float16 does not hold the gradients its backward pass needs."
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
-        devices = event.region.devices if event.region is not None else None
-        if devices and not devices.isdisjoint(BANNED.get(event.op, ())):
+        devices = (event.region.devices if event.region is not None else None) or ()
+        if any(event.op in treatment().banned.get(device, ()) for device in devices):
             notes = [(event.region_with, "the region begins here")] if event.region_with is not None else []
             yield self.report(
                 event,
