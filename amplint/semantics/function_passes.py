@@ -13,7 +13,7 @@ from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 from amplint.torchlib.policy import LOWER
 
-PRODUCTS = LOWER["cuda"] - {"prelu", "scaled_dot_product_attention"}
+PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
 _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
 _LIKE_WEIGHT = re.compile(r"(?:^|_)(?:weight|kernel)\d?$")
