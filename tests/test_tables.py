@@ -107,6 +107,16 @@ def test_versions_live_side_by_side() -> None:
 
 
 @pytest.mark.usefixtures("two_versions")
+def test_another_version_joins_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up = {"torch": "4.0.2", "default_dtype": {"cuda": "float16"}, "operators": {"cuda": {"lower": ["h.a"]}}}
+    monkeypatch.setattr(autocast_policy, "derive", lambda: made_up)
+    monkeypatch.setattr(autocast_policy, "FOLDER", tables.FOLDER)
+    autocast_policy.main()
+    assert tables.versions() == ["3.9", "3.10", "4.0"]
+    assert tables.policy().lower == {"cuda": {"h"}}
+
+
+@pytest.mark.usefixtures("two_versions")
 def test_a_program_is_for_one_version() -> None:
     assert Program(Source("a.py", ""), torch="3.9").policy.torch == "3.9.1"
     assert Program(Source("a.py", "")).policy.torch == "3.10.1"
