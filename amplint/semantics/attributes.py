@@ -22,6 +22,7 @@ from amplint.semantics.values import (
     Device,
     Function,
     Instance,
+    Items,
     Manager,
     Method,
     Namespace,
@@ -35,6 +36,9 @@ from amplint.semantics.values import (
 )
 from amplint.source.tree import walk
 from amplint.torchlib.constants import CONSTANTS
+
+_PLACES = ("values", "indices")
+"""The names of what operations along a dimension return."""
 
 
 def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
@@ -55,7 +59,9 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
     if isinstance(owner, Device) and name == "type":
         return _device_type(machine, owner)
     if isinstance(owner, Tensor) and name in ("data", "T", "mT", "values"):
-        return derived(machine, owner, name)
+        return derived(machine, owner, name, owner.rank)
+    if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:
+        return owner.values[_PLACES.index(name)]
     if isinstance(owner, Tensor) and name == "grad":
         return machine.unknown("attribute", name, parts=(owner.symbol,))
     if isinstance(owner, (Scaler, Optimizer, Tensor)):

@@ -13,6 +13,7 @@ from amplint.semantics import (
     calls,
     checkpoints,
     functions,
+    indexing,
     modules,
     operators,
     parameters,
@@ -113,6 +114,8 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
         for index, element in enumerate(target.elements):
             part: Value = machine.unknown("part", index, parts=(symbol_of(machine, value),))
+            if isinstance(value, Tensor) and not starred:
+                part = derived(machine, value, f"part {index}")
             if known and not starred:
                 part = value.values[index]  # type: ignore[union-attr]
             assign(machine, state, element.value, part)
@@ -198,9 +201,9 @@ def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:
 
 def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
     owner = tensors.used_as_tensor(machine, evaluate(machine, state, node.value))
-    key = _index(machine, state, node)
     if isinstance(owner, Tensor):
-        return tensors.derived(machine, owner, "index")
+        return indexing.taken(machine, state, node, owner)
+    key = _index(machine, state, node)
     if isinstance(key, Const):
         stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
         if stored is not None:

@@ -81,17 +81,15 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     """The call of a layer that returns more than one tensor.
 
     Under CUDA autocast cuDNN's recurrent layers run in float16, whatever the region's dtype is
-    (aten/src/ATen/cudnn/AutocastRNN.cpp).
+    (aten/src/ATen/cudnn/AutocastRNN.cpp), other kernels for them in that dtype.
     """
     contexts.missed(machine, state, node)
     here = flow.regime(machine, state)
     own = weights.of(machine, state, called)
-    if here is None:
-        dtype = operand.dtype if operand.dtype == own.dtype else None
-    elif here.devices == {"cuda"} and name in _RECURRENT:
-        dtype = "float16"
-    else:
-        dtype = next(iter(here.dtypes)) if here.devices == {"cuda"} and here.dtypes and len(here.dtypes) == 1 else None
+    dtype = operand.dtype if here is None and operand.dtype == own.dtype else None
+    if here is not None and here.devices == {"cuda"} and here.dtypes is not None and len(here.dtypes) == 1:
+        (low,) = here.dtypes
+        dtype = low if low == "float16" or name not in _RECURRENT else None
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank)
     if name in ("GRUCell", "RNNCell"):
         return main

@@ -30,7 +30,6 @@ from amplint.semantics.tensors import (
 )
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown, Value
-from amplint.torchlib.names import FLOAT16_MAX
 from amplint.torchlib.operations import KNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
@@ -54,6 +53,9 @@ PLAIN = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div", "F
 """Operator -> the operation it runs on tensors."""
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
 NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
+WITH_PLACES = words("topk sort kthvalue cummax cummin mode")
+WITH_PLACES_ALONG = words("max min median nanmedian")
+"""Operations that return indices, too, always or where they are told a dimension."""
 AMBIGUOUS = words(
     "abs add add_ bool cat ceil chunk clip cos cpu cuda cumprod cumsum diag diagonal diff dist dropout expand "
     "flatten flip float floor gather half index_select int interpolate kthvalue linear log max mean median min "
@@ -77,8 +79,10 @@ def arithmetic(
     kind: str,
     left: tuple[cst.BaseExpression, Value],
     right: tuple[cst.BaseExpression, Value],
+    *,
+    in_place: bool = False,
 ) -> Tensor | None:
-    """`left kind right`, None where neither side is known to be a tensor."""
+    """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
     a, b = used_as_tensor(machine, left[1]), used_as_tensor(machine, right[1])
     if kind in ARITHMETIC:
         numbers.number_meets(machine, state, node, kind, (left[0], a), (right[0], b))
@@ -95,12 +99,13 @@ def arithmetic(
         contexts.missed(machine, state, node)
     symbol = machine.symbols.intern(kind, parts=(symbol_of(machine, a), symbol_of(machine, b)))
     values = (a, b)
-    found = flow.comes_to(machine, state, op, values)
+    in_place = in_place and isinstance(a, Tensor) and op != "matmul"
+    found = flow.comes_to(machine, state, op, values, in_place=in_place)
     divides = kind == "Divide" and is_number(machine, a)
     if divides:
         found = flow.comes_to(machine, state, "reciprocal", [b])
     made = flow.with_dtype(machine, node, Tensor(symbol, rank=ranks.elementwise(op, values)), found, values)
-    flow.tell(machine, state, node, op, ((left[0], a), (right[0], b)), made, raises=found.refusal)
+    flow.tell(machine, state, node, op, ((left[0], a), (right[0], b)), made, in_place=in_place, raises=found.refusal)
     if op in ("matmul", "pow"):
         return replace(made, made=node)
     infinity = filled(state, a) or filled(state, b)
@@ -257,36 +262,19 @@ def _operation(
     flow.tell(
         machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
     )  # fmt: skip
-    return made
+    return _with_places(machine, op, made, arguments, shift)
+
+
+def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
+    """`found`, with the indices that an operation along a dimension returns beside it."""
+    along = arguments.value("dim", shift)
+    if op in WITH_PLACES or (op in WITH_PLACES_ALONG and isinstance(number(along), int)):
+        return Items((found, Tensor(machine.fresh(), "int64", rank=found.rank)))
+    return found
 
 
 def _masks(arguments: Arguments) -> list[tuple[cst.CSTNode, Value]]:
     return [(argument.node, argument.value) for argument in arguments.given]
-
-
-def stored(
-    machine: Machine,
-    state: State,
-    node: cst.CSTNode,
-    target: cst.Subscript,
-    source: cst.BaseExpression,
-    value: Value,
-) -> None:
-    """`target = source`, an assignment to elements of what may be a tensor."""
-    constant = number(value)
-    if constant is None or abs(constant) <= FLOAT16_MAX:
-        return
-    owner = used_as_tensor(machine, machine.evaluate(state, target.value))
-    if not isinstance(owner, Tensor):
-        return
-    met = Number(constant, source, target.value)
-    numbers.meets(machine, state, node, "index_put", owner, met)
-    index = target.slice[0].slice
-    if math.isinf(constant) and len(target.slice) == 1 and isinstance(index, cst.Index):
-        mask = machine.evaluate(state, index.value)
-        certain = isinstance(index.value, cst.Comparison) or (isinstance(mask, Tensor) and mask.dtype == "bool")
-        if certain and not spares_rows(machine, owner, [(index, mask)]):
-            fill(state, owner, met)
 
 
 def bce(

@@ -57,14 +57,16 @@ def operate(
     kind: type[cst.CSTNode],
     left: tuple[cst.BaseExpression, Value],
     right: tuple[cst.BaseExpression, Value],
+    *,
+    in_place: bool = False,
 ) -> Value:
-    """The value of `left kind right`, reported at `node`."""
+    """The value of `left kind right`, or `left kind= right`, reported at `node`."""
     a, b = left[1], right[1]
     if isinstance(a, Const) and isinstance(b, Const):
         folded = _fold(kind, a.value, b.value)
         if folded is not None:
             return Const(folded)
-    found = numerics.arithmetic(machine, state, node, kind.__name__, left, right)
+    found = numerics.arithmetic(machine, state, node, kind.__name__, left, right, in_place=in_place)
     result = found or machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
     shares.combined(machine, state, node, kind.__name__, left, right, result)
     return readings.combined(machine, state, node, kind.__name__, a, b, result)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import checkpoints, contexts, counters, definitions, numerics, parameters, readings, windows
+from amplint.semantics import checkpoints, contexts, counters, definitions, indexing, parameters, readings, windows
 from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused, Job
 from amplint.semantics.expressions import assign, decide, evaluate, test
@@ -110,7 +110,7 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
         if isinstance(value, Items) and value.keys and (name := dotted(target.target)) is not None:
             machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)
         if isinstance(target.target, cst.Subscript):
-            numerics.stored(machine, state, node, target.target, node.value, value)
+            indexing.stored(machine, state, node, target.target, node.value, value)
     return None
 
 
@@ -133,7 +133,7 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
             gradients_read(machine, state, node, before, "changed", mutates=True)
     if isinstance(node.operator, cst.AddAssign) and readings.summed(machine, state, node, other):
         other = Unknown(machine.fresh())
-    value = operate(machine, state, node, operator, (node.target, before), (node.value, other))
+    value = operate(machine, state, node, operator, (node.target, before), (node.value, other), in_place=True)
     assign(machine, state, node.target, value)
     return None
 

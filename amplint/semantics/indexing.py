@@ -1,0 +1,73 @@
+"""Reading elements of tensors, and assigning to them."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from amplint.semantics import flow, numbers, ranks
+from amplint.semantics.machine import Machine
+from amplint.semantics.masks import spares_rows
+from amplint.semantics.state import State
+from amplint.semantics.tensors import derived, fill, number, used_as_tensor
+from amplint.semantics.values import Items, Number, Tensor, Value
+from amplint.torchlib.names import FLOAT16_MAX
+
+
+def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) -> Tensor:
+    """What `owner[...]` gives."""
+    return derived(machine, owner, "index", ranks.indexed(owner.rank, node, _keys(machine, state, node)))
+
+
+def _keys(machine: Machine, state: State, node: cst.Subscript) -> list[Value | None]:
+    """The value of each index, None for slices."""
+    return [
+        machine.evaluate(state, element.slice.value) if isinstance(element.slice, cst.Index) else None
+        for element in node.slice
+    ]
+
+
+def stored(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: cst.Subscript,
+    source: cst.BaseExpression,
+    value: Value,
+) -> None:
+    """`target = source`, an assignment to elements of what may be a tensor."""
+    owner = used_as_tensor(machine, machine.evaluate(state, target.value))
+    constant = number(value)
+    large = constant is not None and abs(constant) > FLOAT16_MAX
+    if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
+        return
+    keys = _keys(machine, state, target)
+    refusal = _refusal(owner, value, keys)
+    places = ((target.value, owner), (source, value))
+    flow.tell(machine, state, node, "index_put", places, owner, in_place=True, raises=refusal)
+    if constant is None or not large:
+        return
+    met = Number(constant, source, target.value)
+    numbers.meets(machine, state, node, "index_put", owner, met)
+    index = target.slice[0].slice
+    if math.isinf(constant) and len(target.slice) == 1 and isinstance(index, cst.Index):
+        mask = keys[0]
+        certain = isinstance(index.value, cst.Comparison) or (isinstance(mask, Tensor) and mask.dtype == "bool")
+        if mask is not None and certain and not spares_rows(machine, owner, [(index, mask)]):
+            fill(state, owner, met)
+
+
+def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | None:
+    """Why PyTorch refuses to assign `value`, where it surely does.
+
+    Slices and numbers convert what is assigned; indices that are tensors or lists do not, unless a mask selects where
+    one element goes.
+    """
+    if not isinstance(value, Tensor) or None in (owner.dtype, value.dtype) or owner.dtype == value.dtype:
+        return None
+    masks = any(isinstance(key, Tensor) and key.dtype == "bool" for key in keys)
+    picks = any(isinstance(key, Items) or (isinstance(key, Tensor) and key.rank not in (None, 0)) for key in keys)
+    if (picks and not masks) or (masks and value.rank not in (None, 0)):
+        return f"it assigns {value.dtype} to elements of a tensor of dtype {owner.dtype}"
+    return None
