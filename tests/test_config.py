@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -246,6 +248,26 @@ def test_the_version_of_pytorch_reaches_the_analysis(
     assert asked == {"train.py": None, os.path.join("old", "train.py"): "2.13"}
     assert 'torch-version = "2.13"' in amplint("--show-settings", "old").out
     assert f'torch-version = "{versions()[-1]}"' in amplint("--show-settings").out
+
+
+@pytest.mark.parametrize(("version", "codes"), [("2.5", {"AMP401"}), ("2.13", set())])
+def test_the_version_of_pytorch_decides_what_is_half(
+    amplint: Command, project: Path, version: str, codes: set[str]
+) -> None:
+    """CUDA's autocast did not run `rms_norm` in float32 yet in torch 2.5."""
+    script = """
+        import torch
+        from torch.nn import functional as F
+
+        inputs = torch.ones(4, 4, device="cuda")
+        with torch.autocast("cuda", dtype=torch.float16):
+            hidden = F.rms_norm(inputs @ inputs, (4,))
+            masked = hidden.masked_fill(hidden > 0, 1e9)
+    """
+    write(project / "train.py", textwrap.dedent(script))
+    write(project / "amplint.toml", f'torch-version = "{version}"')
+    found = json.loads(amplint("--output-format", "json", "--no-cache").out)
+    assert {finding["code"] for finding in found} == codes
 
 
 def test_excluded_files_are_linted_when_named(amplint: Command, project: Path) -> None:

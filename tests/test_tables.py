@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from amplint.semantics.program import Program
-from amplint.source.source import Source
 from amplint.torchlib import tables
 from tools import autocast_policy
 
@@ -114,12 +112,6 @@ def test_another_version_joins_them(monkeypatch: pytest.MonkeyPatch) -> None:
     autocast_policy.main()
     assert tables.versions() == ["3.9", "3.10", "4.0"]
     assert tables.policy().lower == {"cuda": {"h"}}
-
-
-@pytest.mark.usefixtures("two_versions")
-def test_a_program_is_for_one_version() -> None:
-    assert Program(Source("a.py", ""), torch="3.9").policy.torch == "3.9.1"
-    assert Program(Source("a.py", "")).policy.torch == "3.10.1"
 
 
 @pytest.mark.usefixtures("two_versions")

@@ -26,7 +26,7 @@ Place = tuple[cst.BaseExpression, Value]
 def regime(machine: Machine, state: State) -> Regime | None:
     """The autocast that is or can be on."""
     region, _ = machine.region(state)
-    return Regime(region.devices, region.dtypes) if region is not None else None
+    return Regime(region.devices, region.dtypes, machine.program.torch) if region is not None else None
 
 
 def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -10,7 +9,6 @@ from typing import TypeAlias
 import libcst as cst
 
 from amplint.source.source import Chunk, Source
-from amplint.torchlib.tables import Policy, policy
 
 Find: TypeAlias = Callable[[Source, str], Source | None]
 """The file that a module name means in a given file, None when it is not in the linted tree."""
@@ -34,18 +32,13 @@ class Program:
 
     def __init__(self, main: Source, find: Find = nothing, torch: str | None = None) -> None:
         self.main = main
-        self._torch = torch
+        self.torch = torch
         self._find = find
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)
         self.mentions: dict[Chunk, tuple[Chunk, ...]] = {}
         self._follow()
         self.sources = tuple(dict.fromkeys(chunk.source for chunk in self.chunks))
-
-    @functools.cached_property
-    def policy(self) -> Policy:
-        """What autocast does in the version of PyTorch that the linted file is for."""
-        return policy(self._torch)
 
     def source_of(self, node: cst.CSTNode) -> Source | None:
         """The file within reach whose tree holds `node`."""
