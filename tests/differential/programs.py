@@ -8,6 +8,7 @@ places of an iteration.
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -56,6 +57,7 @@ class Plan:
     optimizers: range
     methods: bool
     at_top: bool
+    guards: list[str] = field(default_factory=list)
     helpers: list[list[str]] = field(default_factory=list)
 
     def number(self, limit: int) -> int:
@@ -143,7 +145,34 @@ class Plan:
         where = self.number(len(body))
         return Block("while True:", [*body[:where], Branch('coin("enough")', ["break"], []), *body[where:]])
 
-    def _helper(self, body: list[Statement], flags: list[str]) -> str:
+    def guarded(self, body: list[Statement]) -> list[Statement]:
+        """`body` with every use of a scaler that may be None behind a condition, and what is done without it."""
+        found: list[Statement] = []
+        open_guard = False
+        for statement in body:
+            one = self._guarded(statement) if self.guards else statement
+            last = found[-1] if open_guard else None
+            open_guard = isinstance(one, Branch) and isinstance(statement, str)
+            if isinstance(one, Branch) and isinstance(last, Branch) and open_guard and self.number(1):
+                last.body += one.body
+                last.other += one.other
+            else:
+                found.append(one)
+        return found
+
+    def _guarded(self, statement: Statement) -> Statement:
+        if isinstance(statement, Branch):
+            return Branch(statement.condition, self.guarded(statement.body), self.guarded(statement.other))
+        if isinstance(statement, Block):
+            return Block(statement.head, self.guarded(statement.body), self.guarded(statement.closing))
+        if "@scaler." not in statement:
+            return statement
+        plain = re.sub(r"@scaler\.scale\((.*)\)\.backward", r"(\1).backward", statement)
+        plain = re.sub(r"@scaler\.step\((.*)\)", r"\1.step()", plain)
+        return Branch(self.pick(self.guards), [statement], [] if plain == statement else [plain])
+
+    def _helper(self, stretch: list[Statement], flags: list[str]) -> str:
+        body = self.guarded(stretch)
         if self.number(1):
             body.insert(self.number(len(body)), Branch(self.condition(flags), ["return"], []))
         handed = [flag for flag in ROUND_FLAGS if _names(body, flag)]
@@ -196,7 +225,7 @@ def _training(plan: Plan, prefix: str) -> list[Statement]:
         loop.insert(plan.number(1) * len(loop), plan.pick(plan.calls()))
     if plan.number(3) == 3:
         loop = [plan.loop("epoch", loop)]
-    return before + loop
+    return before + plan.guarded(loop)
 
 
 @st.composite
@@ -206,12 +235,18 @@ def programs(draw: DrawFn) -> str:
     style = ("function", "script", "class")[draw(_up_to(2))]
     plan = Plan(draw, range(count), methods=style == "class", at_top=style == "script")
     prefix = "@" if plan.methods else ""
-    enabled = ", enabled=amp" if draw(_up_to(1)) else ""
+    scaler = 'torch.amp.GradScaler("cpu", init_scale=256.0)'
+    kind = draw(_up_to(5))
+    if kind == 1:
+        plan.guards += ["@scaler is not None", f"{prefix}amp"]
+        scaler += " if amp else None"
+    elif kind % 2:
+        scaler = f"{scaler[:-1]}, enabled=amp)"
     setup: list[Statement] = []
     for i in plan.optimizers:
         setup.append(f"@model{i} = torch.nn.Linear({WIDTH}, 1, bias=False)")
         setup.append(f"@optimizer{i} = torch.optim.SGD(@model{i}.parameters(), lr=0.1)")
-    setup.append(f'@scaler = torch.amp.GradScaler("cpu", init_scale=256.0{enabled})')
+    setup.append(f"@scaler = {scaler}")
     training = _training(plan, prefix)
     given = ", ".join(RUN_FLAGS)
     helpers = [line for helper in plan.helpers for line in [*helper, ""]]
