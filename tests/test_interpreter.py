@@ -32,6 +32,29 @@ def lint(body: str) -> list[str]:
 CLIPPED = "AMP205 clip"
 
 FOUND = {
+    "an overflow that nobody asks for, behind a question whether there is a scaler": (
+        """
+        def main(loader, amp, often):
+            model = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda") if amp else None
+            for batch in loader:
+                optimizer.zero_grad()
+                loss = model(batch).sum()
+                if scaler is not None:
+                    scaler.scale(loss).backward()
+                    scaler.unscale_(optimizer)
+                else:
+                    loss.backward()
+                if often:
+                    if scaler is not None:
+                        torch.save(scaler.state_dict(), "scaler.pt")
+                    optimizer.step()
+                if amp:
+                    scaler.update()
+        """,
+        ["AMP206 optimizer.step"],
+    ),
     "a round that begins as an earlier one did, but on the other side of a condition": (
         """
         def main(loader, amp):
@@ -288,6 +311,77 @@ FOUND = {
 }
 
 SILENT = {
+    "an exception out of a block that returns where nothing is raised": """
+        def main(loader, amp):
+            model = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                if amp:
+                    optimizer.zero_grad()
+                    scaler.scale(model(batch).sum()).backward()
+                    try:
+                        scaler.unscale_(optimizer)
+                        report(model)
+                        return
+                    except RuntimeError:
+                        pass
+                else:
+                    optimizer.step()
+        """,
+    "an exception raised behind a step": """
+        def main(loader):
+            model = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                optimizer.zero_grad()
+                scaler.scale(model(batch).sum()).backward()
+                try:
+                    scaler.step(optimizer)
+                    raise StopIteration
+                except StopIteration:
+                    clip(model.parameters(), 1.0)
+                scaler.update()
+        """,
+    "a flag that is raised before an exception": """
+        def main(loader):
+            model = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                optimizer.zero_grad()
+                scaler.scale(model(batch).sum()).backward()
+                failed = True
+                try:
+                    failed = False
+                    clip_and_report(model)
+                except RuntimeError:
+                    if not failed:
+                        scaler.unscale_(optimizer)
+                if failed:
+                    scaler.unscale_(optimizer)
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+    "a plain backward on the way out of a block that perhaps was unscaled": """
+        def main(loader):
+            model = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                optimizer.zero_grad()
+                scaler.scale(model(batch).sum()).backward()
+                scaler.unscale_(optimizer)
+                try:
+                    scaler.step(optimizer)
+                    scaler.update()
+                    continue
+                except RuntimeError:
+                    model(batch).sum().backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """,
     "one flag for scaler and branches": """
         def train(model, loader, optimizer, use_amp):
             scaler = GradScaler("cuda", enabled=use_amp)

@@ -250,8 +250,8 @@ class PairEvent(Event):
 
     @property
     def divides(self) -> bool:
-        """Whether the call divides the gradients by the scale: only the first one since `update` does."""
-        return not self.stage.refuses
+        """Whether the call is known to divide the gradients by the scale: only the first one since `update` does."""
+        return self.stage.state is OptState.READY
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
 from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
+from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.values import Optimizer
 from amplint.source.tree import walk
@@ -23,12 +25,29 @@ def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
             return True
     trail = state.trail
     while trail is not None and trail.step[0] is not since:
-        if trail.branch:
-            names = (inner.value for inner in walk(trail.step[0]) if isinstance(inner, cst.Name))
-            if any(_TELLS_SKIPPED.search(name) for name in names):
-                return True
+        if trail.branch and any(_TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
+            return True
         trail = trail.before
     return False
+
+
+def _names(condition: cst.CSTNode) -> Iterator[str]:
+    """The names in a condition but for those that are only asked to be there, as in `if scaler is not None`."""
+    if isinstance(condition, cst.BooleanOperation):
+        yield from _names(condition.left)
+        yield from _names(condition.right)
+    elif isinstance(condition, cst.UnaryOperation):
+        yield from _names(condition.expression)
+    elif not _asks_for_presence(condition):
+        yield from (inner.value for inner in walk(condition) if isinstance(inner, cst.Name))
+
+
+def _asks_for_presence(condition: cst.CSTNode) -> bool:
+    if isinstance(condition, cst.Comparison):
+        compared = condition.comparisons[0]
+        none = isinstance(compared.comparator, cst.Name) and compared.comparator.value == "None"
+        return none and isinstance(compared.operator, (cst.Is, cst.IsNot))
+    return (dotted(condition) or "").endswith("scaler")
 
 
 def overlooked(machine: Machine, state: State, optimizer: Optimizer) -> cst.CSTNode | None:

@@ -14,6 +14,7 @@ from amplint.semantics.expressions import assign, decide, evaluate, test
 from amplint.semantics.framework_events import Setting
 from amplint.semantics.functions import MANAGER
 from amplint.semantics.heads import Heads
+from amplint.semantics.interruptions import interrupted
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
 from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
@@ -32,6 +33,7 @@ class Flow:
     returns: list[tuple[Value, State]] = field(default_factory=list)
     breaks: list[State] = field(default_factory=list)
     continues: list[State] = field(default_factory=list)
+    raises: list[State] = field(default_factory=list)
 
 
 def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStatement], flow: Flow) -> list[State]:
@@ -85,6 +87,8 @@ def _run_simple(
                 flow.breaks.append(twin)
             elif leaves == "continue":
                 flow.continues.append(twin)
+            elif leaves == "raise":
+                flow.raises.append(twin)
             elif isinstance(leaves, tuple):
                 flow.returns.append((leaves[0], twin))
     return machine.merged(after, PATH_LIMIT) if len(after) > len(states) else after
@@ -229,7 +233,7 @@ def _loop(
             twin.iteration = (*outer_iterations, started)
             counters.begin_round(machine, twin, node, first=time == 0)
             entered.extend(begin(twin))
-        inside = Flow(returns=flow.returns)
+        inside = Flow(returns=flow.returns, raises=flow.raises)
         after = run_block(machine, entered, _body(node.body), inside)
         after = machine.merged(after + inside.continues, PATH_LIMIT)
         windows.end_round(machine, node, after)
@@ -290,21 +294,20 @@ def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -
 
 
 def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flow: Flow) -> list[State]:
-    inside = Flow()
+    inside, own = Flow(), Flow()
     entry = [state.copy() for state in states]
-    before = {state.progress() for state in entry}
-    done = run_block(machine, states, _body(node.body), inside)
+    done = run_block(machine, states, _body(node.body), own)
+    ways_out = [*done, *own.breaks, *own.continues, *own.raises, *(state for _, state in own.returns)]
     caught: list[State] = []
     for handler in node.handlers:
-        paths = [state.copy() for state in entry]
-        if any(state.progress() not in before for state in done):
-            for state in paths:
-                machine.contacts += 1
-                forget_everything(state)
+        paths = interrupted(machine, entry, ways_out)
         if handler.name is not None:
             for state in paths:
                 assign(machine, state, handler.name.name, Unknown(machine.fresh()))
         caught += run_block(machine, paths, _body(handler.body), inside)
+    if node.handlers:
+        own.raises = []
+    _add(inside, own)
     if node.orelse is not None:
         done = run_block(machine, done, _body(node.orelse.body), inside)
     after = done + caught
@@ -312,6 +315,7 @@ def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flo
         _add(flow, inside)
         return after
     closing = _body(node.finalbody.body)
+    flow.raises += inside.raises
     for value, state in inside.returns:
         flow.returns += [(value, end) for end in run_block(machine, [state], closing, flow)]
     flow.breaks += run_block(machine, inside.breaks, closing, flow)
@@ -323,6 +327,7 @@ def _add(flow: Flow, inside: Flow) -> None:
     flow.returns += inside.returns
     flow.breaks += inside.breaks
     flow.continues += inside.continues
+    flow.raises += inside.raises
 
 
 def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> list[State]:

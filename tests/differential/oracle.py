@@ -3,8 +3,9 @@
 A program runs on `torch.amp.GradScaler("cpu")`, `torch.optim.SGD` and `torch.nn.Linear`; the scaler and the optimizers
 are watched. What it imports from `world` is the driver's: `coin` is a condition that can turn out either way (the same
 way for the same name within one iteration of the innermost loop), `batches` an iterable of unknown length, but at least
-1, and `inputs` gives every forward pass a feature of its own. Each element of a weight's gradient then belongs to one
-backward pass, and what it holds tells what that pass has been multiplied by: the scale, 1, or something that is wrong.
+1, `fragile` a call that can fail, and `inputs` gives every forward pass a feature of its own. Each element of a
+weight's gradient then belongs to one backward pass, and what it holds tells what that pass has been multiplied by: the
+scale, 1, or something that is wrong.
 
 Every assignment of outcomes is tried. A run is given up where it has come to a state another run has been in, so loops
 of any length are explored to the end.
@@ -26,7 +27,8 @@ AMP215  the latest update before a call that divided gradients of an older scale
 AMP221  `step` raised for want of gradients, or `update` for want of a step, every time the line ran.
 
 Where there are several optimizers, the linter cannot know which of them a backward pass was meant for. There a verdict
-is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in.
+is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in. It is
+open as well once an exception has been caught: how far a `try` came the linter does not know.
 
 Only gradients that no step has used count, and only until they are spoilt: by being divided when they should not be. A
 call that raises is taken to have done what it is for, so that one mistake is not told twice.
@@ -108,19 +110,22 @@ class Run:
         self.optimizers: list[Optimizer] = []
         self.features = itertools.cycle(range(WIDTH))
         self.scaler_steps = False
+        self.failed = False
         self.over = False
 
     def show(self, code: str, line: int, *passes: Pass) -> None:
-        """A verdict is due; it is open where only mixed passes lead to it."""
+        """A verdict is due; it is open where only mixed passes lead to it, or an exception that was caught."""
         if not self.over:
             mixed = bool(passes) and all(made.mixed for made in passes)
-            (self.outcome.open if mixed else self.outcome.shown).add((code, line))
+            (self.outcome.open if mixed or self.failed else self.outcome.shown).add((code, line))
 
     def always(self, code: str, line: int, holds: bool) -> None:
-        """A verdict is due if it holds whenever the line runs."""
+        """A verdict is due if it holds whenever the line runs; it is open if that is so after an exception too."""
         if not self.over:
             always = self.outcome.always
-            always[code, line] = always.get((code, line), True) and holds
+            always[code, line] = always.get((code, line), True) and holds and not self.failed
+            if self.failed and holds:
+                self.outcome.open.add((code, line))
 
     def give_up(self) -> None:
         """End the run; what its `finally` blocks still do is not looked at."""
@@ -179,6 +184,12 @@ class Run:
             self.taken.append(True)
         return self.taken[-1]
 
+    def fragile(self) -> None:
+        """Something that can fail."""
+        if not self.choose():
+            self.failed = True
+            raise RuntimeError("out of memory")
+
     def batches(self) -> Iterator[int]:
         yield 0
         while not self.choose():
@@ -210,7 +221,7 @@ class Run:
         always = frozenset((name, value) for (name, when), value in self.known.items() if not when)
         scalers = tuple(scaler.progress(now) for scaler in self.scalers)
         optimizers = tuple(optimizer.progress() for optimizer in self.optimizers)
-        return tuple(places), coins, always, scalers, optimizers
+        return tuple(places), coins, always, scalers, optimizers, self.failed
 
 
 def since(then: Iteration | None, now: Iteration) -> tuple[int, int] | None:
@@ -537,7 +548,7 @@ def observe(source: str) -> Outcome:
                 raise TooLarge
             RUN = Run(outcome, loops, outcome.todo.popleft())
             world = types.ModuleType("world")
-            vars(world).update(coin=RUN.coin, batches=RUN.batches, inputs=RUN.inputs)
+            vars(world).update(coin=RUN.coin, batches=RUN.batches, inputs=RUN.inputs, fragile=RUN.fragile)
             sys.modules["world"] = world
             with contextlib.suppress(Abandoned):
                 marks = {"__round__": RUN.next_round, "__function__": outcome.entered.add}

@@ -33,10 +33,11 @@ class Branch:
 
 @dataclass
 class Block:
-    """A `for` loop or `try`, and what stands in its `finally`."""
+    """A loop or `try`, and what stands in its `except` and `finally`."""
 
     head: str
     body: list[Statement]
+    caught: list[Statement] = field(default_factory=list)
     closing: list[Statement] = field(default_factory=list)
 
 
@@ -133,10 +134,18 @@ class Plan:
         if kind == 6:
             return [self.loop("_", stretch)]
         if kind == 7:
-            return [Block("try:", stretch, [self.pick(self.calls())])]
+            return [self._tried(stretch, exits)]
         if kind >= 8 and not _names(stretch, "continue", "break", "return"):
             return [self._helper(stretch, flags)]
         return stretch
+
+    def _tried(self, body: list[Statement], exits: list[str]) -> Block:
+        if self.number(1):
+            return Block("try:", body, closing=[self.pick(self.calls())])
+        where = self.number(len(body))
+        caught: list[Statement] = [self.pick([*self.calls(), *exits]) for _ in range(self.number(2))]
+        closing: list[Statement] = [self.pick(self.calls())] if self.number(3) == 3 else []
+        return Block("try:", ["fragile()", *body[:where], "fragile()", *body[where:]], caught or ["pass"], closing)
 
     def loop(self, target: str, body: list[Statement]) -> Block:
         """A loop of unknown length."""
@@ -164,7 +173,8 @@ class Plan:
         if isinstance(statement, Branch):
             return Branch(statement.condition, self.guarded(statement.body), self.guarded(statement.other))
         if isinstance(statement, Block):
-            return Block(statement.head, self.guarded(statement.body), self.guarded(statement.closing))
+            parts = (self.guarded(part) for part in (statement.body, statement.caught, statement.closing))
+            return Block(statement.head, *parts)
         if "@scaler." not in statement:
             return statement
         plain = re.sub(r"@scaler\.scale\((.*)\)\.backward", r"(\1).backward", statement)
@@ -202,6 +212,8 @@ def _lines(body: list[Statement], depth: int) -> list[str]:
                 found += [f"{indent}else:", *_lines(statement.other, depth + 1)]
         else:
             found += [indent + statement.head, *_lines(statement.body, depth + 1)]
+            if statement.caught:
+                found += [f"{indent}except RuntimeError:", *_lines(statement.caught, depth + 1)]
             if statement.closing:
                 found += [f"{indent}finally:", *_lines(statement.closing, depth + 1)]
     return found
@@ -264,5 +276,5 @@ def programs(draw: DrawFn) -> str:
     else:
         flags: list[Statement] = [f'{flag} = coin("{flag}")' for flag in RUN_FLAGS]
         lines = [*helpers, *_lines([*flags, *setup, *training], 0)]
-    text = "\n".join(["import torch", "from world import batches, coin, inputs", "", *lines, ""])
+    text = "\n".join(["import torch", "from world import batches, coin, fragile, inputs", "", *lines, ""])
     return text.replace("@", "self." if plan.methods else "")
