@@ -319,6 +319,18 @@ def _join_tables(
     return joined
 
 
+def apart(left: State, right: State, names: Set[str]) -> bool:
+    """Whether a flag or context among the `names` that decide differs."""
+    tables = [(left.frames, right.frames), (left.heap, right.heap)]
+    pairs = ((ours, others[key]) for mine, others in tables for key, ours in mine.items() if key in others)
+    return any(
+        ours[name] != theirs[name] and _apart(name, ours[name], theirs[name], names)
+        for ours, theirs in pairs
+        if ours is not theirs
+        for name in ours.keys() & theirs.keys()
+    )
+
+
 def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
     """Whether two values of `name` keep their paths apart: it is one of the `names` that conditions look at."""
     functions = isinstance(left, Function) and isinstance(right, Function)

@@ -221,7 +221,7 @@ def _loop(
     machine.loops = (*machine.loops, node)
     exits: list[State] = []
     broken: list[State] = []
-    seen = Heads()
+    seen = Heads(machine.slice.deciding)
     heads = states
     for state in heads:
         seen.is_new(state)
