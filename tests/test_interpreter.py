@@ -32,6 +32,33 @@ def lint(body: str) -> list[str]:
 CLIPPED = "AMP205 clip"
 
 FOUND = {
+    "a round that begins as an earlier one did, but for a flag": (
+        """
+        def main(loader):
+            model = torch.nn.Linear(96, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = GradScaler("cuda")
+            begun = False
+            for parts, last in loader:
+                for part in parts:
+                    scaler.update()
+                    if last:
+                        begun = True
+                    else:
+                        scaler.unscale_(optimizer)
+                        scaler.update()
+                    if not begun:
+                        optimizer.zero_grad()
+                    else:
+                        optimizer.step()
+                        model(part).sum().backward()
+                optimizer.zero_grad()
+                scaler.scale(model(parts).sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+        ["AMP221 scaler.update", "AMP215 scaler.update", "AMP207 model"],
+    ),
     "an overflow that nobody asks for, behind a question whether there is a scaler": (
         """
         def main(loader, amp, often):
