@@ -256,19 +256,21 @@ def _loop(
 
 
 def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> list[State]:
-    after: list[State] = []
+    together: dict[tuple[int, Value | None], list[State]] = {}
     for state in states:
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
-            source, like = symbol_of(machine, iterable), each(ready, iterable)
-            machine.rhythm.sources[node] = source
+            together.setdefault((symbol_of(machine, iterable), each(ready, iterable)), []).append(ready)
+    after: list[State] = []
+    for (source, like), starts in together.items():
+        machine.rhythm.sources[node] = source
 
-            def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
-                machine.statement = node
-                assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
-                return [state]
+        def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
+            machine.statement = node
+            assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
+            return [state]
 
-            after += _loop(machine, [ready], node, flow, begin, endless=False)
+        after += _loop(machine, starts, node, flow, begin, endless=False)
     return after
 
 
