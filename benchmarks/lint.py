@@ -3,7 +3,7 @@
     python -m benchmarks.lint [--script FILE] [--corpus FOLDER] [--peers FOLDER]
 
 Every tool starts cold, without its cache and without the configuration of the surrounding project, on a copy that holds
-nothing but the Python files. The runs of the tools alternate, so that a busy moment of the machine does not hit one of
+nothing but the Python files. All of them may keep their bytecode, as an installed tool does. The runs of the tools alternate, so that a busy moment of the machine does not hit one of
 them alone.
 """
 
@@ -57,6 +57,7 @@ class Tool:
                 cwd=target.parent,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env={key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
                 start_new_session=True,
             )
             try:

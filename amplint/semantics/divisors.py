@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 
 from amplint.semantics.boundaries import constant
 from amplint.semantics.machine import Machine
+from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 
 _KEEPS = frozenset(
@@ -21,13 +21,13 @@ _SUMMED = re.compile(
 _DEEP = 60
 
 
-@functools.lru_cache(maxsize=2048)
+@per_chunk
 def may_divide(chunk: Chunk) -> bool:
     """Whether code that is not followed could divide, multiply or sum what it returns."""
     return _MAY_DIVIDE.search(chunk.text) is not None
 
 
-@functools.lru_cache(maxsize=2048)
+@per_chunk
 def sums(chunk: Chunk) -> bool:
     """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided on their way."""
     return _SUMMED.search(chunk.text) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
@@ -283,6 +284,7 @@ def _at(state: State, frame: int) -> State:
     return twin
 
 
+@functools.lru_cache(maxsize=512)
 def _outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
     if isinstance(node, cst.Lambda):
         return frozenset()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from amplint.semantics.scopes import TRIGGERS, is_extreme
+from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
 
@@ -99,15 +99,10 @@ class Parts:
                 whole.add(part)
 
 
-_known: weakref.WeakKeyDictionary[Chunk, Parts] = weakref.WeakKeyDictionary()
-
-
+@per_chunk
 def parts_of(chunk: Chunk) -> Parts:
-    """The parts of a chunk, worked out once for all the files that lead to it. Raises SourceError."""
-    found = _known.get(chunk)
-    if found is None:
-        found = _known[chunk] = Parts(chunk.module)
-    return found
+    """The parts of a chunk. Raises SourceError."""
+    return Parts(chunk.module)
 
 
 def _as_names(statement: cst.With) -> list[cst.CSTNode]:

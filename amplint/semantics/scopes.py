@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Set
 import libcst as cst
 
 from amplint.semantics.program import Program
+from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
@@ -120,14 +121,23 @@ def extreme_names(chunks: Collection[Chunk]) -> frozenset[str]:
     """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16."""
     if not any(word in chunk.text for chunk in chunks for word in ("autocast", "half", "float16", "dtype")):
         return frozenset()
-    found = (match.groups() for chunk in chunks for match in _BOUND.finditer(chunk.text))
+    return frozenset().union(*map(_given_extremes, chunks))
+
+
+@per_chunk
+def _given_extremes(chunk: Chunk) -> frozenset[str]:
+    found = (match.groups() for match in _BOUND.finditer(chunk.text))
     return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
 
 
 def renamed_triggers(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names that imports give to trigger words (`from torch import autocast as ac`)."""
-    renamed = (found.groups() for chunk in chunks for found in _RENAMED.finditer(chunk.text))
-    return frozenset(new for old, new in renamed if old in TRIGGERS)
+    return frozenset().union(*map(_renamed_triggers, chunks))
+
+
+@per_chunk
+def _renamed_triggers(chunk: Chunk) -> frozenset[str]:
+    return frozenset(new for old, new in _RENAMED.findall(chunk.text) if old in TRIGGERS)
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
@@ -137,17 +147,27 @@ def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     return frozenset(word for names in found for word in WORD.findall(names)) - {"as", "import"}
 
 
-def model_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+def model_names(chunks: Collection[Chunk]) -> frozenset[str]:
     """The names by which a file calls its models, and what runs work in threads."""
     texts = [chunk.text for chunk in chunks]
-    found = {name for text in texts for name in _MODEL_NAME.findall(text)} - {"self"}
+    found = frozenset().union(*map(_named_models, chunks))
     threads = THREAD_CALLS if any("Thread" in text or "thread" in text for text in texts) else frozenset()
-    return frozenset(found) | MODEL_NAMES | threads
+    return found | MODEL_NAMES | threads
+
+
+@per_chunk
+def _named_models(chunk: Chunk) -> frozenset[str]:
+    return frozenset(_MODEL_NAME.findall(chunk.text)) - {"self"}
 
 
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names of functions that a file hands to threads."""
-    return frozenset(name for chunk in chunks for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
+    return frozenset().union(*map(_thread_targets, chunks))
+
+
+@per_chunk
+def _thread_targets(chunk: Chunk) -> frozenset[str]:
+    return frozenset(name for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
 
 
 def saving_names(chunks: Iterable[Chunk]) -> frozenset[str]:
@@ -174,6 +194,7 @@ _TRAINS = re.compile(
 )
 
 
+@per_chunk
 def _holds_extreme_number(chunk: Chunk) -> bool:
     """Whether a number float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
     table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
@@ -213,6 +234,7 @@ def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]
     return found
 
 
+@per_chunk
 def _trains(chunk: Chunk) -> bool:
     if "optimizer" in chunk.text and "state_dict" in chunk.text:
         return True
