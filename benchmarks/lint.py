@@ -3,8 +3,8 @@
     python -m benchmarks.lint [--script FILE] [--corpus FOLDER] [--peers FOLDER]
 
 Every tool starts cold, without its cache and without the configuration of the surrounding project, on a copy that holds
-nothing but the Python files. All of them may keep their bytecode, as an installed tool does. The runs of the tools alternate, so that a busy moment of the machine does not hit one of
-them alone.
+nothing but the Python files. All of them may keep their bytecode, as an installed tool does. The runs of the tools
+alternate, so that a busy moment of the machine does not hit one of them alone.
 """
 
 from __future__ import annotations
