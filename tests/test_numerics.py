@@ -742,3 +742,14 @@ def test_notes_tell_where_float16_begins() -> None:
     (finding,) = lint(HEADER + in_region("out = half.masked_fill(mask, -1e9)"))
     (note,) = finding.notes
     assert (note.message, note.span.start.row) == ("the tensor is float16 from here on", 11)
+
+
+ON_THE_CPU = """
+    product = half.float().cpu() @ half.cpu().float()
+    product.masked_fill_(mask, -1e9)
+    torch.ones(4, device="cpu").fill_(1e6)
+"""
+
+
+def test_regions_do_not_reach_other_devices() -> None:
+    check(in_region(ON_THE_CPU))

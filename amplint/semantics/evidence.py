@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from amplint.semantics.devices import reaches
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Because, Evidence
@@ -33,7 +34,7 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     if value.dtype is None and not is_data(machine, value.symbol):
         region, entered_by = machine.region(state)
         halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()
-        if halves:
+        if halves and region is not None and reaches(region.devices, value.device):
             dtype = " or ".join(sorted(halves))
             return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
     return None

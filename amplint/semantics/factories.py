@@ -6,6 +6,7 @@ import libcst as cst
 
 from amplint.semantics import flow, numbers, ranks
 from amplint.semantics.arguments import Argument, Arguments
+from amplint.semantics.devices import device_type
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
@@ -42,7 +43,7 @@ def make(
     traits = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
     made = Tensor(
         machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(traits),
-        among=dtypes if dtype is None else None, rank=_rank(op, arguments, like),
+        among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST
@@ -102,6 +103,14 @@ def _kind(machine: Machine, value: Value) -> str | None:
     if constant is None:
         return None
     return "int64" if isinstance(constant, int) else default_dtype(machine)
+
+
+def _device(arguments: Arguments, like: Tensor | None) -> str | None:
+    """Where a new tensor is: the default device can be any."""
+    wanted = arguments.get("device")
+    if wanted is not None:
+        return device_type(wanted.value)
+    return like.device if like is not None else None
 
 
 def _rank(op: str, arguments: Arguments, like: Tensor | None) -> int | None:

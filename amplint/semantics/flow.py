@@ -8,6 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because, Operand, Operation
@@ -61,12 +62,20 @@ def comes_to(
     found = []
     for parameter in ("float16", "float32") if labelled else ("float16",):
         given = [*(typed(machine, value, parameter) for value in operands), *weights]
-        here = regime(machine, state)
+        here = _reached(regime(machine, state), operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:
         return found[0]
     follows = [known(each.dtypes) for each in found] == ["float16", "float32"]
     return Outcome(frozenset({FROM_PARAMETER}) if follows else None)
+
+
+def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
+    """The autocast that casts these operands: that of another device type than theirs does not."""
+    device = common(operands)
+    if here is None or device is None:
+        return here
+    return replace(here, devices={device}) if reaches(here.devices, device) else None
 
 
 def tell(
@@ -104,4 +113,5 @@ def with_dtype(
     why = halves[0].why_half if halves else node
     if dtype in HALF_DTYPES and not halves:
         machine.half_because[node] = Because.REGION
-    return replace(result, dtype=dtype, among=found.dtypes if dtype is None else None, why_half=why if dtype else None)
+    among = found.dtypes if dtype is None else None
+    return replace(result, dtype=dtype, among=among, why_half=why if dtype else None, device=common(operands))

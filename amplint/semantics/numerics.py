@@ -20,6 +20,7 @@ from amplint.semantics.tensors import (
     CASTS,
     FROM_PARAMETER,
     converted,
+    derived,
     dtype_of,
     fill,
     filled,
@@ -164,6 +165,8 @@ def method(
     operand = tensor(machine, owner)
     if name in ("to", "type", "type_as"):
         return converted(machine, node, operand, name, arguments)
+    if name in ("cpu", "cuda"):
+        return replace(derived(machine, operand, name, operand.rank), device=name)
     if name in factories.NEW:
         return factories.make(machine, state, node, name, arguments, operand, node.func.value)
     return _operation(machine, state, node, name, operand, arguments, node.func.value)

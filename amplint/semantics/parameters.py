@@ -9,6 +9,7 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.devices import moved_to
 from amplint.semantics.events import HalfUnscaled, OptState, ScalerMeetsShards, Stage
 from amplint.semantics.machine import Machine, is_off
 from amplint.semantics.parameter_events import HalfStepped
@@ -20,7 +21,6 @@ from amplint.semantics.values import (
     FALSE,
     NONE,
     Const,
-    Device,
     Instance,
     Items,
     Module,
@@ -69,13 +69,7 @@ def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Ar
     """`model.cuda()`, `model.to(device)`: remember where it is, where that is certain."""
     if name not in ("cuda", "cpu", "to"):
         return
-    where = name if name != "to" else None
-    for value in arguments.values if name == "to" else ():
-        kinds = value.types if isinstance(value, Device) else None
-        if isinstance(value, Const) and isinstance(value.value, str):
-            kinds = frozenset({value.value.partition(":")[0]})
-        where = next(iter(kinds)) if kinds is not None and len(kinds) == 1 else where
-    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(where)
+    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved_to(name, arguments))
 
 
 def place(machine: Machine, state: State, model: Value) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.devices import common, reaches
 from amplint.semantics.events import CastBack, StaysHalf
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
@@ -79,6 +80,8 @@ def _cast_back(
     """A product runs under autocast on operands that were converted to float32 for it: autocast undoes that."""
     region, _ = machine.region(state)
     if op not in PRODUCTS or region is None or not tensors:
+        return
+    if not reaches(region.devices, common(value for _, value in tensors)):
         return
     before = [_converted_from(machine, value) for _, value in tensors]
     if None not in before and any(dtype in HALF_DTYPES for dtype in before):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.devices import moved_to, stays
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
@@ -87,9 +88,13 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
     else:
         return None
     if isinstance(owner, Tensor):
+        device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
-            return replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
-        return cast(machine, node, owner, dtype) if dtype is not None else derived(machine, owner, "to")
+            made = replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
+        else:
+            same = derived(machine, owner, "to", owner.rank)
+            made = cast(machine, node, owner, dtype) if dtype is not None else same
+        return replace(made, device=device)
     if dtype is None or not isinstance(owner, Unknown):
         return None
     return machine.unknown("converted", dtype, node, parts=(owner.symbol,))

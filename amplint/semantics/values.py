@@ -229,7 +229,8 @@ class Tensor:
     """A tensor.
 
     `dtype` is None when unknown, `among` then holds what it can be, where that is known; `rank` counts its dimensions
-    as far as they are known (see `torchlib.promotion`). All this holds where the regions that can be on are on.
+    as far as they are known (see `torchlib.promotion`) and `device` is the type of the device it is certainly on. All
+    this holds where the regions that can be on are on.
     `why_half` is the node that made it half (a cast, a factory, a parameter). `scaled` is the scaler whose scale it
     carries and `plain` the symbol it had before. `traits` names what else matters: `causal` (a mask built by tril or
     triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`). `infinity` was put into some of its
@@ -247,6 +248,7 @@ class Tensor:
     floor: Number | None = None
     among: frozenset[str] | None = None
     rank: int | None = None
+    device: str | None = None
 
     def joined(self, other: Tensor, symbol: int) -> Tensor:
         """What is known of a tensor that is this one on one path and `other` on another."""
@@ -262,6 +264,7 @@ class Tensor:
             self.floor if self.floor == other.floor else None,
             self.dtypes | other.dtypes if self.dtypes and other.dtypes and self.dtype != other.dtype else None,
             self.rank if self.rank == other.rank else None,
+            self.device if self.device == other.device else None,
         )
 
     @property
