@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from amplint.torchlib import tables
-from tools import autocast_policy
+from tests import autocast_policy
 
 STORED = json.loads(autocast_policy.path(torch.__version__).read_text(encoding="utf-8"))
 
@@ -36,7 +36,7 @@ def two_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.mark.parametrize("device", autocast_policy.DEVICES)
 def test_the_dispatcher_says_the_same(device: str) -> None:
-    assert STORED["operators"][device] == autocast_policy.of_device(device), "run `python -m tools.autocast_policy`"
+    assert STORED["operators"][device] == autocast_policy.of_device(device), "run `python -m tests.autocast_policy`"
     assert STORED["default_dtype"][device] == str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
 

@@ -1,1 +1,1 @@
-"""The autocast policy of PyTorch's versions, one file each, as `python -m tools.autocast_policy` derives it."""
+"""The autocast policy of PyTorch's versions, one file each, as `python -m tests.autocast_policy` derives it."""

@@ -1,6 +1,6 @@
 """Derives the autocast policy from the dispatcher of the installed PyTorch. No accelerator is needed.
 
-python -m tools.autocast_policy
+python -m tests.autocast_policy
 
 writes it to amplint/torchlib/autocast/, in a file named after PyTorch's version. Below the autocast kernel of a device
 type lies its autograd kernel; there a recorder is put that ends the call and tells in which dtypes the operands have
