@@ -117,6 +117,21 @@ FOUND = {
         """,
         ["AMP201 scaler.unscale_"],
     ),
+    "a skipped iteration without update(), told once": (
+        """
+        def train(model, loader, optimizer):
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                optimizer.zero_grad()
+                scaler.scale(model(batch).sum()).backward()
+                scaler.unscale_(optimizer)
+                if not torch.isfinite(clip(model.parameters(), 1.0)):
+                    continue
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+        ["AMP201 scaler.unscale_"],
+    ),
     "a step in an iteration after the one in which its helper was understood": (
         """
         class Trainer:
@@ -408,6 +423,318 @@ SILENT = {
                     model(batch).sum().backward()
                 scaler.step(optimizer)
                 scaler.update()
+        """,
+    "members given by enum.auto() exclude each other": """
+        import enum
+
+        class Kind(enum.Enum):
+            APEX = enum.auto()
+            TORCH = enum.auto()
+
+        def train(task, model, batch, optimizer, scaler):
+            loss = model(batch)
+            if task.kind is Kind.APEX:
+                loss.backward()
+            elif task.kind is Kind.TORCH:
+                scaler.scale(loss).backward()
+            else:
+                loss.backward()
+            if task.kind is Kind.TORCH:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
+        """,
+    "an enumeration finds the same member each time": """
+        import enum
+
+        class Precision(enum.Enum):
+            HALF = "half"
+            FULL = "full"
+
+        def scales(precision, scaler):
+            precision = Precision(precision)
+            wanted = precision == Precision.HALF
+            if wanted and (scaler is None or not scaler.is_enabled()):
+                raise RuntimeError("no scaler")
+            return wanted
+
+        def train(model, batch, optimizer, scaler, config):
+            loss = model(batch)
+            if scales(config.precision, scaler):
+                scaler.scale(loss).backward()
+            else:
+                loss.backward()
+            if scales(config.precision, scaler):
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
+        """,
+    "a loop over range(1) has no next round": """
+        ROUNDS = 1
+
+        def train(loader, generator, critic, optimizer_g, optimizer_d, scaler):
+            for batch in loader:
+                for _ in range(ROUNDS):
+                    optimizer_d.zero_grad()
+                    scaler.scale(critic(batch).mean()).backward()
+                    scaler.unscale_(optimizer_d)
+                    scaler.step(optimizer_d)
+                optimizer_g.zero_grad()
+                scaler.scale(generator(batch).mean()).backward()
+                scaler.step(optimizer_g)
+                scaler.update()
+        """,
+    "gradients cleared one parameter at a time": """
+        def estimate(model, loader):
+            for batch in loader:
+                model(batch).mean().backward()
+                for name, parameter in model.named_parameters():
+                    if parameter.grad is not None:
+                        parameter.grad = None
+
+        def train(loader, model, scaler):
+            estimate(model, loader)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for batch in loader:
+                scaler.scale(model(batch).mean()).backward()
+                scaler.unscale_(optimizer)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+        """,
+    "gradients cleared where a new window begins": """
+        class Loop:
+            def __init__(self, model, loader, every):
+                self.model, self.loader, self.every = model, loader, every
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.scaler = GradScaler("cuda")
+
+            def begin(self):
+                self.optimizer.zero_grad()
+
+            def train(self):
+                for epoch in range(10):
+                    fresh = True
+                    for i, batch in enumerate(self.loader):
+                        if fresh:
+                            self.begin()
+                            fresh = False
+                        loss = self.model(batch).mean() / self.every
+                        self.scaler.scale(loss).backward()
+                        if (i + 1) % self.every:
+                            continue
+                        self.scaler.step(self.optimizer)
+                        self.scaler.update()
+                        fresh = True
+        """,
+    "gradients cleared where windows hold one micro-batch": """
+        def train(loader, model, optimizer, scaler, every):
+            for i, batch in enumerate(loader):
+                if every > 1:
+                    scaler.scale(model(batch).mean() / every).backward()
+                    if (i + 1) % every == 0:
+                        scaler.step(optimizer)
+                        scaler.update()
+                        optimizer.zero_grad()
+                else:
+                    optimizer.zero_grad()
+                    scaler.scale(model(batch).mean()).backward()
+                    if (i + 1) % every == 0:
+                        scaler.step(optimizer)
+                        scaler.update()
+        """,
+    "a scaled loss that goes through typing.cast or an unseen function": """
+        from typing import cast
+        from elsewhere import watched
+
+        def one(model, loader, optimizer, scaler):
+            for batch in loader:
+                optimizer.zero_grad()
+                cast(torch.Tensor, scaler.scale(model(batch).mean())).backward()
+                scaler.step(optimizer)
+                scaler.update()
+
+        def two(model, loader, optimizer, scaler):
+            for batch in loader:
+                optimizer.zero_grad()
+                watched(scaler.scale(model(batch).mean())).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+    "a script that asks the scaler how far an optimizer is": """
+        from torch.amp.grad_scaler import OptState
+
+        def clip_all(model, optimizer, scaler, norm, limit):
+            if norm:
+                scaler.unscale_(optimizer)
+                clip(model.parameters(), norm)
+            if limit:
+                records = scaler._per_optimizer_states[id(optimizer)]
+                if records["stage"] is not OptState.UNSCALED:
+                    scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_value_(model.parameters(), limit)
+
+        def train(model, loader, optimizer, norm, limit):
+            scaler = GradScaler("cuda")
+            for batch in loader:
+                optimizer.zero_grad()
+                scaler.scale(model(batch).mean()).backward()
+                clip_all(model, optimizer, scaler, norm, limit)
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+    "a scaler that another method makes before the loop": """
+        class Trainer:
+            def prepare(self, model, half):
+                self.model = model
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.scaler = GradScaler("cuda", enabled=half)
+
+            def finish(self):
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+
+        class Classifier(Trainer):
+            def train(self, loader):
+                for batch in loader:
+                    self.optimizer.zero_grad()
+                    self.scaler.scale(self.model(batch).mean()).backward()
+                    self.finish()
+        """,
+    "gradients measured behind a loop that steps every optimizer": """
+        class Optimizers:
+            def __init__(self, optimizers):
+                self.optimizers = optimizers
+
+            def step(self, scaler):
+                for name, optimizer in self.optimizers.items():
+                    scaler.step(optimizer)
+
+        class Trainer:
+            def __init__(self, model, optimizers):
+                self.model = model
+                self.optimizers = Optimizers(optimizers)
+                self.scaler = GradScaler("cuda")
+
+            def train(self, batch):
+                self.scaler.scale(self.model(batch).mean()).backward()
+                self.optimizers.step(self.scaler)
+                for name, parameter in self.model.named_parameters():
+                    if parameter.grad is not None:
+                        print(name, parameter.grad.norm())
+                self.scaler.update()
+        """,
+    "optimizers without a gradient are left out": """
+        def train(model, batch, optimizers, scaler):
+            scaler.scale(model(batch).mean()).backward()
+            for optimizer in optimizers.values():
+                if any(any(p.grad is not None for p in group["params"]) for group in optimizer.param_groups):
+                    scaler.step(optimizer)
+            scaler.update()
+        """,
+    "what an object with a scaler hands out steps through it": """
+        class Wrapper:
+            def __init__(self, optimizer, scaler):
+                self._optimizer, self._scaler = optimizer, scaler
+
+            def step(self):
+                if self._scaler is not None:
+                    self._scaler.step(self._optimizer)
+                else:
+                    self._optimizer.step()
+
+            def zero_grad(self):
+                self._optimizer.zero_grad()
+
+        class Helper:
+            def __init__(self, half):
+                self._scaler = GradScaler("cuda") if half else None
+
+            def update(self):
+                if self._scaler is not None:
+                    self._scaler.update()
+
+            def backward(self, loss):
+                if self._scaler is not None:
+                    self._scaler.scale(loss).backward()
+                else:
+                    loss.backward()
+
+            def prepare(self, *things):
+                return tuple(self._one(thing) for thing in things)
+
+            def _one(self, thing):
+                return Wrapper(thing, self._scaler) if isinstance(thing, torch.optim.Optimizer) else thing
+
+        def train(model, optimizer, loader, half):
+            helper = Helper(half)
+            model, optimizer, loader = helper.prepare(model, optimizer, loader)
+            for batch in loader:
+                optimizer.zero_grad()
+                helper.backward(model(batch).mean())
+                optimizer.step()
+                helper.update()
+        """,
+    "a conjunction whose sides are known from different places": """
+        class Trainer:
+            def __init__(self, half):
+                self.half = half
+
+            def train(self, model, loader, optimizer, scaler):
+                for batch in loader:
+                    if self.half:
+                        print("half")
+                    loss = model(batch).mean()
+                    if self.half and scaler is not None:
+                        scaler.scale(loss).backward()
+                    else:
+                        loss.backward()
+                    if self.half and scaler is not None:
+                        scaler.step(optimizer)
+                        scaler.update()
+                    else:
+                        optimizer.step()
+                    optimizer.zero_grad()
+        """,
+    "a scaler of the script's own that runs closures": """
+        class ClosureScaler(GradScaler):
+            def step(self, optimizer, *args, closure=None):
+                closure()
+                self.unscale_(optimizer)
+                optimizer.step()
+
+        def train(model, batch, optimizer):
+            scaler = ClosureScaler("cuda")
+
+            def closure():
+                scaler.scale(model(batch).mean()).backward()
+
+            scaler.step(optimizer, closure=closure)
+            scaler.update()
+        """,
+    "a half model that only infers beside one that trains": """
+        def test_moves(batch):
+            model = torch.nn.Linear(4, 4)
+            model = model.bfloat16()
+            model.eval()
+            with autocast("cuda", dtype=torch.bfloat16):
+                model(batch)
+            model = model.float()
+            model = model.bfloat16()
+            with autocast("cuda", dtype=torch.bfloat16):
+                model(batch)
+
+        def test_trains(batch):
+            model = torch.nn.Linear(4, 4)
+            model(batch).sum().backward()
+        """,
+    "a method decorated with a disabled region, whatever it is given": """
+        class Norm(torch.nn.Module):
+            @autocast("cuda", enabled=False)
+            def forward(self, features):
+                return features - torch.mean(features, dim=2, keepdim=True)
         """,
     "one flag for scaler and branches": """
         def train(model, loader, optimizer, use_amp):

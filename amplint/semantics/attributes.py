@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -39,6 +39,7 @@ from amplint.torchlib.constants import CONSTANTS
 
 _PLACES = ("values", "indices")
 """The names of what operations along a dimension return."""
+_AUTO = Ref("enum.auto")
 
 
 def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
@@ -74,8 +75,11 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
 
 
 def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
-    """`value`, or the scaler or optimizer that the use of this access path shows an unknown value to be."""
-    if not isinstance(value, Unknown):
+    """`value`, or the scaler or optimizer that the use of this access path shows an unknown value to be.
+
+    What an object with a scaler hands out can be an optimizer that steps through that scaler by itself.
+    """
+    if not isinstance(value, Unknown) or machine.symbols.made_of(value.symbol, machine.handed_out):
         return value
     known = machine.kinds()
     path = dotted(node) if known else None
@@ -140,6 +144,12 @@ def bases(machine: Machine, state: State, cls: Class) -> list[Value]:
     return [machine.evaluate(twin, argument.value) for argument in node.bases]
 
 
+def is_enumeration(machine: Machine, state: State, cls: Class) -> bool:
+    """Whether a class lists members: calling it finds one of them and makes nothing new."""
+    every = (base for above in lineage(machine, state, cls) for base in bases(machine, state, above))
+    return any(isinstance(base, Ref) and base.name.startswith("enum.") for base in every)
+
+
 @functools.lru_cache(maxsize=256)
 def members(cls: Class) -> dict[str, cst.CSTNode]:
     """Name -> method definition or assigned expression, for the body of a class."""
@@ -161,6 +171,10 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
 def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:
     for candidate in lineage(machine, state, cls):
         found = members(candidate).get(name)
+        if isinstance(found, cst.Call) and quietly(machine, state, candidate.frame, found.func, {}) == _AUTO:
+            node = node_of(candidate)
+            assert isinstance(node, cst.ClassDef)
+            return Ref(f"{node.name.value}.{name}")
         if isinstance(found, cst.BaseExpression):
             return quietly(machine, state, candidate.frame, found, {})
     return None
@@ -176,6 +190,8 @@ def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -
         return None
     if isinstance(value, Optimizer):
         value = Optimizer(symbol_of(machine, value), value.cls, value.owner)
+    elif isinstance(value, Scaler):
+        value = replace(value, loops=())
     state.set_attribute(owner.symbol, name, value)
     return value
 

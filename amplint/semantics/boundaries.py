@@ -169,14 +169,27 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
     return parts[0] if len(parts) == 1 else None
 
 
+def runs_once(machine: Machine, source: int) -> bool:
+    """Whether a loop over `source` is one over `range(1)`, also wrapped in a progress bar or `enumerate`."""
+    current: int | None = source
+    while current is not None and machine.symbols.key(current)[:2] != ("call", "builtins.range"):
+        current = _wrapped(machine, current)
+    parts = machine.symbols.parts(current) if current is not None else ()
+    return len(parts) == 1 and constant(machine, parts[0]) == 1
+
+
+def _wrapped(machine: Machine, source: int) -> int | None:
+    """What a progress bar, `enumerate` or `iter` was given."""
+    key, parts = machine.symbols.key(source), machine.symbols.parts(source)
+    goes_on = key[0] == "call" and any(str(key[1]).endswith(word) for word in ("enumerate", "tqdm", "iter"))
+    return parts[0] if goes_on and parts else None
+
+
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
     """Whether `loop` goes over a data loader that was seen to be made, and that can yield any number of batches."""
     source = machine.rhythm.sources.get(loop)
     while source is not None and source not in machine.rhythm.loaders:
-        key = machine.symbols.key(source)
-        goes_on = key[0] == "call" and any(str(key[1]).endswith(word) for word in ("enumerate", "tqdm", "iter"))
-        parts = machine.symbols.parts(source)
-        source = parts[0] if goes_on and parts else None
+        source = _wrapped(machine, source)
     return source is not None and not any(
         argument.star == "**"
         or (argument.keyword is not None and argument.keyword.value in ("drop_last", "batch_sampler"))

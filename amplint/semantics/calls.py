@@ -108,7 +108,10 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Method) and callee.function is not None:
         if callee.name == "zero_grad" and isinstance(callee.owner, Instance) and callee.owner.symbol in state.gradients:
             state.gradients[callee.owner.symbol] = CLEARED  # an optimizer that wraps another one
-        return _enter(machine, state, node, callee.function, _receiver(callee), arguments)
+        result = _enter(machine, state, node, callee.function, _receiver(callee), arguments)
+        if isinstance(result, Unknown) and _holds_scaler(state, callee.owner):
+            machine.handed_out.add(result.symbol)
+        return result
     if isinstance(callee, Class):
         return _instantiate(machine, state, node, callee, arguments)
     if isinstance(callee, Instance):
@@ -214,11 +217,20 @@ def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Va
     return Unknown(machine.fresh())
 
 
+def _holds_scaler(state: State, owner: Value) -> bool:
+    held = state.heap.get(owner.symbol, {}).values() if isinstance(owner, Instance) else ()
+    return any(isinstance(value, Scaler) for value in held)
+
+
 def _instantiate(machine: Machine, state: State, node: cst.Call, cls: Class, arguments: Arguments) -> Value:
     for candidate in attributes.lineage(machine, state, cls):
         for base in attributes.bases(machine, state, candidate):
             if isinstance(base, Ref) and (base.name in GRAD_SCALERS or base.name == "torch.optim.Optimizer"):
+                if base.name in GRAD_SCALERS and attributes.find_method(machine, state, cls, "step") is not None:
+                    return Unknown(machine.identity(state, node))
                 return _subclassed(machine, state, node, base.name)
+    if attributes.is_enumeration(machine, state, cls) and len(arguments.values) == 1:
+        return arguments.values[0]
     made = Instance(machine.identity(state, node), cls)
     initialise(machine, state, made, arguments, node)
     return made
@@ -325,6 +337,8 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
         return contexts.device_of(arguments)
     if name in ENDS:
         raise PathEnds
+    if name == "typing.cast" and len(arguments.values) == 2:
+        return arguments.values[1]
     if name.startswith("builtins."):
         return _builtin(machine, state, node, name, arguments)
     return _torch(machine, state, node, name, arguments)
@@ -459,6 +473,9 @@ def _unseen(
     """A call of something that cannot be looked into."""
     if _runs_backward(name):
         protocol.forget_gradients(state)
+    if isinstance(owner, Unknown) and machine.symbols.made_of(owner.symbol, machine.handed_out):
+        machine.contacts += 1
+        protocol.forget_everything(state)
     if isinstance(owner, Instance) and name not in INHERITED_HARMLESS and _is_inherited(machine, state, owner, name):
         protocol.forget(machine, state, [owner])
     checkpoints.out_of_sight(machine, state, node, arguments, owner)

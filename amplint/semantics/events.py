@@ -423,7 +423,7 @@ class Job(enum.Enum):
 class Work:
     """A call that does such a job, in which round of which loops, and whether every joined path has done it.
 
-    `closes` tells that it ran where a window was known to end.
+    `closes` tells that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
     """
 
     job: Job
@@ -432,6 +432,7 @@ class Work:
     iteration: tuple[int, ...] = ()
     certain: bool = True
     closes: bool = False
+    in_vain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,7 @@ from amplint.semantics.values import (
     Module,
     OneOf,
     Ref,
+    Scaler,
     Tensor,
     Unknown,
     Value,
@@ -63,23 +64,38 @@ def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple
 def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     """Whether a condition holds; where it can be either, both are tried and what was chosen is remembered."""
     if isinstance(node, cst.BooleanOperation):
-        whole = None if _may_have_effects(node) else evaluate(machine, state, node)
-        known = None if whole is None else truth(machine, state, whole)
-        if known is not None:
-            return known
         both = isinstance(node.operator, cst.And)
-        left = decide(machine, state, node.left)
-        holds = decide(machine, state, node.right) if left is both else left
+        whole = None if _may_have_effects(node) else _whole(machine, state, node, both)
+        known = None if whole is None else truth(machine, state, evaluate(machine, state, node))
+        if known is None:
+            left = decide(machine, state, node.left)
+            known = decide(machine, state, node.right) if left is both else left
         if whole is not None:
-            assume(machine, state, whole, holds)
-        return holds
+            assume(machine, state, whole, known)
+        return known
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         return not decide(machine, state, node.expression)
     value = evaluate(machine, state, node)
     if isinstance(value, Unknown):
         machine.rhythm.spelled.setdefault(value.symbol, node)
         machine.rhythm.asked.setdefault(value.symbol, set()).add(machine.loops)
-    return decide_value(machine, state, value)
+    holds = decide_value(machine, state, value)
+    if not holds and _any_gradient(machine, value):
+        protocol.forget_gradients(state)
+    return holds
+
+
+def _whole(machine: Machine, state: State, node: cst.BooleanOperation, both: bool) -> Unknown:
+    """`a and b` by both its sides, also where one is enough to know it: joined paths may know different ones."""
+    sides = [symbol_of(machine, evaluate(machine, state, side)) for side in (node.left, node.right)]
+    return machine.unknown("and" if both else "or", parts=tuple(sides))
+
+
+def _any_gradient(machine: Machine, value: Value) -> bool:
+    """Whether `value` is `any(parameter.grad is not None ...)`: where it is false, there is nothing to step with."""
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("call", "builtins.any"):
+        return False
+    return machine.symbols.involves(value.symbol, "attribute", "grad")
 
 
 def _may_have_effects(node: cst.BaseExpression) -> bool:
@@ -143,8 +159,14 @@ def _name(machine: Machine, state: State, node: cst.Name) -> Value:
     return refined(machine, state, attributes.with_kind(machine, found, node))
 
 
+_RECORDS = "_per_optimizer_states"
+"""Where a scaler keeps how far each optimizer has come: code that asks it need not run on every path as told."""
+
+
 def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
     owner = evaluate(machine, state, node.value)
+    if isinstance(owner, Scaler) and node.attr.value == _RECORDS:
+        protocol.forget(machine, state, [owner])
     found = attributes.get(machine, state, node, owner, node.attr.value)
     return refined(machine, state, attributes.with_kind(machine, found, node))
 

@@ -66,6 +66,11 @@ def outdated(before: Gradients, scaler: Scaler, node: cst.CSTNode) -> Gradients:
     return _together([replace(one, outdated=node) if one.carries(scaler) else one for one in before.passes])
 
 
+def waiting(gradients: Gradients) -> bool:
+    """Whether a pass has left gradients that no step has used."""
+    return any(one.consumed is None for one in gradients.passes)
+
+
 def carrying(gradients: Gradients) -> Gradients:
     """The latest pass whose gradients carry the scale, the latest at all where none does."""
     scaled = (one for one in gradients.passes if one.state is GradState.SCALED)

@@ -31,10 +31,10 @@ from amplint.semantics.scopes import (
     thread_targets,
 )
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, State
+from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, ScalerState, State
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.subregions import expects_region
-from amplint.semantics.values import Class, Const, Function, Instance
+from amplint.semantics.values import Class, Const, Function, Instance, Scaler
 from amplint.source.tree import walk
 
 START_LIMIT = 4
@@ -171,6 +171,9 @@ def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
     state.gradients, state.ran = {ANY_OPTIMIZER: NO_GRADIENTS}, ()
+    held = state.heap.get(me.symbol, {}).values() if me is not None else ()
+    for scaler in [value for value in held if isinstance(value, Scaler)]:
+        state.scalers[scaler.symbol] = ScalerState(checked=True)
     positional = [me] if me is not None else []
     ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
     windows.end_round(machine, node_of(function), [end for _, end in ends])

@@ -207,6 +207,8 @@ class Machine:
         self.within: set[int] = set()
         self.trained: dict[int, Trained] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
+        self.scaled: set[int] = set()
+        self.handed_out: set[int] = set()
         self.readings: dict[int, Reading] = {}
         self.shares: dict[int, Share] = {}
         self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}

@@ -60,6 +60,7 @@ def note_use(machine: Machine, state: State, owner: Value, name: str, arguments:
         mode = FALSE if name == "eval" else arguments.values[0] if arguments.given else TRUE
         if mode in (TRUE, FALSE) or isinstance(mode, Unknown):
             state.set_attribute(owner.symbol, _MODE, mode)
+            state.set_attribute(root(machine, owner.symbol), _MODE, mode)
     elif name in ("half", "bfloat16") or (
         name == "to" and any(dtype_of(machine, value) in HALF_DTYPES for value in arguments.values)
     ):
@@ -133,7 +134,7 @@ def forward(
     machine.contacts += 1
     symbol = symbol_of(machine, model)
     known = state.heap.get(symbol, {})
-    mode = known.get(_MODE)
+    mode = state.heap.get(root(machine, symbol), {}).get(_MODE)
     training = bool(mode.value) if isinstance(mode, Const) else None
     gradients = _gradients(state.regions)
     weights = state.models.get(root(machine, symbol), Model())

@@ -29,7 +29,7 @@ from amplint.semantics.events import (
     Stage,
     Unscale,
 )
-from amplint.semantics.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used
+from amplint.semantics.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used, waiting
 from amplint.semantics.machine import Machine, is_off
 from amplint.semantics.scopes import OPTIMIZER
 from amplint.semantics.state import ANY_OPTIMIZER, ScalerState, State, same_iteration
@@ -107,14 +107,16 @@ def _is_bare(statement: cst.SimpleStatementLine, node: cst.Call) -> bool:
 def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, value: Value) -> Tensor:
     plain = symbol_of(machine, value)
     readings.scaled(machine, state, scaler, plain, node)
-    return Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
+    result = Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
+    machine.scaled.add(result.symbol)
+    return result
 
 
 def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
     """A backward pass on `loss`."""
     machine.idle.add(node)
     machine.contacts += 1
-    if _from_gradients(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
+    if _of_unknown_scale(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
         forget_gradients(state)
         return
     scaler = loss.scaled if isinstance(loss, Tensor) else None
@@ -140,10 +142,12 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         state.gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
 
 
-def _from_gradients(machine: Machine, loss: Value) -> bool:
-    """Whether `loss` holds gradients made earlier, and with them perhaps their scale."""
+def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
+    """Whether `loss` holds gradients made earlier, or what an unseen call made of a scaled loss: perhaps its scale."""
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
+    if machine.symbols.key(symbol)[0] == "call" and not machine.scaled.isdisjoint(machine.symbols.parts(symbol)):
+        return True
     return taken or machine.symbols.involves(symbol, "attribute", "grad")
 
 
@@ -349,7 +353,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
     machine.idle.add(node)
     machine.contacts += 1
-    windows.note(machine, state, Job.CLEAR, node)
+    windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state.gradients.values())))
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state.gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import checkpoints, contexts, counters, definitions, indexing, parameters, readings, windows
+from amplint.semantics import (
+    checkpoints,
+    clearing,
+    contexts,
+    counters,
+    definitions,
+    indexing,
+    parameters,
+    readings,
+    windows,
+)
+from amplint.semantics.boundaries import runs_once
 from amplint.semantics.containers import each
 from amplint.semantics.events import AutocastUnused, Job
 from amplint.semantics.expressions import assign, decide, evaluate, test
@@ -214,9 +225,10 @@ def _loop(
     node: cst.For | cst.While,
     flow: Flow,
     begin: Callable[[State], list[State]],
-    endless: bool,
+    endless: bool = False,
+    once: bool = False,
 ) -> list[State]:
-    """Run a loop until its head has seen every kind of state; it is taken to run at least once."""
+    """Run a loop until its head has seen every kind of state, or `once`; it is taken to run at least once."""
     outer_iterations = states[0].iteration if states else ()
     machine.loops = (*machine.loops, node)
     exits: list[State] = []
@@ -236,18 +248,20 @@ def _loop(
         inside = Flow(returns=flow.returns, raises=flow.raises)
         after = run_block(machine, entered, _body(node.body), inside)
         after = machine.merged(after + inside.continues, PATH_LIMIT)
-        windows.end_round(machine, node, after)
+        windows.end_round(machine, node, after, first=time == 0)
         for state in after + inside.breaks:
             state.iteration = outer_iterations
             machine.forget_since(state, started)
         broken += inside.breaks
         exits += after
         heads = [state.copy() for state in after if seen.is_new(state)]
-        if not heads:
+        if once or not heads:
             break
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
+    for state in exits + broken:
+        clearing.looped(machine, state, node)
     if endless:
         exits = []
     if node.orelse is not None:
@@ -264,13 +278,19 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
     after: list[State] = []
     for (source, like), starts in together.items():
         machine.rhythm.sources[node] = source
+        if clearing.clears(node):
+            machine.contacts += 1
+            for state in starts:
+                forget_gradients(state)
+            after += starts
+            continue
 
         def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
             machine.statement = node
             assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
             return [state]
 
-        after += _loop(machine, starts, node, flow, begin, endless=False)
+        after += _loop(machine, starts, node, flow, begin, once=runs_once(machine, source))
     return after
 
 

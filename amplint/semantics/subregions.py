@@ -67,7 +67,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         place, operand = tensors[0]
         context, off_with = region.context, region.entered_by
         certain = operand.dtype in HALF_DTYPES
-        given = _is_parameter(machine, operand.symbol)
+        given = _is_parameter(machine, operand.symbol) and isinstance(off_with, cst.With)
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half,

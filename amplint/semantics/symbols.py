@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 
 Key = tuple[Hashable, ...]
 
@@ -63,3 +63,9 @@ class Symbols:
             seen.add(current)
             todo += [part for part in self._parts[current] if part not in seen]
         return False
+
+    def made_of(self, symbol: int, wanted: Set[int]) -> bool:
+        """Whether `symbol` is one of `wanted`, or a part of one."""
+        while wanted and symbol not in wanted and self._keys[symbol][0] in ("part", "index"):
+            symbol = self._parts[symbol][0]
+        return symbol in wanted

@@ -39,10 +39,10 @@ _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 CHANGED = "<changed in place>"
 
 
-def note(machine: Machine, state: State, job: Job, node: cst.CSTNode) -> None:
+def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: bool = False) -> None:
     """Remember that `node` does such a job on this path."""
     if not machine.muted:
-        done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state))
+        done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state), in_vain=in_vain)
         state.work = (*(other for other in state.work if other.node is not node), done)
 
 
@@ -65,9 +65,9 @@ def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value
     note(machine, state, Job.BACKWARD, node)
 
 
-def end_round(machine: Machine, loop: cst.CSTNode, states: list[State]) -> None:
-    """Look at the paths on which one iteration of `loop`, or one call of a function, has come to its end."""
-    rounds = [_Round(state, len(machine.loops)) for state in states]
+def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: bool = False) -> None:
+    """Look at the paths on which an iteration of `loop`, the `first` or not, or a call of a function has ended."""
+    rounds = [_Round(state, len(machine.loops), first) for state in states]
     rounds = [one for one in rounds if one.has(Job.BACKWARD)]
     if not any(one.has(Job.STEP) for one in rounds):
         if isinstance(loop, cst.For) and rounds and _says_micro(loop) and repeats(machine, loop) is not None:
@@ -82,13 +82,17 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State]) -> None:
 
 
 class _Round:
-    """One path through one iteration."""
+    """One path through one iteration; what the `first` one clears was left by something before the loop."""
 
-    def __init__(self, state: State, depth: int) -> None:
+    def __init__(self, state: State, depth: int, first: bool) -> None:
         self.state = state
         self.depth = depth
         now = state.iteration[:depth]
-        self.work = tuple(done for done in state.work if done.iteration[:depth] == now)
+        self.work = tuple(
+            replace(done, in_vain=True) if first and done.job is Job.CLEAR and len(done.loops) == depth else done
+            for done in state.work
+            if done.iteration[:depth] == now
+        )
         self._asked: dict[cst.BaseExpression, tuple[bool, Boundary]] | None = None
 
     def of(self, *jobs: Job) -> list[Work]:
@@ -123,7 +127,7 @@ def _outer_window(
     """Tell of a window that `guard` ends, where the paths bear it out."""
     full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
     rest = [one for one in rounds if one.ends(machine, guard) is False]
-    partial = [one for one in rest if not one.has(Job.STEP)]
+    partial = [one for one in rest if not one.has(Job.STEP) and not _lasts_one(machine, one, found)]
     others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
     if not full or not partial or (len(partial) < len(rest) and not _tails(rest, partial)):
         return
@@ -149,6 +153,14 @@ def _outer_window(
         first=None if early or others else _first(machine, loop, full, guard, found),
         others=others or early,
     )
+
+
+def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
+    """Whether the path has found that windows hold no more than one micro-batch."""
+    if found.every is None:
+        return False
+    more = machine.symbols.intern("GreaterThan", parts=(found.every, symbol_of(machine, Const(1))))
+    return one.state.facts.get(more) == Const(False)
 
 
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
@@ -315,7 +327,9 @@ def _tell(
         for done in one.of(Job.BACKWARD)
         if belongs(done, within=True)
     }
-    inside = _together([done for done in one.of(*_PLACED) if inner or not done.closes] for one in partial)
+    inside = _together(
+        [done for done in one.of(*_PLACED) if inner or not (done.closes or done.in_vain)] for one in partial
+    )
     machine.rhythm.inside |= {done.node for done in inside if done.job is Job.UNSCALE and belongs(done, within=True)}
     machine.emit(
         full[0].state,

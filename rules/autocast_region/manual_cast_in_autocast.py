@@ -58,7 +58,7 @@ class ManualCastInAutocast(Rule):
         self._converted: list[Report] = []
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
-        if event.region is not None and event.gradients is not False:
+        if event.region is not None and event.gradients is not False and event.training is not False:
             nodes = (event.weights_cast,) if event.weights_cast is not None else event.inputs_cast
             self._converted += [self._conversion(event, node) for node in nodes]
         yield from ()

@@ -55,9 +55,9 @@ class ClosureWithScaler(Rule):
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         advice = "Train in bfloat16 without a scaler, or use an optimizer that needs no closure."
-        if event.closure is not None:
+        if event.closure is not None and event.scaler.created is not None:
             yield self.report(event, "scaler.step() cannot run a closure", advice=advice, at=event.closure)
-        elif event.optimizer.cls.endswith(".LBFGS"):
+        elif event.closure is None and event.optimizer.cls.endswith(".LBFGS"):
             yield self.report(event, "LBFGS needs a closure, which scaler.step() cannot run", advice=advice)
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:

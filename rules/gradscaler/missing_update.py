@@ -65,7 +65,8 @@ class MissingUpdate(Rule):
             yield from self._check(event)
 
     def _check(self, event: PairEvent) -> Iterator[Report]:
-        if event.inside_window:
+        told_as_double_unscale = event.stage.state is OptState.UNSCALED and event.latest is event.node
+        if event.inside_window or told_as_double_unscale:
             return
         reached = event.stage.state in (OptState.UNSCALED, OptState.STEPPED)
         if reached and not event.same_iteration and event.latest is not None:
