@@ -452,24 +452,30 @@ SILENT = {
             HALF = "half"
             FULL = "full"
 
-        def scales(precision, scaler):
-            precision = Precision(precision)
-            wanted = precision == Precision.HALF
-            if wanted and (scaler is None or not scaler.is_enabled()):
-                raise RuntimeError("no scaler")
-            return wanted
+        class Trainer:
+            def __init__(self, model, precision, optimizer):
+                self.model, self.precision, self.optimizer = model, precision, optimizer
+                self.scaler = GradScaler("cuda")
 
-        def train(model, batch, optimizer, scaler, config):
-            loss = model(batch)
-            if scales(config.precision, scaler):
-                scaler.scale(loss).backward()
-            else:
-                loss.backward()
-            if scales(config.precision, scaler):
-                scaler.step(optimizer)
-                scaler.update()
-            else:
-                optimizer.step()
+            def _scales(self, precision):
+                precision = Precision(precision)
+                return precision == Precision.HALF
+
+            def train(self, batch):
+                scales = self._scales(self.precision)
+                self._backward(batch)
+                if scales:
+                    self.scaler.step(self.optimizer)
+                    self.scaler.update()
+                else:
+                    self.optimizer.step()
+
+            def _backward(self, batch):
+                loss = self.model(batch)
+                if self._scales(self.precision):
+                    self.scaler.scale(loss).backward()
+                else:
+                    loss.backward()
         """,
     "a loop over range(1) has no next round": """
         ROUNDS = 1
@@ -530,20 +536,21 @@ SILENT = {
                         fresh = True
         """,
     "gradients cleared where windows hold one micro-batch": """
+        def advance(loss, optimizer, scaler, ends):
+            scaler.scale(loss).backward()
+            if ends:
+                scaler.step(optimizer)
+                scaler.update()
+
         def train(loader, model, optimizer, scaler, every):
             for i, batch in enumerate(loader):
                 if every > 1:
-                    scaler.scale(model(batch).mean() / every).backward()
+                    advance(model(batch).mean() / every, optimizer, scaler, (i + 1) % every == 0)
                     if (i + 1) % every == 0:
-                        scaler.step(optimizer)
-                        scaler.update()
                         optimizer.zero_grad()
                 else:
                     optimizer.zero_grad()
-                    scaler.scale(model(batch).mean()).backward()
-                    if (i + 1) % every == 0:
-                        scaler.step(optimizer)
-                        scaler.update()
+                    advance(model(batch).mean(), optimizer, scaler, (i + 1) % every == 0)
         """,
     "a scaled loss that goes through typing.cast or an unseen function": """
         from typing import cast

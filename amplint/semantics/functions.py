@@ -84,7 +84,7 @@ def call_function(
             outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
             machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes))
             quiet = machine.contacts == contacts and bool(outcomes)
-            if quiet and all(_is_without_effect(state, end) for end in outcomes):
+            if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
                 machine.closed.add(signature)
         memory[key] = outcomes
     if not outcomes:
@@ -98,11 +98,11 @@ def call_function(
     return result
 
 
-def _is_without_effect(before: State, end: State) -> bool:
+def _is_without_effect(machine: Machine, before: State, end: State) -> bool:
     """Whether a call left everything as it was and says nothing with its result."""
     kept = all(end.heap[key] is before.heap.get(key) for key in end.heap)
     kept = kept and [done.node for done in end.work] == [done.node for done in before.work]
-    return kept and end.progress() == before.progress() and _says_nothing(end.frames[end.frame][RESULT])
+    return kept and end.progress() == before.progress() and _says_nothing(machine, end.frames[end.frame][RESULT])
 
 
 def _out_of_reach(machine: Machine, state: State, function: Function) -> Unknown:
@@ -145,9 +145,14 @@ def _held(state: State, value: Value) -> object:
     return frozenset((name, held) for name, held in table if isinstance(held, Scaler) or held in (NONE, TRUE, FALSE))
 
 
-def _says_nothing(result: Value) -> bool:
+_CONDITIONS = frozenset({"==", "same", "is none", "not", "and", "or", "in"})
+
+
+def _says_nothing(machine: Machine, result: Value) -> bool:
     if isinstance(result, Items):
-        return all(_says_nothing(value) for value in result.values)
+        return all(_says_nothing(machine, value) for value in result.values)
+    if isinstance(result, Unknown) and machine.symbols.key(result.symbol)[0] in _CONDITIONS:
+        return False
     if isinstance(result, Tensor):
         return result == Tensor(result.symbol, made=result.made)
     return isinstance(result, (Unknown, Const))
