@@ -536,21 +536,57 @@ SILENT = {
                         fresh = True
         """,
     "gradients cleared where windows hold one micro-batch": """
-        def advance(loss, optimizer, scaler, ends):
-            scaler.scale(loss).backward()
-            if ends:
-                scaler.step(optimizer)
-                scaler.update()
+        class Loss:
+            def __init__(self):
+                self._scaler = GradScaler("cuda")
 
-        def train(loader, model, optimizer, scaler, every):
-            for i, batch in enumerate(loader):
-                if every > 1:
-                    advance(model(batch).mean() / every, optimizer, scaler, (i + 1) % every == 0)
-                    if (i + 1) % every == 0:
-                        optimizer.zero_grad()
+            def __call__(self, loss, optimizer, clip=None, parameters=None, update=True):
+                self._scaler.scale(loss).backward()
+                if update:
+                    if clip is not None:
+                        self._scaler.unscale_(optimizer)
+                        norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+                    else:
+                        self._scaler.unscale_(optimizer)
+                        norm = None
+                    self._scaler.step(optimizer)
+                    self._scaler.update()
                 else:
+                    norm = None
+                return norm
+
+
+        def train(loader, model, optimizer, config, scaler):
+            optimizer.zero_grad()
+            for i, batch in enumerate(loader):
+                with autocast("cuda"):
+                    output = model(batch)
+                if config.every > 1:
+                    loss = output.mean() / config.every
+                    if config.level != "O0":
+                        scaler(loss, optimizer, config.clip, model.parameters(), update=(i + 1) % config.every == 0)
+                        if (i + 1) % config.every == 0:
+                            optimizer.zero_grad()
+                    else:
+                        loss.backward()
+                        if (i + 1) % config.every == 0:
+                            optimizer.step()
+                            optimizer.zero_grad()
+                else:
+                    loss = output.mean()
                     optimizer.zero_grad()
-                    advance(model(batch).mean(), optimizer, scaler, (i + 1) % every == 0)
+                    if config.level != "O0":
+                        scaler(loss, optimizer, config.clip, model.parameters(), update=(i + 1) % config.every == 0)
+                    else:
+                        loss.backward()
+                        optimizer.step()
+
+
+        def main(config, loader, model):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = Loss()
+            for epoch in range(10):
+                train(loader, model, optimizer, config, scaler)
         """,
     "a scaled loss that goes through typing.cast or an unseen function": """
         from typing import cast
@@ -686,24 +722,37 @@ SILENT = {
         """,
     "a conjunction whose sides are known from different places": """
         class Trainer:
-            def __init__(self, half):
+            def __init__(self, half=False, brain=False):
                 self.half = half
+                self.mixed = half or brain
 
-            def train(self, model, loader, optimizer, scaler):
-                for batch in loader:
-                    if self.half:
-                        print("half")
-                    loss = model(batch).mean()
-                    if self.half and scaler is not None:
-                        scaler.scale(loss).backward()
-                    else:
-                        loss.backward()
-                    if self.half and scaler is not None:
-                        scaler.step(optimizer)
-                        scaler.update()
-                    else:
-                        optimizer.step()
-                    optimizer.zero_grad()
+            def train(self, model=None, optimizer=None, scaler=None, loader=None):
+                for i, batch in enumerate(loader):
+                    with context():
+                        with maybe(self.mixed):
+                            pass
+                        loss = model(batch).mean() / self.every
+                        if self.half and scaler is not None:
+                            scaler.scale(loss).backward()
+                        else:
+                            loss.backward()
+                    if (i + 1) % self.every == 0:
+                        if self.limit > 0:
+                            if not torch.isfinite(norm):
+                                continue
+                        if self.half and scaler is not None:
+                            scaler.step(optimizer)
+                            scaler.update()
+                        else:
+                            optimizer.step()
+
+        @contextlib.contextmanager
+        def maybe(enabled):
+            if enabled:
+                with autocast("cuda"):
+                    pass
+            else:
+                yield
         """,
     "a scaler of the script's own that runs closures": """
         class ClosureScaler(GradScaler):
