@@ -5,19 +5,19 @@ Source: the kernels of torch 2.13; tests/test_operations.py and tests/test_dtype
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment, words
-from amplint.torchlib.promotion import INTEGRAL, NUMBER, Operand, Typed, can_hold, possibilities, promote, result_type
+from amplint.torchlib.promotion import INTEGRAL, NUMBER, Operand, Typed, can_hold, possibilities, result_type
 
 POSSIBILITIES = 128
 """Of how many combinations of dtypes the outcome is worked out."""
 ELEMENTWISE = words(
-    "add sub mul where cat stack maximum minimum fmod remainder floor_divide pow addcmul masked_scatter rsub "
+    "add sub mul where cat stack maximum minimum fmod remainder floor_divide pow addcmul rsub addr "
     "hstack vstack concat concatenate bitwise_and bitwise_or bitwise_xor outer fmax fmin"
 )
 """Operations that promote their operands."""
@@ -26,9 +26,23 @@ FLOATING_ELEMENTWISE = words("div true_divide divide atan2 arctan2 hypot addcdiv
 ALIKE = words(
     "addbmm addmm addmv baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
     "conv_transpose3d dot linear matmul mm multi_dot mv scaled_dot_product_attention lerp index_add index_copy "
-    "scatter_add index_put prelu vdot bilinear"
+    "scatter_add index_put prelu vdot bilinear tensordot vecdot einsum cdist scatter scatter_reduce cross "
+    "masked_scatter grid_sample binary_cross_entropy"
 )
 """Operations that refuse operands of different dtypes."""
+JOINS = words("hstack vstack concat concatenate")
+"""Operations that are made of `cat`."""
+PRODUCTS_INSIDE = words("chain_matmul multi_dot tensordot")
+"""What is made of products: on the CPU, autocast sees only these, behind the check that operands are alike."""
+PROMOTED = words(
+    "dist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss kl_div poisson_nll_loss cross_entropy "
+    "multilabel_soft_margin_loss margin_ranking_loss triplet_margin_loss"
+)
+"""Floating operations that promote their operands."""
+FROM_FIRST = words("huber_loss hinge_embedding_loss soft_margin_loss rms_norm")
+"""Operations whose result has the dtype of their first operand, whatever that of the others is."""
+NOT_IN_HALF = words("cdist multi_margin_loss")
+"""Operations that the CPU has no kernels of for the half dtypes."""
 NEEDS_FLOATING = words(
     "mean std var nanmean batch_norm layer_norm group_norm instance_norm rms_norm softmax log_softmax dropout gelu "
     "silu selu celu elu mish leaky_relu hardsigmoid hardswish softplus logsigmoid tanhshrink softsign glu normalize "
@@ -38,7 +52,7 @@ NEEDS_FLOATING = words(
 """Operations that refuse integers, or take them in some cases only."""
 COUNTS = words("sum prod cumsum cumprod nansum")
 """Operations that add up integers in int64."""
-NORMS = words("layer_norm group_norm batch_norm instance_norm rms_norm")
+NORMS = words("layer_norm group_norm batch_norm instance_norm")
 KNOWN = FOLLOWS_INPUT.union(
     *treatment().lower.values(),
     *treatment().float32.values(),
@@ -46,6 +60,7 @@ KNOWN = FOLLOWS_INPUT.union(
     ELEMENTWISE,
     FLOATING_ELEMENTWISE,
     ALIKE,
+    PROMOTED,
     COUNTS,
 )
 """Every operation whose dtypes are known."""
@@ -148,20 +163,38 @@ def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | N
     """The dtype of the result under the autocast of `device` with dtype `low`, None for none."""
     wanted = None
     if device is not None:
+        listed = "cat" if op in JOINS else op
         if device not in table.lower:
             raise Unsettled
-        if op in table.lower[device]:
+        if listed in table.banned[device]:
+            raise Refused("autocast does not let it run")
+        inside = device == "cpu" and op in PRODUCTS_INSIDE
+        if inside:
+            _native(op, operands, device)
+        if listed in table.promote[device]:
+            wanted = _widest(operands, low)
+        elif listed in table.lower[device] or inside:
             if low is None:
                 raise Unsettled
             wanted = low
-        elif op in table.float32[device]:
+        elif listed in table.float32[device]:
             wanted = "float32"
-        elif op in table.promote[device]:
-            castable = [operand.dtype for operand in operands if operand.is_castable]
-            wanted = functools.reduce(promote, castable) if castable else None
     if wanted is not None:
         operands = [Operand(wanted, o.category) if o.is_castable else o for o in operands]
     return _native(op, operands, device)
+
+
+def _widest(operands: Sequence[Operand], low: str | None) -> str | None:
+    """What autocast with dtype `low` brings operands to that it promotes: it knows of no half dtype but its own."""
+    current = low
+    for operand in operands:
+        if operand.is_castable and current != "float32" and operand.dtype != current:
+            if operand.dtype != "float32":
+                if low is None:
+                    raise Unsettled
+                raise Refused(f"autocast in {low} does not promote {operand.dtype}")
+            current = "float32"
+    return current
 
 
 def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
@@ -178,17 +211,29 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
             raise Refused("subtraction of two bool tensors")
         return result
     first = tensors[0].dtype
-    if first in INTEGRAL and op in NEEDS_FLOATING:
+    if first in INTEGRAL and op in NEEDS_FLOATING | PROMOTED:
         raise Unsettled
+    if op in NOT_IN_HALF and device != "cuda" and kinds & HALF_DTYPES:
+        raise Unsettled
+    if op in PROMOTED:
+        return result_type(operands)
+    if op in FROM_FIRST:
+        return first
     if op in ALIKE:
         if len(kinds) > 1:
             raise Refused(f"its operands are {_listed(operand.dtype for operand in tensors)}")
         return first
     if op in NORMS and len(kinds) > 1:
-        mixed = {operand.dtype for operand in tensors[1:]} == {"float32"} and first in ("float16", "bfloat16")
+        mixed = {operand.dtype for operand in tensors[1:]} == {"float32"} and first in HALF_DTYPES
+        if not mixed and device == "cpu" and op != "instance_norm":
+            raise Refused(f"its input is {first} and its weights are not")
         if not mixed or (device != "cpu" and op != "batch_norm"):
             raise Unsettled
         return first
+    if op == "cosine_embedding_loss":
+        return result_type(operands[:2])
+    if op == "binary_cross_entropy_with_logits" and len(tensors) == 2:
+        return tensors[1].dtype
     if len({kind for kind in kinds if kind not in INTEGRAL}) > 1:
         raise Unsettled
     if first in INTEGRAL:

@@ -1,0 +1,118 @@
+"""What the linter claims about the values a program shows, and how that differs from what PyTorch made of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from unittest import mock
+
+import libcst as cst
+
+from amplint.engine.dispatch import Dispatcher
+from amplint.rule import Registry
+from amplint.semantics import interpreter
+from amplint.semantics.events import Event
+from amplint.semantics.expressions import evaluate
+from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Operation
+from amplint.semantics.program import Program
+from amplint.semantics.state import State
+from amplint.semantics.values import Tensor, Value
+from amplint.source.source import Source
+from amplint.source.tree import walk
+from amplint.torchlib.names import DTYPES
+from tests.dtypes.oracle import Outcome, observe
+
+KINDS = Dispatcher(Program(Source("nothing.py", "")), Registry().load().rules.values()).kinds | {Operation.kind}
+DTYPE_NAMES = frozenset(DTYPES.values())
+
+
+@dataclass
+class Claims:
+    """Line of `see` -> what the linter says the value's dtype is, None where it does not know, once for each path."""
+
+    dtypes: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    raises: set[int] = field(default_factory=set)
+
+
+def claims(text: str) -> Claims:
+    """What the linter says of a program."""
+    source = Source("program.py", text)
+    found = Claims()
+    shown = {node for chunk in source.chunks for node in _shown(chunk.module)}
+
+    def watching(machine: Machine, state: State, node: cst.CSTNode) -> Value:
+        value = evaluate(machine, state, node)
+        if node in shown and not machine.muted:
+            dtype = value.dtype if isinstance(value, Tensor) else None
+            found.dtypes[source.span(node).start.row].add(dtype if dtype in DTYPE_NAMES else None)
+        return value
+
+    def told(event: Event) -> None:
+        if isinstance(event, Operation) and event.raises is not None:
+            found.raises.add(source.span(event.node).start.row)
+
+    with (
+        mock.patch.object(interpreter, "evaluate", watching),
+        mock.patch.object(interpreter, "renamed_triggers", return_value=frozenset({"see"})),
+    ):
+        interpreter.interpret(Program(source), told, KINDS)
+    return found
+
+
+def _shown(tree: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for node in walk(tree):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "see":
+            yield node.args[1].value
+
+
+@dataclass
+class Comparison:
+    """How a program's values compare: those shown and those claimed, and what is wrong, by line."""
+
+    values: int = 0
+    claimed: int = 0
+    wrong: dict[int, str] = field(default_factory=dict)
+    unclaimed: list[int] = field(default_factory=list)
+
+
+def compare(source: str, device: str) -> Comparison:
+    """Claims beside what PyTorch does."""
+    return compared(claims(source), observe(source, device))
+
+
+def compared(said: Claims, outcome: Outcome) -> Comparison:
+    """A claim is what the linter says of a value on every path; it is right if PyTorch makes no other dtype."""
+    found = Comparison()
+    for line, dtypes in outcome.shown.items():
+        claimed = said.dtypes.get(line, {None})
+        found.values += 1
+        if None not in claimed and not dtypes <= claimed:
+            found.wrong[line] = f"claims {_text(claimed)}, is {_text(dtypes)}"
+        if claimed == dtypes:
+            found.claimed += 1
+        else:
+            found.unclaimed.append(line)
+    if outcome.raised is not None and outcome.raised not in said.raises:
+        after = said.dtypes.get(outcome.raised + 1, set()) - outcome.shown.get(outcome.raised + 1, set())
+        if after and None not in after:
+            found.wrong[outcome.raised] = f"claims {_text(after)}, raises: {outcome.message}"
+    for line in said.raises - {outcome.raised}:
+        shown = outcome.shown.get(line + 1, set())
+        if not shown <= said.dtypes.get(line + 1, set()):
+            found.wrong[line] = "claims that it raises, which it does not"
+    return found
+
+
+def _text(dtypes: set[str | None]) -> str:
+    return " or ".join(sorted(str(dtype) for dtype in dtypes))
+
+
+def disagreement(source: str, device: str) -> str:
+    """The program with what the linter got wrong beside its lines; nothing where it is right."""
+    wrong = compare(source, device).wrong
+    lines = source.splitlines()
+    for line, what in wrong.items():
+        lines[line - 1] += f"  # {what}"
+    return "\n".join(lines) if wrong else ""
