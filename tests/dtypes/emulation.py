@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from tools.autocast_policy import of_device
 from torch import Tensor
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from torch._ops import OpOverload
+
+from tests.autocast_policy import of_device
 
 AUTOCAST = DispatchKeySet(DispatchKey.AutocastCPU)
 Kernel = Callable[..., Any]
