@@ -23,6 +23,7 @@ from amplint.semantics import (
     protocol,
     ran,
     readings,
+    segments,
     threads,
     trainers,
     weights,
@@ -357,6 +358,10 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         parameters.wrap(machine, state, node, arguments.values[0], arguments)
         return arguments.values[0]
     checkpoints.out_of_sight(machine, state, node, arguments, None)
+    if name in segments.CHECKPOINTS:
+        segments.checkpointed(machine, state, node, name, arguments)
+    if name in segments.TRACES:
+        segments.traced(machine, state, node, arguments)
     if last in WRAPPERS and name.startswith("torch.") and arguments.given:
         parameters.forget_places(machine, state, arguments.values[:1])
         if last == "DistributedDataParallel":

@@ -30,6 +30,8 @@ from amplint.semantics.scopes import (
     saving_names,
     thread_targets,
 )
+from amplint.semantics.segment_events import Checkpointed
+from amplint.semantics.segments import checkpoint_names
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, ScalerState, State
 from amplint.semantics.statements import Flow, run_block, run_body
@@ -55,6 +57,8 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
         calls = model_names(chunks)
     if not machine.wanted.isdisjoint(custom_functions.KINDS):
         names |= custom_functions.function_names(chunks)
+    if Checkpointed.kind in kinds:
+        names |= checkpoint_names(chunks)
     watched = saving_names(chunks) if CheckpointLacksScaler.kind in kinds else frozenset()
     machine.ledger.watching = bool(watched)
     machine.relevant = relevant(program, names | watched, calls, kinds)

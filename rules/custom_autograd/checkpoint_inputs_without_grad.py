@@ -1,0 +1,72 @@
+"""AMP603."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.segment_events import Checkpointed
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class CheckpointInputsWithoutGrad(Rule):
+    """A reentrant checkpoint runs a segment none of whose inputs requires a gradient.
+
+    ## Why is this bad?
+    The reentrant variant of `torch.utils.checkpoint` records the segment only when one of its inputs requires a
+    gradient. The first layer of a model gets its input from the data, a model with frozen embeddings does too further
+    on: the parameters of that segment get no gradient and are never trained. PyTorch only warns: `None of the inputs
+    have requires_grad=True. Gradients will be None`. The reentrant variant is what runs where `use_reentrant` is not
+    given, which PyTorch warns about as well; such a call is reported as an info where its inputs are out of sight.
+
+    ## Example
+    ```python
+    for images, labels in loader:
+        features = checkpoint(model.stem, images)
+    ```
+
+    ## Use instead
+    ```python
+    for images, labels in loader:
+        features = checkpoint(model.stem, images, use_reentrant=False)
+    ```
+
+    ## Fix safety
+    The variant without reentrance computes the same values and gradients, and those that were missing.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/checkpoint.html#torch.utils.checkpoint.checkpoint>
+    """
+
+    code = "AMP603"
+    name = "checkpoint-inputs-without-grad"
+    severity = Severity.WARNING
+    screen = ((b"torch.utils.checkpoint", b"torch.utils import checkpoint"), b"checkpoint")
+    fixable = Applicability.SAFE
+
+    def on_checkpointed(self, event: Checkpointed) -> Iterator[Report]:
+        if event.reentrant and event.lost:
+            yield self.report(
+                event,
+                "none of the inputs of this reentrant checkpoint requires a gradient: its parameters get none",
+                reason="The reentrant variant records a segment only when one of its inputs requires a gradient.",
+                advice="Pass use_reentrant=False.",
+            )
+        elif event.reentrant and not event.chosen:
+            yield self.report(
+                event,
+                "use_reentrant is not given: where no input requires a gradient, the segment's parameters get none",
+                reason="The reentrant variant runs then. It records a segment only when an input requires a gradient.",
+                advice="Pass use_reentrant=False.",
+                severity=Severity.INFO,
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Checkpointed)
+        edit = rewrite.set_argument(event.call, "use_reentrant", "False")
+        return Fix("Use the variant without reentrance", (edit,)) if edit else None
