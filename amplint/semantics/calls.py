@@ -23,6 +23,7 @@ from amplint.semantics import (
     protocol,
     ran,
     readings,
+    seams,
     segments,
     threads,
     trainers,
@@ -118,6 +119,8 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Instance):
         result = _call_instance(machine, state, node, callee, arguments)
         outside.produced(machine, state, node, result, known_model=model is not None)
+        if model is not None:
+            seams.ran(machine, state, result)
         return result
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:
@@ -125,6 +128,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         outside.worked(machine, node, callee, result)
     if model is not None:
         outside.produced(machine, state, node, result)
+        seams.ran(machine, state, result)
     return result
 
 

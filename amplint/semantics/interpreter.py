@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, custom_functions, decorators, parameters, windows
+from amplint.semantics import attributes, calls, custom_functions, decorators, parameters, seams, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.checkpoints import conclude
 from amplint.semantics.definitions import bind_chunks, node_of
@@ -57,6 +57,7 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
         calls = model_names(chunks)
     if not machine.wanted.isdisjoint(custom_functions.KINDS):
         names |= custom_functions.function_names(chunks)
+    names |= seams.words_of(kinds)
     if Checkpointed.kind in kinds:
         names |= checkpoint_names(chunks)
     watched = saving_names(chunks) if CheckpointLacksScaler.kind in kinds else frozenset()

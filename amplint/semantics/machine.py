@@ -12,11 +12,12 @@ from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import Fact, is_on
 from amplint.semantics.ledger import Ledger
-from amplint.semantics.operation_events import Because
+from amplint.semantics.operation_events import Because, Operand
 from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
+from amplint.semantics.seam_events import ToNumpy
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail, merge
 from amplint.semantics.summaries import Summaries
@@ -193,7 +194,7 @@ class Machine:
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.index = Index()
-        self.follows_models = not kinds.isdisjoint((Forward.kind, ForwardOutside.kind, RegionMissed.kind))
+        self.follows_models = not kinds.isdisjoint((Forward.kind, ForwardOutside.kind, RegionMissed.kind, ToNumpy.kind))
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.carried: list[cst.CSTNode] = []
         self.rhythm = Rhythm()
@@ -219,6 +220,8 @@ class Machine:
         self.hypothetical = False
         self.weights_unsure = False
         self.applied: dict[Chunk, list[Applied]] = {}
+        self.half_outputs: dict[int, tuple[Set[str], cst.CSTNode | None]] = {}
+        self.refusing: dict[cst.CSTNode, Operand] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}

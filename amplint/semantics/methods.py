@@ -15,6 +15,7 @@ from amplint.semantics import (
     readings,
     scale_reads,
     schedulers,
+    seams,
     subregions,
     weights,
     windows,
@@ -113,6 +114,7 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
     named = arguments.values if name in ("to", "type") else []
     dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
     subregions.lifted(machine, state, node, owner, name, arguments)
+    seams.converted_late(machine, state, node, dtype)
     if dtype in HALF_DTYPES and node not in machine.index.lowered:
         machine.index.lowered.append(node)
     if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, factories, flow, numbers, ranks, readings, subregions, uncast
+from amplint.semantics import contexts, factories, flow, numbers, ranks, readings, seams, subregions, uncast
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import TensorOp
 from amplint.semantics.flow import Place, regime
@@ -155,6 +155,9 @@ def method(
     op = name.rstrip("_")
     if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY:
         owner = used_as_tensor(machine, owner)
+    if name == "numpy":
+        seams.to_numpy(machine, state, node, owner)
+    seams.runs(machine, state, node, name, node.func.value, owner)
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         return readings.converted(machine, owner, machine.unknown("number", name, parts=(owner.symbol,)))
     lifted = name in FLOAT32 and regime(machine, state) is not None
@@ -188,6 +191,7 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
     if not given:
         return None
+    seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
     if op not in KNOWN and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
     first = given[0].value

@@ -20,6 +20,8 @@ LIFTED = (
     "log_softmax logsumexp norm pow prod reciprocal rms_norm rsqrt sinh softmax softplus sum tan"
 )
 """Operations that autocast lifts to float32 on CUDA and leaves in half on the CPU."""
+NOT_LIFTED = "quantile"
+"""Operations that autocast lifts to float32 on the CPU and leaves alone on CUDA."""
 BANNED = "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
@@ -34,6 +36,11 @@ def installed() -> Iterator[None]:
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads():
             _lift(library, getattr(packet, overload))
+    for name in NOT_LIFTED.split():
+        packet = getattr(torch.ops.aten, name)
+        for overload in filter(None, (part.replace("default", "") for part in packet.overloads())):
+            library.impl(f"{name}.{overload}", torch.library.fallthrough_kernel, allow_override=True)
+        library.impl(name, torch.library.fallthrough_kernel, allow_override=True)
     library.impl("binary_cross_entropy", _refuse, allow_override=True)
     with _OnCpu():
         yield

@@ -1,0 +1,1 @@
+"""AMP5xx: seams between dtypes."""

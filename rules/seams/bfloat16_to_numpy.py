@@ -1,0 +1,70 @@
+"""AMP501."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.operation_events import Because
+from amplint.semantics.seam_events import ToNumpy
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class Bfloat16ToNumpy(Rule):
+    """A tensor that is or can be bfloat16 is converted to NumPy.
+
+    ## Why is this bad?
+    NumPy has no bfloat16: `.numpy()` raises `TypeError: Got unsupported ScalarType BFloat16`. The line works in float32
+    and float16, so it breaks when the precision is switched to bfloat16, often in a validation loop at the end of the
+    first epoch. What a model returns from a bfloat16 region is bfloat16 in most cases.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        logits = model(images)
+    scores.append(logits.softmax(dim=-1).cpu().numpy())
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        logits = model(images)
+    scores.append(logits.softmax(dim=-1).cpu().float().numpy())
+    ```
+
+    ## Fix safety
+    The fix puts `.float()` before `.numpy()`, which changes nothing for a float32 tensor; an array that was float16
+    becomes float32.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html>
+    """
+
+    code = "AMP501"
+    name = "bfloat16-to-numpy"
+    severity = Severity.ERROR
+    screen = (b".numpy(", (b"bfloat16", b"bf16", b"dtype"), (b"bfloat16", b"bf16", b"float16"))
+    fixable = Applicability.SAFE
+    reason = "NumPy has no bfloat16, so the conversion raises TypeError."
+
+    def on_to_numpy(self, event: ToNumpy) -> Iterator[Report]:
+        half = event.operand.half
+        if half is None:
+            return
+        certain = half.dtypes == {"bfloat16"} and half.because is not Because.ANNOUNCED
+        yield self.report(
+            event,
+            "numpy() raises for a bfloat16 tensor" if certain else "numpy() raises if this tensor is bfloat16",
+            advice="Convert it first: .float().numpy().",
+            notes=[(half.node, half.text)] if half.node is not None else (),
+            severity=Severity.INFO if half.because is Because.ANNOUNCED else None,
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, ToNumpy)
+        return Fix("Convert to float32", (rewrite.add_float(event.operand.node),))

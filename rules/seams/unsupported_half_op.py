@@ -1,0 +1,71 @@
+"""AMP503."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.operation_events import Because
+from amplint.semantics.seam_events import HalfRefused
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class UnsupportedHalfOp(Rule):
+    """An operation that PyTorch does not have for half tensors runs on one.
+
+    ## Why is this bad?
+    Quantiles, decompositions and solvers exist for float32 and float64 only: on a half tensor they raise
+    `"cholesky_cpu" not implemented for 'Half'` or `Low precision dtypes not supported`. The Fourier transforms refuse
+    bfloat16, and take float16 on CUDA only. CUDA autocast does not convert their operands; CPU autocast does.
+    Converting the result is too late; where that is done, and the operand's dtype is out of sight, this is an info.
+
+    ## Example
+    ```python
+    covariance = features.half().t() @ features.half()
+    factor = torch.linalg.cholesky(covariance).float()
+    ```
+
+    ## Use instead
+    ```python
+    factor = torch.linalg.cholesky(covariance.float())
+    ```
+
+    ## Fix safety
+    The fix converts the operand to float32 where it stands. The result is float32 too.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/linalg.html>
+    """
+
+    code = "AMP503"
+    name = "unsupported-half-op"
+    severity = Severity.ERROR
+    screen = (
+        (b"quantile", b"cholesky", b"inv", b"det", b"svd", b"qr", b"eig", b"solve", b"lu_", b"lstsq", b"rank", b"fft"),
+        (b"half", b"float16", b"autocast"),
+    )
+    fixable = Applicability.SAFE
+    reason = "PyTorch has no kernel for it in half precision."
+
+    def on_half_refused(self, event: HalfRefused) -> Iterator[Report]:
+        half = event.operand.half
+        if half is None:
+            return
+        dtypes = " or ".join(sorted(half.dtypes))
+        certain = half.because is not Because.ANNOUNCED
+        yield self.report(
+            event,
+            f"{event.op} raises for a {dtypes} tensor" if certain else f"{event.op} raises if its operand is half",
+            advice="Convert the operand with .float() first.",
+            notes=[(half.node, half.text)] if half.node is not None else (),
+            severity=None if certain else Severity.INFO,
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, HalfRefused)
+        return Fix("Convert the operand to float32", (rewrite.add_float(event.operand.node),))

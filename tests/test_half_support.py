@@ -1,0 +1,84 @@
+"""The operations said to lack half precision: run on this CPU, and asked of PyTorch's own list for CUDA."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from amplint.torchlib.half_support import FFT, NEVER, lacks
+
+INFO = Path(torch.__file__).parent / "testing" / "_internal"
+HALVES = (torch.float16, torch.bfloat16)
+ALIASES = {"inverse": "inv"}
+
+
+def function(name: str) -> object:
+    """`torch.<name>`, or `torch.linalg.<name>` where that is what PyTorch goes on with."""
+    return getattr(torch.linalg, name, None) or getattr(torch, name)
+
+
+def arguments(name: str, dtype: torch.dtype) -> tuple[object, ...]:
+    """What the operation can be called with."""
+    matrix = torch.eye(4, dtype=dtype)
+    if "quantile" in name:
+        return torch.arange(4.0).to(dtype), 0.5
+    if name in ("solve", "cholesky_solve", "triangular_solve", "lstsq"):
+        return matrix, matrix
+    return (matrix,)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", sorted(NEVER))
+def test_refused_on_the_cpu(name: str, dtype: torch.dtype) -> None:
+    run = function(name)
+    options = {"upper": True} if name == "solve_triangular" else {}
+    given = arguments(name, dtype)
+    wide = arguments(name, torch.float32)
+    if name == "solve_triangular":
+        given, wide = given * 2, wide * 2
+    run(*wide, **options)  # type: ignore[operator]
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        run(*given, **options)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", sorted(FFT))
+def test_fft_refuses_bfloat16_on_every_device(name: str) -> None:
+    run = getattr(torch.fft, name)
+    for device in ("cpu", "meta"):
+        run(torch.ones(8, 8, device=device))
+        with pytest.raises(RuntimeError, match="BFloat16"):
+            run(torch.ones(8, 8, dtype=torch.bfloat16, device=device))
+
+
+@functools.cache
+def listed() -> dict[str, list[ast.Call]]:
+    """Operation -> its entries in PyTorch's list."""
+    found: dict[str, list[ast.Call]] = {}
+    for path in (INFO / "common_methods_invocations.py", *(INFO / "opinfo" / "definitions").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                found.setdefault(str(node.args[0].value), []).append(node)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(NEVER))
+def test_refused_on_cuda_by_the_list_of_pytorch(name: str) -> None:
+    plain = ALIASES.get(name, name)
+    entries = [*listed().get(f"linalg.{plain}", ()), *listed().get(plain, ())]
+    told = [{k.arg: ast.unparse(k.value) for k in entry.keywords} for entry in entries]
+    told = [options for options in told if "dtypes" in options]
+    assert told
+    for options in told:
+        supported = options.get("dtypesIfCUDA", options["dtypes"])
+        assert not {"half", "float16"} & set(re.findall(r"\w+", supported)), supported
+
+
+def test_names_of_other_modules_are_something_else() -> None:
+    assert lacks("torch.linalg.svd") == lacks("svd") == {"float16", "bfloat16"}
+    assert lacks("torch.fft.rfft") == {"bfloat16"}
+    assert not lacks("numpy.linalg.svd") | lacks("torch.linalg.norm") | lacks("torch.nn.functional.solve")
