@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import libcst as cst
@@ -30,24 +29,21 @@ from amplint.semantics import (
     weights,
 )
 from amplint.semantics.arguments import Argument, Arguments
-from amplint.semantics.containers import each, hold
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
 from amplint.semantics.gradients import CLEARED
 from amplint.semantics.machine import Machine, PathEnds
+from amplint.semantics.plain_calls import builtin, same_again
 from amplint.semantics.reads import never_read
 from amplint.semantics.state import State
-from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     TRUE,
     Class,
     Const,
-    Device,
     Function,
     GradMode,
     Instance,
-    Items,
     Method,
     Module,
     Neutral,
@@ -120,7 +116,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         result = _call_instance(machine, state, node, callee, arguments)
         outside.produced(machine, state, node, result, known_model=model is not None)
         if model is not None:
-            seams.ran(machine, state, result)
+            seams.ran(machine, state, model, result)
         return result
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:
@@ -128,7 +124,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         outside.worked(machine, node, callee, result)
     if model is not None:
         outside.produced(machine, state, node, result)
-        seams.ran(machine, state, result)
+        seams.ran(machine, state, model, result)
     return result
 
 
@@ -345,7 +341,7 @@ def _library(machine: Machine, state: State, node: cst.Call, name: str, argument
     if name == "typing.cast" and len(arguments.values) == 2:
         return arguments.values[1]
     if name.startswith("builtins."):
-        return _builtin(machine, state, node, name, arguments)
+        return builtin(machine, state, node, name, arguments)
     return _torch(machine, state, node, name, arguments)
 
 
@@ -372,7 +368,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
             machine.rhythm.parallel.append(node)
         return arguments.values[0]
     if name.startswith("torch.utils.data.") and last == "DataLoader":
-        loader = _same_again(machine, state, name, arguments)
+        loader = same_again(machine, state, name, arguments)
         machine.rhythm.loaders.setdefault(symbol_of(machine, loader), node)
         return loader
     if name.startswith("torch.nn.") and last[:1].isupper() and ".utils." not in name:
@@ -381,7 +377,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         found = numerics.function(machine, state, node, name, arguments)
         if found is not None:
             return found
-        return _same_again(machine, state, name, arguments)
+        return same_again(machine, state, name, arguments)
     if name == "copy.deepcopy" and arguments.given and isinstance(arguments.values[0], (Instance, Module)):
         return _copied(machine, state, node, arguments.values[0])
     if _runs_backward(last):
@@ -391,7 +387,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     weights.handed(machine, arguments.values)
     if not name.startswith("."):
         machine.idle.add(node)
-    made = _same_again(machine, state, name, arguments, node)
+    made = same_again(machine, state, name, arguments, node)
     if last == "from_pretrained":
         parameters.load(machine, state, node, made, arguments)
     return made
@@ -407,26 +403,6 @@ def _runs_backward(name: str) -> bool:
     return name.startswith("backward") or name.endswith("backward")
 
 
-def _same_again(
-    machine: Machine,
-    state: State,
-    name: str,
-    arguments: Arguments,
-    node: cst.Call | None = None,
-    callee: tuple[int, ...] = (),
-) -> Value:
-    """What an unseen call returns: the same for the same arguments within one iteration, unless it calls a class."""
-    function = getattr(node, "func", None)
-    called = function.attr if isinstance(function, cst.Attribute) else function
-    parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
-    if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
-        return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
-    now = state.iteration[-1] if state.iteration else 0
-    made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
-    models.note_call(machine, made)
-    return made
-
-
 def _parameters_of(machine: Machine, value: Value | None) -> int | None:
     if isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameters":
         return machine.symbols.parts(value.symbol)[0]
@@ -438,42 +414,6 @@ def _backward_of(machine: Machine, state: State, node: cst.Call, tensors: Value)
     scaled = [value for value in values if isinstance(value, Tensor) and value.scaled]
     protocol.backward(machine, state, node, scaled[0] if scaled else values[0] if values else tensors)
     return Const(None)
-
-
-def _builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
-    machine.idle.add(node)
-    values = arguments.values
-    if name == "builtins.float" and len(values) == 1 and isinstance(values[0], Const):
-        try:
-            return Const(float(values[0].value))  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            return Const(math.nan)
-    if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
-        return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
-    if name == "builtins.float" and len(values) == 1:
-        return readings.converted(machine, values[0], _same_again(machine, state, name, arguments))
-    if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
-        return values[0]
-    if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
-        return attributes.get(machine, state, node, values[0], str(values[1].value))
-    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
-        return attributes.get(machine, state, node, values[0], "type")
-    if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
-        return values[0]
-    if name in ("builtins.enumerate", "builtins.zip"):
-        pairs = _same_again(machine, state, name, arguments)
-        known = [each(state, value) for value in values]
-        if any(known):
-            parts = [value or Unknown(machine.fresh()) for value in known]
-            hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
-        return pairs
-    if name in ("builtins.sum", "builtins.max", "builtins.min"):
-        given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
-        tensors = [value for value in given if isinstance(value, Tensor)]
-        return derived(machine, tensors[0], name) if tensors else _same_again(machine, state, name, arguments)
-    unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
-    protocol.forget(machine, state, values if unseen else [value for value in values if isinstance(value, Method)])
-    return _same_again(machine, state, name, arguments)
 
 
 def _unseen(
@@ -496,7 +436,7 @@ def _unseen(
     if name in IDLE_METHODS:
         machine.idle.add(node)
     symbol = symbol_of(machine, callee)
-    result = _same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
+    result = same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
     if isinstance(owner, Instance) and _is_inherited(machine, state, owner, name):
         machine.rhythm.opaque.add(symbol_of(machine, result))
     return result

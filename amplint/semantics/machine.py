@@ -12,7 +12,7 @@ from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import Fact, is_on
 from amplint.semantics.ledger import Ledger
-from amplint.semantics.operation_events import Because, Operand
+from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
@@ -220,7 +220,7 @@ class Machine:
         self.hypothetical = False
         self.weights_unsure = False
         self.applied: dict[Chunk, list[Applied]] = {}
-        self.half_outputs: dict[int, tuple[Set[str], cst.CSTNode | None]] = {}
+        self.half_outputs: dict[int, Evidence] = {}
         self.refusing: dict[cst.CSTNode, Operand] = {}
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}

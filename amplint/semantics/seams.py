@@ -11,14 +11,16 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.origins import KEEPS_DTYPE
+from amplint.semantics.parameters import root
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
-from amplint.semantics.state import State
+from amplint.semantics.state import Model, State
+from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Tensor, Unknown, Value
 from amplint.torchlib.half_support import FFT, NEVER, lacks
 from amplint.torchlib.names import HALF_DTYPES
 
-BFLOAT16 = "bfloat16"
-_TAKEN = frozenset({"part", "index", "to", "cpu", "softmax", "log_softmax", "exp", "log"})
+BFLOAT16 = frozenset({"bfloat16"})
+_TAKEN = frozenset({"index", "to", "cpu", "softmax", "log_softmax", "exp", "log"})
 _OF_OUTPUTS = frozenset({"logits", "last_hidden_state", "pooler_output", "hidden_states", "sample", "prediction"})
 
 
@@ -28,13 +30,19 @@ def words_of(kinds: Set[str]) -> frozenset[str]:
     return numpy | (NEVER | FFT if HalfRefused.kind in kinds else frozenset())
 
 
-def ran(machine: Machine, state: State, result: Value) -> None:
-    """Remember what a model returned in a region that can compute in bfloat16, where its dtype is unknown."""
+def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
+    """Remember what `model` returned where it can have computed in bfloat16 and the dtype of the result is unknown."""
     region, entered_by = machine.region(state)
-    if region is None or not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
+    if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
         return
-    if region.dtypes is not None and BFLOAT16 in region.dtypes:
-        machine.half_outputs[result.symbol] = (region.dtypes & HALF_DTYPES, entered_by)
+    cast = state.models.get(root(machine, symbol_of(machine, model)), Model()).bfloat16
+    if cast is not None:
+        why = Evidence(Because.PARAMETERS, BFLOAT16, "the weights of the model are bfloat16 from here on", cast)
+        machine.half_outputs[result.symbol] = why
+    elif region is not None and region.dtypes is not None and region.dtypes >= BFLOAT16:
+        dtypes = region.dtypes & HALF_DTYPES
+        text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
+        machine.half_outputs[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
 
 
 def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
@@ -42,7 +50,7 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
     if ToNumpy.kind not in machine.wanted or not isinstance(node.func, cst.Attribute):
         return
     why = _why(machine, state, owner)
-    if why is not None and BFLOAT16 in why.dtypes:
+    if why is not None and why.dtypes >= BFLOAT16:
         machine.emit(state, ToNumpy, node, operand=Operand(node.func.value, owner, why))
 
 
@@ -51,16 +59,11 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
         return None
-    symbol = _model_output(machine, value.symbol)
-    if symbol is None:
-        return None
-    dtypes, entered_by = machine.half_outputs[symbol]
-    text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
-    return Evidence(Because.REGION, dtypes, text, entered_by)
+    return _of_output(machine, value.symbol)
 
 
-def _model_output(machine: Machine, symbol: int) -> int | None:
-    """What a model returned in such a region and `symbol` is a view or a copy of, in the same dtype."""
+def _of_output(machine: Machine, symbol: int) -> Evidence | None:
+    """Why what a model returned can be bfloat16, where `symbol` is a view or a copy of that in the same dtype."""
     seen: set[int] = set()
     while symbol not in machine.half_outputs:
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
@@ -74,7 +77,7 @@ def _model_output(machine: Machine, symbol: int) -> int | None:
         if not follows or not parts or parts[0] in seen:
             return None
         symbol = parts[0]
-    return symbol
+    return machine.half_outputs[symbol]
 
 
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:

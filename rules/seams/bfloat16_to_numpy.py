@@ -56,7 +56,7 @@ class Bfloat16ToNumpy(Rule):
         half = event.operand.half
         if half is None:
             return
-        certain = half.dtypes == {"bfloat16"} and half.because is not Because.ANNOUNCED
+        certain = half.because in (Because.CAST, Because.PARAMETERS)
         yield self.report(
             event,
             "numpy() raises for a bfloat16 tensor" if certain else "numpy() raises if this tensor is bfloat16",

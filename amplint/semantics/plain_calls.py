@@ -1,0 +1,73 @@
+"""Calls that nothing has to be looked into for: Python's own functions, and what returns the same for the same."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from amplint.semantics import attributes, models, protocol, readings
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.containers import each, hold
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.tensors import derived
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import Const, Device, Items, Method, Tensor, Unknown, Value
+
+
+def same_again(
+    machine: Machine,
+    state: State,
+    name: str,
+    arguments: Arguments,
+    node: cst.Call | None = None,
+    callee: tuple[int, ...] = (),
+) -> Value:
+    """What an unseen call returns: the same for the same arguments within one iteration, unless it calls a class."""
+    function = getattr(node, "func", None)
+    called = function.attr if isinstance(function, cst.Attribute) else function
+    parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
+    if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
+        return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
+    now = state.iteration[-1] if state.iteration else 0
+    made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
+    models.note_call(machine, made)
+    return made
+
+
+def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """The call of a function that Python has built in."""
+    machine.idle.add(node)
+    values = arguments.values
+    if name == "builtins.float" and len(values) == 1 and isinstance(values[0], Const):
+        try:
+            return Const(float(values[0].value))  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            return Const(math.nan)
+    if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
+        return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
+    if name == "builtins.float" and len(values) == 1:
+        return readings.converted(machine, values[0], same_again(machine, state, name, arguments))
+    if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
+        return values[0]
+    if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
+        return attributes.get(machine, state, node, values[0], str(values[1].value))
+    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
+        return attributes.get(machine, state, node, values[0], "type")
+    if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
+        return values[0]
+    if name in ("builtins.enumerate", "builtins.zip"):
+        pairs = same_again(machine, state, name, arguments)
+        known = [each(state, value) for value in values]
+        if any(known):
+            parts = [value or Unknown(machine.fresh()) for value in known]
+            hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
+        return pairs
+    if name in ("builtins.sum", "builtins.max", "builtins.min"):
+        given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
+        tensors = [value for value in given if isinstance(value, Tensor)]
+        return derived(machine, tensors[0], name) if tensors else same_again(machine, state, name, arguments)
+    unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
+    protocol.forget(machine, state, values if unseen else [value for value in values if isinstance(value, Method)])
+    return same_again(machine, state, name, arguments)
