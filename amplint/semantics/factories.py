@@ -58,7 +58,7 @@ def _dtypes(machine: Machine, op: str, arguments: Arguments, like: Tensor | None
     if wanted is not None and wanted.value != Const(None):
         dtype = dtype_of(machine, wanted.value)
         return frozenset({dtype}) if dtype is not None else None
-    if op == "new_tensor" or like is None:
+    if like is None:
         return _inferred(machine, op, arguments)
     return like.dtypes
 

@@ -44,7 +44,7 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
     name = called.cls.rpartition(".")[2]
     own = weights.of(machine, state, called)
     if name in _RECURRENT or name in _CELLS or name == "MultiheadAttention":
-        return _several(machine, state, node, called, name, operand)
+        return _several(machine, state, node, called, name, arguments)
     if name == "Embedding":
         rank = operand.rank + 1 if operand.rank is not None and operand.rank >= 0 else SOME_DIMENSIONS
         return replace(own, symbol=machine.fresh(), rank=rank)
@@ -58,7 +58,7 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
     if op in ("softmax", "log_softmax"):
         numerics.softmax(machine, state, node, operand)
     values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
-    given = [*values, own] if op in _WEIGHTED else values
+    given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
     found = flow.comes_to(machine, state, op, given)
     result = numerics.result(machine, state, node, op, given, found)
     result = replace(result, rank=_rank(op, operand, called))
@@ -69,6 +69,12 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
     return result
 
 
+def _has_weights(called: Module) -> bool:
+    given = called.made.args if isinstance(called.made, cst.Call) else ()
+    switches = [one.value for one in given if one.keyword and one.keyword.value in ("affine", "elementwise_affine")]
+    return not any(isinstance(value, cst.Name) and value.value == "False" for value in switches)
+
+
 def _rank(op: str, operand: Tensor, called: Module) -> int | None:
     if op.endswith(("_loss", "cross_entropy", "with_logits")) or op == "kl_div":
         made = called.made
@@ -77,26 +83,36 @@ def _rank(op: str, operand: Tensor, called: Module) -> int | None:
     return ranks.of(op, [operand], Arguments(()), 0)
 
 
-def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, operand: Tensor) -> Value:
+def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> Value:
     """The call of a layer that returns more than one tensor.
 
     Under CUDA autocast cuDNN's recurrent layers run in float16, whatever the region's dtype is
     (aten/src/ATen/cudnn/AutocastRNN.cpp), other kernels for them in that dtype.
     """
     contexts.missed(machine, state, node)
+    operand = tensor(machine, arguments.values[0])
+    attends = name == "MultiheadAttention"
+    given = [tensor(machine, value) for value in arguments.values[: 3 if attends else 1]]
+    dtypes = {weights.of(machine, state, called).dtype, *(value.dtype for value in given)}
     here = flow.regime(machine, state)
-    own = weights.of(machine, state, called)
-    dtype = operand.dtype if here is None and operand.dtype == own.dtype else None
-    if here is not None and here.devices == {"cuda"} and here.dtypes is not None and len(here.dtypes) == 1:
+    dtype = None
+    if here is None and len(dtypes) == 1:
+        (dtype,) = dtypes
+    devices = here.devices if here is not None else None
+    if here is not None and here.dtypes is not None and len(here.dtypes) == 1 and "float64" not in dtypes:
         (low,) = here.dtypes
-        dtype = low if low == "float16" or name not in _RECURRENT else None
+        if devices == {"cuda"}:
+            dtype = low if low == "float16" or name not in _RECURRENT else None
+        elif devices == {"cpu"}:
+            dtype = low if attends else None
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank)
     if name in ("GRUCell", "RNNCell"):
         return main
     if name == "LSTMCell":
         return Items((main, replace(main, symbol=machine.fresh())))
-    if name == "MultiheadAttention":
-        return Items((main, Unknown(machine.fresh())))
+    if attends:
+        shares = replace(main, symbol=machine.fresh(), dtype="float32" if dtype and devices == {"cuda"} else dtype)
+        return Items((main, shares if arguments.get("need_weights", 4) is None else Unknown(machine.fresh())))
     hidden = replace(main, symbol=machine.fresh())
     both = Items((hidden, replace(hidden, symbol=machine.fresh())))
     return Items((main, both if name == "LSTM" else hidden))

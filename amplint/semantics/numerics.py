@@ -20,6 +20,7 @@ from amplint.semantics.tensors import (
     CASTS,
     FROM_PARAMETER,
     converted,
+    default_dtype,
     derived,
     dtype_of,
     fill,
@@ -34,12 +35,16 @@ from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown,
 from amplint.torchlib.operations import KNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
+    BOOLEAN,
     FLOAT32,
     FOLLOWS_INPUT,
+    INTEGER,
+    INTEGRAL,
     LOWER,
     NOT_CAST_IN_PLACE,
     words,
 )
+from amplint.torchlib.promotion import FLOATING, promote
 
 ARITHMETIC = ("Add", "Subtract", "Multiply")
 FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("value", 0), "where": ("other", 1),
@@ -180,6 +185,8 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     op = name.rpartition(".")[2]
     if op == "finfo" and arguments.given and (dtype := dtype_of(machine, arguments.values[0])) is not None:
         return Ref(f"torch.finfo.{dtype}")
+    if op in ("get_default_dtype", "promote_types"):
+        return _named(machine, op, arguments)
     if op in factories.PLAIN | factories.LIKE:
         like = arguments.given[0] if arguments.given and op in factories.LIKE else None
         operand = tensor(machine, like.value) if like is not None else None
@@ -192,7 +199,7 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     if not given:
         return None
     seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
-    if op not in KNOWN and op not in BANNED and op not in FILLS:
+    if op not in KNOWN | BOOLEAN | INTEGER and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
     first = given[0].value
     joined: Sequence[Place] = ()
@@ -201,6 +208,16 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         first = joined[0][1] if joined else Unknown(machine.fresh())
     place = given[0].node.value
     return _operation(machine, state, node, op, tensor(machine, first), arguments, place, shift=1, joined=joined)
+
+
+def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
+    """The dtype that a function of dtypes returns."""
+    if op == "get_default_dtype":
+        found = default_dtype(machine)
+    else:
+        both = [dtype_of(machine, value) for value in arguments.values]
+        found = promote(*both) if len(both) == 2 and {*FLOATING, *INTEGRAL}.issuperset(both) else None  # type: ignore[arg-type]
+    return Ref(f"torch.{found}") if found is not None else None
 
 
 def _parts(machine: Machine, node: cst.BaseExpression, joined: Items) -> list[Place]:
@@ -274,6 +291,8 @@ def _operation(
 
 def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
     """`found`, with the indices that an operation along a dimension returns beside it."""
+    if op in ("var_mean", "std_mean"):
+        return Items((found, replace(found, symbol=machine.fresh())))
     along = arguments.value("dim", shift)
     if op in WITH_PLACES or (op in WITH_PLACES_ALONG and isinstance(number(along), int)):
         return Items((found, Tensor(machine.fresh(), "int64", rank=found.rank)))

@@ -27,27 +27,30 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
     **dict.fromkeys(
         words(
             "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div "
-            "poisson_nll_loss soft_margin_loss"
+            "poisson_nll_loss soft_margin_loss hinge_embedding_loss cross_entropy multilabel_soft_margin_loss"
         ),
         _TARGET,
     ),
     **dict.fromkeys(("layer_norm", "group_norm"), _SHAPED),
     **dict.fromkeys(("index_add", "index_copy"), (("source", 2), ("tensor", 2))),
-    **dict.fromkeys(("scatter", "scatter_add"), (("src", 2),)),
+    **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), (("src", 2),)),
     **dict.fromkeys(("addbmm", "baddbmm"), _BATCHES),
     **dict.fromkeys(("addcmul", "addcdiv"), _VALUES),
     "addmm": _MATRICES,
     "addmv": (("mat", 0), ("vec", 1)),
     "addr": (("vec1", 0), ("vec2", 1)),
-    "batch_norm": (("weight", 2), ("bias", 3)),
+    "batch_norm": (("running_mean", 0), ("running_var", 1), ("weight", 2), ("bias", 3)),
     "bilinear": (("input2", 0), ("weight", 1), ("bias", 2)),
     "bmm": (("mat2", 0),),
     "cdist": (("x2", 0),),
+    "cosine_embedding_loss": (("input2", 0), ("target", 1)),
     "cosine_similarity": (("x2", 0),),
     "cross": _OTHER,
     "dot": (("tensor", 0), ("other", 0)),
+    "grid_sample": (("grid", 0),),
     "index_put": (("values", 1),),
     "lerp": (("end", 0), ("weight", 1)),
+    "margin_ranking_loss": (("input2", 0), ("target", 1)),
     "masked_scatter": (("source", 1),),
     "matmul": _OTHER,
     "mm": (("mat2", 0),),
@@ -58,6 +61,8 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
     "prelu": (("weight", 0),),
     "rms_norm": (("weight", 1),),
     "scaled_dot_product_attention": (("key", 0), ("value", 1)),
+    "tensordot": _OTHER,
+    "triplet_margin_loss": (("positive", 0), ("negative", 1)),
     "vdot": _OTHER,
     "vecdot": (("y", 0), ("other", 0)),
     "where": (("other", 1),),
@@ -69,6 +74,8 @@ def besides(op: str, arguments: Arguments, shift: int) -> Iterator[Argument]:
     """The arguments whose dtypes count beside the first operand, of which `shift` tells whether it is an argument."""
     if op == "einsum":
         yield from arguments.given[2:]
+    if op == "chain_matmul":
+        yield from arguments.given[shift:]
     seen = set[int]()
     for keyword, position in BESIDES.get(op, ()):
         argument = arguments.get(keyword, position + shift)

@@ -45,6 +45,8 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
             return Const(float(values[0].value))  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             return Const(math.nan)
+    if name == "builtins.abs" and len(values) == 1 and isinstance(values[0], Tensor):
+        return derived(machine, values[0], name, values[0].rank)
     if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
         return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
     if name == "builtins.float" and len(values) == 1:

@@ -30,8 +30,10 @@ ALIKE = words(
     "masked_scatter grid_sample binary_cross_entropy"
 )
 """Operations that refuse operands of different dtypes."""
-JOINS = words("hstack vstack concat concatenate")
-"""Operations that are made of `cat`."""
+JOINS = words("hstack vstack concat concatenate roll")
+"""Operations that are made of `cat`, `roll` on the CPU."""
+FILLS = words("fill normal uniform random exponential zero copy")
+"""What in-place operations put into a tensor of any dtype."""
 PRODUCTS_INSIDE = words("chain_matmul multi_dot tensordot")
 """What is made of products: on the CPU, autocast sees only these, behind the check that operands are alike."""
 PROMOTED = words(
@@ -61,6 +63,7 @@ KNOWN = FOLLOWS_INPUT.union(
     FLOATING_ELEMENTWISE,
     ALIKE,
     PROMOTED,
+    FILLS,
     COUNTS,
 )
 """Every operation whose dtypes are known."""
@@ -100,7 +103,7 @@ def outcome(
     """
     if op in BOOLEAN | INTEGER and not in_place and out is None:
         return Outcome(frozenset({"bool" if op in BOOLEAN else "int64"}))
-    if op not in KNOWN:
+    if op not in KNOWN or (op == "local_response_norm" and operands[0].rank == 3):  # that is made of other parts
         return UNKNOWN
     table = treatment(regime.version if regime is not None else None)
     cast = regime is not None and not in_place and out is None
@@ -219,6 +222,8 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
         return result_type(operands)
     if op in FROM_FIRST:
         return first
+    if op == "conv1d" and len(kinds) > 1 and len({operand.dtype for operand in tensors[:2]}) == 1:
+        raise Unsettled  # whether a bias has to agree depends on the kernel
     if op in ALIKE:
         if len(kinds) > 1:
             raise Refused(f"its operands are {_listed(operand.dtype for operand in tensors)}")

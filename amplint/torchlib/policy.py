@@ -105,7 +105,8 @@ KEEPS = words(
 """Operations whose result has the dtype of their input, integers included."""
 FOLLOWS_INPUT = KEEPS | words(
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d addcdiv atan avg_pool1d "
-    "avg_pool2d batch_norm celu cos div div_ dropout dropout1d dropout2d elu erf exp_ frac gelu glu hardsigmoid "
+    "avg_pool2d batch_norm bernoulli celu cos div div_ dropout dropout1d dropout2d elu erf exp2 exp_ frac gelu glu "
+    "hardsigmoid std_mean var_mean "
     "hardswish hardtanh instance_norm leaky_relu lerp lgamma log_ logit logsigmoid mean mish nanmean selu sigmoid "
     "sigmoid_ silu sin softsign sqrt sqrt_ std tanh tanh_ tanhshrink var"
 )

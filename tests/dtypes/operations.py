@@ -157,7 +157,7 @@ PRODUCTS = _lines("""
 = m | F.linear({m}, {m})
 = t | F.linear({t}, {m}, {v})
 = t | F.conv1d({t}, {t}[..., :1])
-= t | F.conv1d({t}, {t}, {v}, padding="same")
+= t | F.conv1d({t}, {t}, padding="same")
 = c | F.conv2d({c}, {c}, {v}, padding=2)[..., :4, :4]
 - | F.conv_transpose2d({c}, {c})
 = c | F.scaled_dot_product_attention({c}, {c}, {c})
