@@ -40,6 +40,13 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     return None
 
 
+def announced(machine: Machine, node: cst.CSTNode) -> Evidence | None:
+    """The evidence that a tensor made at `node` takes its dtype from one that can be half."""
+    if minds_dtypes(machine):
+        return None
+    return Evidence(Because.ANNOUNCED, _BOTH, "the dtype is that of another tensor, which can be half", node)
+
+
 def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
     """Whether `node` stands in the running function."""
     return (

@@ -11,7 +11,8 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
 from amplint.semantics.tensors import default_dtype, dtype_of, number
-from amplint.semantics.values import Const, Items, Number, Tensor, Value
+from amplint.semantics.traits import ONE, counted
+from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import promote
@@ -40,15 +41,18 @@ def make(
     dtype = next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None
     content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
     constant = number(content.value) if content is not None else None
-    traits = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    kinds |= {ONE} if "ones" in op or constant == 1 else counted(op, arguments)
     made = Tensor(
-        machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(traits),
+        machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST
-    flow.tell(machine, state, node, op, [(a.node.value, a.value) for a in arguments.given], made, arguments)
-    if content is not None and constant is not None and (dtypes is not None or like is not None or _follows(wanted)):
+    taken = follows(machine, wanted)
+    places = [(argument.node.value, argument.value) for argument in arguments.given]
+    flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
+    if content is not None and constant is not None and (dtypes is not None or like is not None or taken):
         numbers.meets(machine, state, node, "full", made, Number(constant, content.node.value, beside))
     return made
 
@@ -140,6 +144,12 @@ def _depth(value: Value) -> int | None:
     return 0 if isinstance(value, Const) else None
 
 
-def _follows(dtype: Argument | None) -> bool:
-    """Whether a dtype argument is that of another tensor."""
-    return dtype is not None and isinstance(dtype.node.value, cst.Attribute) and dtype.node.value.attr.value == "dtype"
+def follows(machine: Machine, dtype: Argument | None) -> bool:
+    """Whether an argument is the dtype of another tensor."""
+    if dtype is None:
+        return False
+    if isinstance(dtype.value, Unknown) and machine.symbols.key(dtype.value.symbol)[:2] == ("attribute", "dtype"):
+        return True
+    node = dtype.node.value
+    written = isinstance(node, cst.Attribute) and node.attr.value == "dtype"
+    return written or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")

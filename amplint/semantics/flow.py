@@ -9,7 +9,7 @@ import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.devices import common, reaches
-from amplint.semantics.evidence import evidence
+from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because, Operand, Operation
 from amplint.semantics.state import State
@@ -90,17 +90,19 @@ def tell(
     in_place: bool = False,
     module: cst.CSTNode | None = None,
     raises: str | None = None,
+    follows: bool = False,
 ) -> None:
-    """Tell the rules that `op` runs on `operands`."""
+    """Tell the rules that `op` runs on `operands`; `follows` tells that the result's dtype is another tensor's."""
     if machine.muted or Operation.kind not in machine.wanted:
         return
     told = tuple(
         Operand(place, value, evidence(machine, state, value) if isinstance(value, Tensor) else None)
         for place, value in operands
     )
+    becomes = evidence(machine, state, result) or (announced(machine, node) if follows else None)
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
-        module=module, raises=raises,
+        module=module, raises=raises, becomes=becomes,
     )  # fmt: skip
 
 

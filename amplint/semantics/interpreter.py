@@ -17,6 +17,7 @@ from amplint.semantics.functions import call_function
 from amplint.semantics.gradients import CLEARED, NO_GRADIENTS
 from amplint.semantics.ledger import CheckpointLacksScaler
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
+from amplint.semantics.operation_events import Operation
 from amplint.semantics.program import Program
 from amplint.semantics.protocol import forget_everything
 from amplint.semantics.reads import may_scale, names_cuda
@@ -25,6 +26,7 @@ from amplint.semantics.scopes import (
     extreme_names,
     library_names,
     model_names,
+    position_names,
     relevant,
     renamed_triggers,
     saving_names,
@@ -60,6 +62,8 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     names |= seams.words_of(kinds)
     if Checkpointed.kind in kinds:
         names |= checkpoint_names(chunks)
+    if Operation.kind in kinds:
+        names |= position_names(chunks)
     watched = saving_names(chunks) if CheckpointLacksScaler.kind in kinds else frozenset()
     machine.ledger.watching = bool(watched)
     machine.relevant = relevant(program, names | watched, calls, kinds)

@@ -17,6 +17,7 @@ from amplint.semantics import (
     schedulers,
     seams,
     subregions,
+    sums,
     weights,
     windows,
 )
@@ -117,6 +118,7 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
     seams.converted_late(machine, state, node, dtype)
     if dtype in HALF_DTYPES and node not in machine.index.lowered:
         machine.index.lowered.append(node)
+    sums.stored(machine, state, node, dtype)
     if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
         return
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import libcst as cst
 
-from amplint.semantics import attributes, contexts
+from amplint.semantics import attributes, contexts, norms
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import place, root
@@ -152,6 +152,7 @@ def forward(
         way=_way(machine, node),
         half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
         weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
+        statistics=bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model),
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
     )

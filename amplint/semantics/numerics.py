@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, factories, flow, numbers, ranks, readings, seams, subregions, uncast
+from amplint.semantics import contexts, factories, flow, numbers, ranks, readings, seams, subregions, traits, uncast
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import TensorOp
 from amplint.semantics.flow import Place, regime
@@ -111,6 +111,7 @@ def arithmetic(
     if divides:
         found = flow.comes_to(machine, state, "reciprocal", [b])
     made = flow.with_dtype(machine, node, Tensor(symbol, rank=ranks.elementwise(op, values)), found, values)
+    made = replace(made, traits=traits.of(machine, op, values, made.dtype))
     flow.tell(machine, state, node, op, ((left[0], a), (right[0], b)), made, in_place=in_place, raises=found.refusal)
     if op in ("matmul", "pow"):
         return replace(made, made=node)
@@ -124,7 +125,8 @@ def arithmetic(
     scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
     floor = numbers.floor_of(left, right) or numbers.floor_of(right, left) if kind == "Add" else None
     return replace(
-        made, scaled=scaled.scaled, plain=scaled.plain, traits=inherited(kind, a, b), made=scaled.made,
+        made, scaled=scaled.scaled, plain=scaled.plain, traits=inherited(kind, a, b) | made.traits,
+        made=scaled.made,
         infinity=infinity, floor=floor,
     )  # fmt: skip
 
@@ -138,11 +140,12 @@ def result(
     operand = tensor(machine, operands[0])
     symbol = machine.symbols.intern(op, parts=(operand.symbol,))
     source = operand if op in FOLLOWS_INPUT else Tensor(symbol)
-    traits = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, source)
+    kept = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, source)
     scale = operand if op == "sum" else source
     infinity = filled(state, source) if not op.startswith(REPLACES_INFINITY) else None
-    made = Tensor(symbol, None, None, scale.scaled, scale.plain, traits, node, infinity)
-    return flow.with_dtype(machine, node, made, found, operands)
+    made = Tensor(symbol, None, None, scale.scaled, scale.plain, kept, node, infinity)
+    made = flow.with_dtype(machine, node, made, found, operands)
+    return replace(made, traits=kept | traits.of(machine, op, operands, made.dtype))
 
 
 def softmax(machine: Machine, state: State, node: cst.CSTNode, operand: Tensor) -> None:
@@ -168,11 +171,15 @@ def method(
     lifted = name in FLOAT32 and regime(machine, state) is not None
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
         return None
-    if name in CASTS and not arguments.given:
-        return converted(machine, node, tensor(machine, owner), name, arguments)
     operand = tensor(machine, owner)
-    if name in ("to", "type", "type_as"):
-        return converted(machine, node, operand, name, arguments)
+    if (name in CASTS and not arguments.given) or name in ("to", "type", "type_as"):
+        made = converted(machine, node, operand, name, arguments)
+        if isinstance(made, Tensor):
+            made = replace(made, traits=made.traits | {traits.FLAGS}) if operand.dtype == "bool" else made
+            place = (node.func.value, operand)
+            follows = name == "type_as" or any(factories.follows(machine, argument) for argument in arguments.given)
+            flow.tell(machine, state, node, "to", [place], made, arguments, follows=follows)
+        return made
     if name in ("cpu", "cuda"):
         return replace(derived(machine, operand, name, operand.rank), device=name)
     if name in factories.NEW:

@@ -55,8 +55,8 @@ class Operation(Event):
 
     `op` is the operation's plain name (`matmul` for `@`, `linear` for a `Linear`, `add` for `+` and `add_`). `operands`
     are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
-    is what comes out. `module` is where the object was made that runs it. `raises` says why PyTorch refuses to run it
-    on these dtypes, None where it does not, or where that is unknown.
+    is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it. `raises`
+    says why PyTorch refuses to run it on these dtypes, None where it does not, or where that is unknown.
     """
 
     op: str
@@ -66,8 +66,24 @@ class Operation(Event):
     in_place: bool = False
     module: cst.CSTNode | None = None
     raises: str | None = None
+    becomes: Evidence | None = None
 
     @property
     def half(self) -> Evidence | None:
         """Why an operand is half, the first that is."""
         return next((operand.half for operand in self.operands if operand.half is not None), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfSum(Event):
+    """A loop adds half numbers to a half sum; `addend` is what makes that half, None where it was so before."""
+
+    half: Evidence
+    addend: cst.BaseExpression | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfAverage(Event):
+    """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
+
+    dtype: str

@@ -36,7 +36,8 @@ class Forward(Event):
     `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
     of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
     goes on, and `half` tells that the model's weights were cast. `weights_cast` is the call that certainly did,
-    `inputs_cast` those that made the inputs half. `place` is the type of the device the model is certainly on.
+    `inputs_cast` those that made the inputs half. `statistics` tells that a layer of it keeps running statistics in the
+    dtype of the weights. `place` is the type of the device the model is certainly on.
     """
 
     model: Hashable
@@ -50,6 +51,7 @@ class Forward(Event):
     half: bool
     weights_cast: cst.CSTNode | None
     inputs_cast: tuple[cst.CSTNode, ...]
+    statistics: bool
     place: str | None
 
     def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:

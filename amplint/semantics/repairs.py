@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Edit, Fix
-from amplint.semantics.events import TensorOp
+from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.loss_events import DividedLossRead, ScaledLossRead
 
 if TYPE_CHECKING:
@@ -140,3 +140,14 @@ def multiplied_back(event: DividedLossRead, rewrite: Rewriter) -> Fix | None:
         return None
     text = f"{rewrite.text(added)} * {rewrite.text(event.number)}"
     return Fix("Multiply the loss back", (rewrite.replace(added, text),), Applicability.UNSAFE)
+
+
+def keep_in_float32(event: Event, cast: cst.CSTNode | None, rewrite: Rewriter) -> Fix | None:
+    """Take away `cast`, which converts a model to half, with all such conversions of its function and the event's."""
+    places = [place for place in (event.node, cast) if place is not None]
+    near = [call for call in event.index.lowered if any(rewrite.same_function(call, place) for place in places)]
+    if cast not in near:
+        return None
+    edits = tuple(filter(None, map(rewrite.drop_conversion, near)))
+    done = len(edits) == len(near)
+    return Fix("Keep the parameters in float32", edits, Applicability.UNSAFE) if done else None

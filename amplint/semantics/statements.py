@@ -16,6 +16,7 @@ from amplint.semantics import (
     indexing,
     parameters,
     readings,
+    sums,
     windows,
 )
 from amplint.semantics.boundaries import runs_once
@@ -148,6 +149,8 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
             gradients_read(machine, state, node, before, "changed", mutates=True)
     if isinstance(node.operator, cst.AddAssign) and readings.summed(machine, state, node, other):
         other = Unknown(machine.fresh())
+    if isinstance(node.operator, cst.AddAssign):
+        sums.added(machine, state, node, before, other)
     value = operate(machine, state, node, operator, (node.target, before), (node.value, other), in_place=True)
     assign(machine, state, node.target, value)
     return None

@@ -17,6 +17,12 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+LOSSES = words(
+    "binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss hinge_embedding_loss huber_loss "
+    "kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss "
+    "smooth_l1_loss soft_margin_loss triplet_margin_loss"
+)
+"""Loss functions, computed in float32 by the autocast of every device."""
 _CAST = words(
     "acos adaptive_avg_pool3d addbmm addcdiv addcmul addmm addmv addr asin atan2 avg_pool3d baddbmm bilinear "
     "binary_cross_entropy binary_cross_entropy_with_logits bmm cat cdist chain_matmul conv1d conv2d conv3d "

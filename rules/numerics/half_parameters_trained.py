@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
 from amplint.semantics.parameter_events import HalfStepped
+from amplint.semantics.repairs import keep_in_float32
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -69,10 +68,4 @@ class HalfParametersTrained(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalfStepped)
-        places = (event.node, event.cast)
-        near = [call for call in event.index.lowered if any(rewrite.same_function(call, place) for place in places)]
-        if event.cast not in near or not isinstance(event.cast, cst.Call):
-            return None
-        edits = tuple(filter(None, map(rewrite.drop_conversion, near)))
-        done = len(edits) == len(near)
-        return Fix("Keep the parameters in float32", edits, Applicability.UNSAFE) if done else None
+        return keep_in_float32(event, event.cast, rewrite)

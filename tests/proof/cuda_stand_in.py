@@ -22,6 +22,10 @@ LIFTED = (
 """Operations that autocast lifts to float32 on CUDA and leaves in half on the CPU."""
 NOT_LIFTED = "quantile"
 """Operations that autocast lifts to float32 on the CPU and leaves alone on CUDA."""
+LOWERED = ("einsum",)
+"""Operations that autocast runs in half on CUDA and, on the CPU, leaves to the operations they are made of."""
+COMPOSITE = ("cross_entropy_loss",)
+"""Operations that autocast lifts on the CPU and, on CUDA, leaves to the operations they are made of."""
 BANNED = "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast."
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
@@ -41,6 +45,10 @@ def installed() -> Iterator[None]:
         for overload in filter(None, (part.replace("default", "") for part in packet.overloads())):
             library.impl(f"{name}.{overload}", torch.library.fallthrough_kernel, allow_override=True)
         library.impl(name, torch.library.fallthrough_kernel, allow_override=True)
+    for name in LOWERED:
+        library.impl(name, _in_half(getattr(torch.ops.aten, name).default), allow_override=True)
+    for name in COMPOSITE:
+        library.impl(name, getattr(torch.ops.aten, name).default.decompose, allow_override=True)
     library.impl("binary_cross_entropy", _refuse, allow_override=True)
     with _OnCpu():
         yield
@@ -55,13 +63,24 @@ def _lift(library: torch.library.Library, operator: Any) -> None:
 
 
 def _in_float32(operator: Any) -> Callable[..., Any]:
-    def lift(value: Any) -> Any:
-        half = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
-        return value.float() if half else value
+    halves = (torch.float16, torch.bfloat16)
+    return _converting(operator, lambda value: value.float() if value.dtype in halves else value)
+
+
+def _in_half(operator: Any) -> Callable[..., Any]:
+    def lower(value: torch.Tensor) -> torch.Tensor:
+        return value.to(torch.get_autocast_dtype("cpu")) if value.dtype == torch.float32 else value
+
+    return _converting(operator, lower)
+
+
+def _converting(operator: Any, convert: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+    def converted(value: Any) -> Any:
+        return convert(value) if isinstance(value, torch.Tensor) else value
 
     def kernel(*args: Any, **options: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
-            return operator(*tree_map(lift, args), **tree_map(lift, options))
+            return operator(*tree_map(converted, args), **tree_map(converted, options))
 
     return kernel
 

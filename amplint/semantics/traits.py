@@ -1,0 +1,67 @@
+"""What the numbers in a tensor stand for, as far as half precision minds: squares, whole numbers, angles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.machine import Machine
+from amplint.semantics.tensors import is_number, number
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import Const, Tensor, Value
+from amplint.torchlib.policy import words
+from amplint.torchlib.promotion import INTEGRAL
+
+SQUARES = "squares"
+"""Products of a tensor with itself."""
+INTEGERS = "integers"
+"""Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
+ANGLES = "angles"
+"""Positions times frequencies."""
+FLAGS = "flags"
+"""Zeros and ones, converted from a mask: what adds them up counts."""
+ONE = "one"
+"""Nothing but ones."""
+FEW = 256
+"""As far as this, bfloat16 holds all whole numbers."""
+_RESHAPES = words(
+    "view reshape unsqueeze squeeze expand expand_as repeat flatten transpose permute t contiguous clone detach cuda "
+    "cpu to flip roll select narrow index_select broadcast_to repeat_interleave cat stack"
+)
+_SHIFTS = words("add sub")
+_PRODUCTS = words("mul outer matmul mm bmm einsum")
+
+
+def counted(op: str, arguments: Arguments) -> frozenset[str]:
+    """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels."""
+    if op != "arange" or (arguments.value("step", 2) or Const(1)) != Const(1):
+        return frozenset()
+    bounds = [number(argument.value) for argument in arguments.given if argument.keyword in (None, "start", "end")]
+    short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
+    return frozenset() if short else frozenset({INTEGERS})
+
+
+def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:
+    """The traits of what `op` makes of `values`, its dtype being `dtype`."""
+    known = [value.traits if isinstance(value, Tensor) else frozenset() for value in values]
+    given = frozenset[str]().union(*known)
+    found = set[str]()
+    if op in _RESHAPES:
+        found |= given & {SQUARES, INTEGERS, ANGLES, ONE, FLAGS}
+    if op in _SHIFTS:
+        found |= given & {INTEGERS, ANGLES}
+        if all(SQUARES in traits for traits in known):
+            found.add(SQUARES)
+    factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
+    if op in _PRODUCTS and INTEGERS in given and len(factors) > 1:
+        found.add(ANGLES)
+    if op == "cumsum" and dtype in INTEGRAL:
+        found.add(INTEGERS)
+    return frozenset(found | {SQUARES} if _squares(machine, op, values) else found)
+
+
+def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:
+    if op == "pow" and len(values) == 2:
+        return number(values[1]) == 2
+    same = op == "mul" and len(values) == 2 and symbol_of(machine, values[0]) == symbol_of(machine, values[1])
+    return same or op == "square"

@@ -1,0 +1,98 @@
+"""AMP407."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.operation_events import HalfAverage, HalfSum, Operation
+from amplint.semantics.tensors import number
+from amplint.semantics.traits import FLAGS, INTEGERS
+from amplint.semantics.values import Tensor
+from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+STEPS = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
+COUNTED = frozenset({FLAGS, INTEGERS})
+
+
+class AccumulationInHalf(Rule):
+    """A running sum, average or count is kept in half.
+
+    ## Why is this bad?
+    A sum in float16 no longer grows by what is less than 1/2048 of it, in bfloat16 1/256, and a float16 sum is infinite
+    past 65504. A moving average with a decay of 0.999 changes by less than half a step of bfloat16, one with 0.9999
+    by less than one of float16, so it stays what it was. Counts are exact up to 2048 and 256.
+
+    ## Example
+    ```python
+    class ModelEMA:
+        def __init__(self, model):
+            self.ema = deepcopy(model).half()
+    ```
+
+    ## Use instead
+    ```python
+    class ModelEMA:
+        def __init__(self, model):
+            self.ema = deepcopy(model).float()
+    ```
+    Add up losses as Python numbers (`total += loss.item()`) or in float32 (`total += loss.float()`), and count with
+    `mask.sum()`, which adds up booleans in int64.
+
+    ## Fix safety
+    What a sum is made of is converted to float32, and the average that an object keeps is left in the dtype of the
+    weights. There is no fix where the sum was half from its beginning.
+
+    ## References
+    - <https://arxiv.org/abs/1710.03740>
+    """
+
+    code = "AMP407"
+    name = "accumulation-in-half"
+    severity = Severity.WARNING
+    screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*="))
+    fixable = Applicability.SAFE
+    reason = "What is small beside the sum is rounded away, and the sum stops changing."
+
+    def on_half_sum(self, event: HalfSum) -> Iterator[Report]:
+        notes = [(event.half.node, event.half.text)] if event.half.node is not None else []
+        advice = "Add x.item(), a Python number, or x.float()."
+        yield self.report(event, "a loop adds up half numbers in half", advice=advice, notes=notes)
+
+    def on_half_average(self, event: HalfAverage) -> Iterator[Report]:
+        yield self.report(
+            event, f"a running average of weights is kept in {event.dtype}", advice="Keep the average in float32."
+        )
+
+    def on_operation(self, event: Operation) -> Iterator[Report]:
+        first = event.operands[0] if event.operands else None
+        value = first.value if first is not None else None
+        if first is None or first.half is None or not isinstance(value, Tensor) or value.dtype not in HALF_DTYPES:
+            return
+        factors = [known for operand in event.operands[1:] if (known := number(operand.value)) is not None]
+        if event.op == "mul" and event.in_place and any(0 < 1 - factor < STEPS[value.dtype] for factor in factors):
+            said = f"a factor of {factors[0]:g} changes nothing in {value.dtype}", "Keep the average in float32."
+        elif event.op == "sum" and COUNTED & value.traits and event.result.dtype in HALF_DTYPES:
+            said = f"a count is kept in {value.dtype}", "Add up the mask itself (mask.sum()), or convert: x.float()."
+        else:
+            return
+        notes = [(first.half.node, first.half.text)] if first.half.node is not None else []
+        yield self.report(event, said[0], advice=said[1], notes=notes)
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        edit = None
+        if isinstance(event, HalfSum) and event.addend is not None:
+            edit = rewrite.add_float(event.addend)
+        elif isinstance(event, HalfAverage) and isinstance(event.node, cst.Call):
+            edit = rewrite.drop_conversion(event.node)
+        elif isinstance(event, Operation) and event.op == "sum":
+            edit = rewrite.add_float(event.operands[0].node)
+        return Fix("Accumulate in float32", (edit,)) if edit is not None else None

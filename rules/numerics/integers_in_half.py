@@ -1,0 +1,98 @@
+"""AMP406."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
+from amplint.semantics.traits import ANGLES, INTEGERS
+from amplint.semantics.values import Tensor
+from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
+from amplint.torchlib.policy import LOWER
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+LIMITS = {"float16": 2048, "bfloat16": 256}
+
+
+class IntegersInHalf(Rule):
+    """Positions, indices or angles are computed in half.
+
+    ## Why is this bad?
+    float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours fall together: in
+    bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions converted
+    to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
+    (`positions @ inv_freq`) work in tests and fail on long sequences or large images.
+
+    ## Example
+    ```python
+    positions = torch.arange(length, device=x.device, dtype=torch.bfloat16)
+    angles = torch.outer(positions, inv_freq)
+    ```
+
+    ## Use instead
+    ```python
+    positions = torch.arange(length, device=x.device, dtype=torch.float32)
+    angles = torch.outer(positions, inv_freq)
+    cos = angles.cos().to(x.dtype)
+    ```
+    Under autocast, compute the angles where it is off: `with torch.autocast("cuda", enabled=False):`.
+
+    ## Fix safety
+    Unsafe: positions are made in float32. What follows may have to be converted to the dtype that is wanted.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/type_info.html#torch.torch.finfo>
+    """
+
+    code = "AMP406"
+    name = "integers-in-half"
+    severity = Severity.WARNING
+    screen = (HALF_SIGNS, (b"arange", b"cumsum"))
+    fixable = Applicability.UNSAFE
+
+    def on_operation(self, event: Operation) -> Iterator[Report]:
+        half = _lost(event)
+        if half is not None:
+            limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
+            announced = half.because is Because.ANNOUNCED
+            yield self.report(
+                event,
+                f"positions {'can be' if announced else 'are'} computed in half",
+                reason=f"Whole numbers are exact up to {limits}; behind that neighbours fall together.",
+                advice="Compute positions and angles in float32, and convert sines and cosines.",
+                severity=Severity.INFO if announced else None,
+                notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Operation)
+        call, edit = event.node, None
+        if event.op == "arange" and isinstance(call, cst.Call):
+            edit = rewrite.set_argument(call, "dtype", "torch.float32")
+        elif event.op == "to" and isinstance(call, cst.Call):
+            edit = rewrite.float_instead(call)
+        return Fix("Keep positions in float32", (edit,), Applicability.UNSAFE, ("import torch",)) if edit else None
+
+
+def _lost(event: Operation) -> Evidence | None:
+    """Why whole numbers, or angles made of them, are rounded to half here."""
+    traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
+    if event.op == "arange" or (event.op == "to" and any(INTEGERS in known for known in traits)):
+        return event.becomes if INTEGERS in event.result.traits and not _were_half(event.operands) else None
+    if event.op in LOWER and any(INTEGERS in known for known in traits):
+        return event.becomes if event.result.dtype in HALF_DTYPES and not _were_half(event.operands) else None
+    if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in HALF_DTYPES:
+        return event.operands[0].half
+    return None
+
+
+def _were_half(operands: tuple[Operand, ...]) -> bool:
+    return any(operand.half is not None and operand.dtype in HALF_DTYPES for operand in operands)

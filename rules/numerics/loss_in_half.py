@@ -1,0 +1,73 @@
+"""AMP408."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.operation_events import Operand, Operation
+from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
+from amplint.torchlib.policy import LOSSES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class LossInHalf(Rule):
+    """A loss is computed in half, because no autocast is there to lift it.
+
+    ## Why is this bad?
+    CUDA autocast computes losses, and the logarithms and exponentials in them, in float32. Outside of a region, in a
+    model that was converted to half or on what left the region, they run in the dtype of their inputs: the float16 mean
+    of squared errors is infinite where one error is past 255, small probabilities are 0 and their logarithm infinite,
+    and the loss itself has three digits in float16, two in bfloat16.
+
+    ## Example
+    ```python
+    model = Net().cuda().half()
+    loss = F.cross_entropy(model(images.half()), labels)
+    ```
+
+    ## Use instead
+    ```python
+    model = Net().cuda().half()
+    loss = F.cross_entropy(model(images.half()).float(), labels)
+    ```
+
+    ## Fix safety
+    Safe: the inputs of the loss are converted to float32, as autocast would do. The loss and what is computed from it
+    is then float32 too, the gradients that reach the model are half as before.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior>
+    """
+
+    code = "AMP408"
+    name = "loss-in-half"
+    severity = Severity.WARNING
+    screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"log_softmax", b"kl_div"))
+    fixable = Applicability.SAFE
+
+    def on_operation(self, event: Operation) -> Iterator[Report]:
+        wanted = [operand for operand in event.operands if _is_half(operand)]
+        if event.op in LOSSES | {"log_softmax"} and wanted and event.result.dtype in HALF_DTYPES:
+            half = wanted[0].half
+            yield self.report(
+                event,
+                f"{event.op} runs in {event.result.dtype}",
+                reason="Logarithms, exponentials and squares need float32, and nothing lifts them to it here.",
+                advice="Convert the inputs of the loss: x.float().",
+                notes=[(half.node, half.text)] if half is not None and half.node is not None else (),
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Operation)
+        edits = tuple(rewrite.add_float(operand.node) for operand in event.operands if _is_half(operand))
+        return Fix("Compute the loss in float32", edits)
+
+
+def _is_half(operand: Operand) -> bool:
+    return operand.half is not None and operand.dtype in HALF_DTYPES
