@@ -42,7 +42,7 @@ def make(
     content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
     constant = number(content.value) if content is not None else None
     kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
-    kinds |= {ONE} if "ones" in op or constant == 1 else counted(op, arguments)
+    kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     made = Tensor(
         machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),

@@ -45,7 +45,7 @@ def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CST
 
 def mends(machine: Machine) -> bool:
     """Whether the running function does something about NaN, or about rows that are masked altogether."""
-    for node in _running(machine):
+    for node in running(machine):
         if isinstance(node, cst.Name) and node.value in _MENDERS:
             return True
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
@@ -61,7 +61,7 @@ def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
 
     It then can do right by float16.
     """
-    for node in _running(machine) if function is None else walk(function):
+    for node in running(machine) if function is None else walk(function):
         if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
             return True
         if isinstance(node, cst.Comparison):
@@ -76,7 +76,7 @@ def _is_dtype(node: cst.BaseExpression) -> bool:
     return isinstance(name, cst.Name) and name.value.endswith("dtype")
 
 
-def _running(machine: Machine) -> Iterator[cst.CSTNode]:
+def running(machine: Machine) -> Iterator[cst.CSTNode]:
     """The nodes of the running function, or of the top-level statements around."""
     if machine.calls:
         return walk(machine.calls[-1])

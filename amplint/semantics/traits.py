@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import libcst as cst
+
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
+from amplint.semantics.masks import running
 from amplint.semantics.tensors import is_number, number
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Tensor, Value
@@ -16,6 +19,8 @@ SQUARES = "squares"
 """Products of a tensor with itself."""
 INTEGERS = "integers"
 """Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
+COORDINATES = "coordinates"
+"""Positions that the function which makes them turns into a grid or into angles."""
 ANGLES = "angles"
 """Positions times frequencies."""
 FLAGS = "flags"
@@ -28,17 +33,21 @@ _RESHAPES = words(
     "view reshape unsqueeze squeeze expand expand_as repeat flatten transpose permute t contiguous clone detach cuda "
     "cpu to flip roll select narrow index_select broadcast_to repeat_interleave cat stack"
 )
+_PLACING = words("meshgrid outer einsum cos sin")
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 
-def counted(op: str, arguments: Arguments) -> frozenset[str]:
+def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels."""
     if op != "arange" or (arguments.value("step", 2) or Const(1)) != Const(1):
         return frozenset()
     bounds = [number(argument.value) for argument in arguments.given if argument.keyword in (None, "start", "end")]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
-    return frozenset() if short else frozenset({INTEGERS})
+    if short:
+        return frozenset()
+    placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
+    return frozenset({INTEGERS, COORDINATES} if placed else {INTEGERS})
 
 
 def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:
@@ -47,7 +56,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     given = frozenset[str]().union(*known)
     found = set[str]()
     if op in _RESHAPES:
-        found |= given & {SQUARES, INTEGERS, ANGLES, ONE, FLAGS}
+        found |= given & {SQUARES, INTEGERS, COORDINATES, ANGLES, ONE, FLAGS}
     if op in _SHIFTS:
         found |= given & {INTEGERS, ANGLES}
         if all(SQUARES in traits for traits in known):

@@ -11,7 +11,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
-from amplint.semantics.traits import ANGLES, INTEGERS
+from amplint.semantics.traits import ANGLES, COORDINATES, INTEGERS
 from amplint.semantics.values import Tensor
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOWER
@@ -41,9 +41,8 @@ class IntegersInHalf(Rule):
     ```python
     positions = torch.arange(length, device=x.device, dtype=torch.float32)
     angles = torch.outer(positions, inv_freq)
-    cos = angles.cos().to(x.dtype)
+    cos = angles.cos().to(x.dtype)  # under autocast, in a region with enabled=False
     ```
-    Under autocast, compute the angles where it is off: `with torch.autocast("cuda", enabled=False):`.
 
     ## Fix safety
     Unsafe: positions are made in float32. What follows may have to be converted to the dtype that is wanted.
@@ -86,7 +85,8 @@ def _lost(event: Operation) -> Evidence | None:
     """Why whole numbers, or angles made of them, are rounded to half here."""
     traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
     if event.op == "arange" or (event.op == "to" and any(INTEGERS in known for known in traits)):
-        return event.becomes if INTEGERS in event.result.traits and not _were_half(event.operands) else None
+        wanted = COORDINATES if event.becomes and event.becomes.because is Because.ANNOUNCED else INTEGERS
+        return event.becomes if wanted in event.result.traits and not _were_half(event.operands) else None
     if event.op in LOWER and any(INTEGERS in known for known in traits):
         return event.becomes if event.result.dtype in HALF_DTYPES and not _were_half(event.operands) else None
     if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in HALF_DTYPES:
