@@ -14,13 +14,16 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.findings import Position, Span
 from amplint.source.imports import Import, assigned, imports
-from amplint.source.positions import Positions
 from amplint.source.tree import children
+
+if TYPE_CHECKING:
+    from amplint.source.positions import Positions
 
 RUN_ROWS = 200
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -101,6 +104,8 @@ class Chunk:
 
     @functools.cached_property
     def _positions(self) -> Positions:
+        from amplint.source.positions import Positions
+
         return Positions(self.module, NEWLINE.split(self.text), self.parents)
 
     def span(self, node: cst.CSTNode, near: cst.CSTNode | None = None) -> Span:
