@@ -8,11 +8,11 @@ from amplint.semantics import flow, numbers, ranks
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.devices import device_type
 from amplint.semantics.machine import Machine
-from amplint.semantics.operation_events import Because
+from amplint.semantics.operation_events import ONE, Because
 from amplint.semantics.state import State
-from amplint.semantics.tensors import default_dtype, dtype_of, number
-from amplint.semantics.traits import ONE, counted
-from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value
+from amplint.semantics.tensors import default_dtype, dtype_of
+from amplint.semantics.traits import counted
+from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import promote

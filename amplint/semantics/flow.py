@@ -13,8 +13,8 @@ from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because, Operand, Operation
 from amplint.semantics.state import State
-from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_number, number
-from amplint.semantics.values import Const, Tensor, Value
+from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_number
+from amplint.semantics.values import Const, Tensor, Value, number
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import Outcome, known, outcome
 from amplint.torchlib.policy import Regime

@@ -10,8 +10,8 @@ from amplint.semantics import flow, numbers, ranks
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import spares_rows
 from amplint.semantics.state import State
-from amplint.semantics.tensors import derived, fill, number, used_as_tensor
-from amplint.semantics.values import Items, Number, Tensor, Value
+from amplint.semantics.tensors import derived, fill, used_as_tensor
+from amplint.semantics.values import Items, Number, Tensor, Value, number
 from amplint.torchlib.names import FLOAT16_MAX
 
 

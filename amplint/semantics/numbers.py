@@ -10,8 +10,8 @@ from amplint.semantics.events import TensorOp
 from amplint.semantics.evidence import evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.tensors import is_number, number, tensor
-from amplint.semantics.values import Number, Tensor, Value
+from amplint.semantics.tensors import is_number, tensor
+from amplint.semantics.values import Number, Tensor, Value, number
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 

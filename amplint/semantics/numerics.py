@@ -15,6 +15,7 @@ from amplint.semantics.flow import Place, regime
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import inherited, mends, spares_rows
 from amplint.semantics.operands import besides
+from amplint.semantics.operation_events import FLAGS
 from amplint.semantics.state import State
 from amplint.semantics.tensors import (
     CASTS,
@@ -26,12 +27,11 @@ from amplint.semantics.tensors import (
     fill,
     filled,
     is_number,
-    number,
     tensor,
     used_as_tensor,
 )
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown, Value
+from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown, Value, number
 from amplint.torchlib.operations import KNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
@@ -175,7 +175,7 @@ def method(
     if (name in CASTS and not arguments.given) or name in ("to", "type", "type_as"):
         made = converted(machine, node, operand, name, arguments)
         if isinstance(made, Tensor):
-            made = replace(made, traits=made.traits | {traits.FLAGS}) if operand.dtype == "bool" else made
+            made = replace(made, traits=made.traits | {FLAGS}) if operand.dtype == "bool" else made
             place = (node.func.value, operand)
             follows = name == "type_as" or any(factories.follows(machine, argument) for argument in arguments.given)
             flow.tell(machine, state, node, "to", [place], made, arguments, follows=follows)

@@ -12,6 +12,19 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import Event
 from amplint.semantics.values import Tensor, Value
 
+SQUARES = "squares"
+"""Products of a tensor with itself."""
+INTEGERS = "integers"
+"""Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
+COORDINATES = "coordinates"
+"""Positions that the function which makes them turns into a grid or into angles."""
+ANGLES = "angles"
+"""Positions times frequencies."""
+FLAGS = "flags"
+"""Zeros and ones, converted from a mask: what adds them up counts."""
+ONE = "one"
+"""Nothing but ones."""
+
 
 class Because(enum.Enum):
     """Why a value is half, the most certain first; ANNOUNCED means that the code around only provides for it."""

@@ -15,7 +15,7 @@ from amplint.semantics.machine import Machine, is_off
 from amplint.semantics.parameter_events import HalfStepped
 from amplint.semantics.scopes import MODEL, dotted
 from amplint.semantics.state import Model, State
-from amplint.semantics.tensors import converts_to, dtype_of, number
+from amplint.semantics.tensors import converts_to, dtype_of
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -30,6 +30,7 @@ from amplint.semantics.values import (
     Trained,
     Unknown,
     Value,
+    number,
 )
 from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.tensors import is_scalar
-from amplint.semantics.values import FALSE, TRUE, Const, Items, Tensor, Value
+from amplint.semantics.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
 from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 

@@ -12,8 +12,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import HalfAverage, HalfSum
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
-from amplint.semantics.tensors import number
-from amplint.semantics.values import Tensor, Value
+from amplint.semantics.values import Tensor, Value, number
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import libcst as cst
@@ -13,7 +12,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value
+from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value, number
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 FROM_PARAMETER = "parameter"
@@ -155,15 +154,6 @@ def _known_dtype(value: Value) -> str | None:
     return DTYPES.get(value.name) if isinstance(value, Ref) else None
 
 
-def number(value: Value | None) -> float | None:
-    """A Python number, not a bool."""
-    if isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool):
-        return (
-            value.value if abs(value.value) <= 1e308 or math.isinf(value.value) else math.copysign(1e308, value.value)
-        )
-    return None
-
-
 def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
     """Whether `value` is a Python number, known or not: it cannot change a tensor's dtype."""
     if not isinstance(value, Unknown):
@@ -177,11 +167,6 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
         return False
     parts = [part for part in key[1:] if isinstance(part, int)]
     return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
-
-
-def is_scalar(value: Value) -> bool:
-    """Whether `value` is a Python number or a bool."""
-    return isinstance(value, Const) and isinstance(value.value, (int, float))
 
 
 def default_dtype(machine: Machine) -> str | None:

@@ -9,24 +9,13 @@ import libcst as cst
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import running
-from amplint.semantics.tensors import is_number, number
+from amplint.semantics.operation_events import ANGLES, COORDINATES, FLAGS, INTEGERS, ONE, SQUARES
+from amplint.semantics.tensors import is_number
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Tensor, Value
+from amplint.semantics.values import Const, Tensor, Value, number
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
-SQUARES = "squares"
-"""Products of a tensor with itself."""
-INTEGERS = "integers"
-"""Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
-COORDINATES = "coordinates"
-"""Positions that the function which makes them turns into a grid or into angles."""
-ANGLES = "angles"
-"""Positions times frequencies."""
-FLAGS = "flags"
-"""Zeros and ones, converted from a mask: what adds them up counts."""
-ONE = "one"
-"""Nothing but ones."""
 FEW = 256
 """As far as this, bfloat16 holds all whole numbers."""
 _RESHAPES = words(

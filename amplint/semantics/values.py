@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -305,3 +306,17 @@ PERHAPS_SCALED = "perhaps scaled"
 NONE = Const(None)
 TRUE = Const(True)
 FALSE = Const(False)
+
+
+def number(value: Value | None) -> float | None:
+    """A Python number, not a bool."""
+    if isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool):
+        return (
+            value.value if abs(value.value) <= 1e308 or math.isinf(value.value) else math.copysign(1e308, value.value)
+        )
+    return None
+
+
+def is_scalar(value: Value) -> bool:
+    """Whether `value` is a Python number or a bool."""
+    return isinstance(value, Const) and isinstance(value.value, (int, float))

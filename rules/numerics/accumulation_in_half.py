@@ -10,10 +10,8 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import HalfAverage, HalfSum, Operation
-from amplint.semantics.tensors import number
-from amplint.semantics.traits import FLAGS, INTEGERS
-from amplint.semantics.values import Tensor
+from amplint.semantics.operation_events import FLAGS, INTEGERS, HalfAverage, HalfSum, Operation
+from amplint.semantics.values import Tensor, number
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 
 if TYPE_CHECKING:

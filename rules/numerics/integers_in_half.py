@@ -10,8 +10,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
-from amplint.semantics.traits import ANGLES, COORDINATES, INTEGERS
+from amplint.semantics.operation_events import ANGLES, COORDINATES, INTEGERS, Because, Evidence, Operand, Operation
 from amplint.semantics.values import Tensor
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOWER

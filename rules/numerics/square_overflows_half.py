@@ -10,8 +10,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Because, Operation
-from amplint.semantics.traits import SQUARES
+from amplint.semantics.operation_events import SQUARES, Because, Operation
 from amplint.torchlib.names import HALF_SIGNS
 
 if TYPE_CHECKING:
