@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics.evidence import evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
-from amplint.semantics.operation_events import Because, Evidence, Operand
+from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
 from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.semantics.parameters import root
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
@@ -21,13 +21,16 @@ from amplint.torchlib.names import HALF_DTYPES
 
 BFLOAT16 = frozenset({"bfloat16"})
 _TAKEN = frozenset({"index", "to", "cpu", "softmax", "log_softmax", "exp", "log"})
+_WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
+"""Methods of tensors that refuse to write another dtype."""
 _OF_OUTPUTS = frozenset({"logits", "last_hidden_state", "pooler_output", "hidden_states", "sample", "prediction"})
 
 
 def words_of(kinds: Set[str]) -> frozenset[str]:
     """The calls that events of these kinds come from."""
     numpy = frozenset({"numpy"}) if ToNumpy.kind in kinds else frozenset()
-    return numpy | (NEVER | FFT if HalfRefused.kind in kinds else frozenset())
+    written = _WRITES if Operation.kind in kinds else frozenset()
+    return numpy | written | (NEVER | FFT if HalfRefused.kind in kinds else frozenset())
 
 
 def ran(machine: Machine, state: State, model: Value, result: Value) -> None:

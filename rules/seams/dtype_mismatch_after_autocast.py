@@ -1,0 +1,97 @@
+"""AMP502."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.operation_events import Operand, Operation
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+WRITES = frozenset({"index_put", "index_copy", "index_add", "scatter", "scatter_add", "masked_scatter"})
+WIDE = frozenset({"float32", "float64"})
+
+
+class DtypeMismatchAfterAutocast(Rule):
+    """A half tensor meets float32 weights or buffers in an operation that refuses to mix dtypes.
+
+    ## Why is this bad?
+    Inside of a region autocast converts the operands of matrix products. Outside of it nothing does: what a region has
+    made half meets float32 weights, and PyTorch raises `expected m1 and m2 to have the same dtype`. Assignments to
+    elements, `index_copy_`, `index_add_` and their kind are not converted inside of a region either: a float32 buffer
+    does not take half values.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        features = encoder(images)
+        memory[index] = features
+    scores = classifier(features)
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        features = encoder(images)
+        memory[index] = features.to(memory.dtype)
+    scores = classifier(features.float())
+    ```
+
+    ## Fix safety
+    What is written is converted to the dtype of the tensor that takes it; elsewhere the half operand is converted to
+    float32, so that the operation runs in float32. Running it in the region is often what was meant.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
+    """
+
+    code = "AMP502"
+    name = "dtype-mismatch-after-autocast"
+    severity = Severity.ERROR
+    screen = ((b"autocast", b".half()", b"float16"),)
+    fixable = Applicability.UNSAFE
+    reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
+
+    def on_operation(self, event: Operation) -> Iterator[Report]:
+        half = _half(event)
+        if event.raises is None or half is None or half.half is None or _is_told_elsewhere(event):
+            return
+        yield self.report(
+            event,
+            f"{event.op} raises: {event.raises}",
+            advice="Convert what is written to the dtype of the tensor that takes it."
+            if event.op in WRITES
+            else "Convert the half tensor with .float(), or run this in the region.",
+            notes=[(half.half.node, half.half.text)] if half.half.node is not None else (),
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, Operation)
+        half = _half(event)
+        if event.op in WRITES and len(event.operands) > 1:
+            target, source = event.operands[0].node, event.operands[-1].node
+            edit = rewrite.replace(source, f"{rewrite.operand(source)}.to({rewrite.operand(target)}.dtype)")
+            return Fix("Convert to the dtype of the tensor", (edit,), Applicability.UNSAFE)
+        if half is None:
+            return None
+        return Fix("Convert to float32", (rewrite.add_float(half.node),), Applicability.UNSAFE)
+
+
+def _is_told_elsewhere(event: Operation) -> bool:
+    """Whether autocast refuses the operation itself, or leaves this form of it alone."""
+    own_form = event.in_place and f"{event.op}_" in NOT_CAST_IN_PLACE
+    return event.op in BANNED or own_form or event.arguments.get("out") is not None
+
+
+def _half(event: Operation) -> Operand | None:
+    """The half operand of an operation that has another one, or weights, in float32."""
+    halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
+    others = [operand for operand in event.operands if operand.dtype in WIDE]
+    return halves[0] if halves and (others or event.module is not None) else None
