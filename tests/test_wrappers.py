@@ -9,6 +9,7 @@ import pytest
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.test_modules import lint as found_in
 from tests.test_modules import write
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith(("AMP1", "AMP2", "AMP3")))
@@ -104,3 +105,50 @@ def test_a_right_wrapper_is_silent(tmp_path: Path) -> None:
 def test_a_mistake_is_found(tmp_path: Path, file: str, right: str, wrong: str, code: str) -> None:
     assert right in FILES[file]
     assert code in lint(tmp_path, {**FILES, file: FILES[file].replace(right, wrong)})
+
+
+INSTALLED = """
+    import torch
+    from timm.utils import NativeScaler
+    from saving import save_on_master
+
+    def train(model, loader, args):
+        optimizer = torch.optim.AdamW(model.parameters())
+        loss_scaler = NativeScaler()
+        for inputs in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", torch.float16):
+                loss = model(inputs).sum()
+            loss_scaler(loss, optimizer, clip_grad=args.clip, parameters=model.parameters())
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": loss_scaler.state_dict()}
+        save_on_master(state, "last.pt")
+        loss_scaler.load_state_dict(torch.load("last.pt")["scaler"])
+"""
+SAVING = """
+    import torch
+
+    def save_on_master(*args, **kwargs):
+        if torch.distributed.get_rank() == 0:
+            torch.save(*args, **kwargs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "expected"),
+    [
+        ("", "", []),
+        (', "scaler": loss_scaler.state_dict()', "", ["AMP211:14"]),
+        ("            loss_scaler(loss", "                loss_scaler(loss", ["AMP101:13", "AMP102:13"]),
+    ],
+)
+def test_a_wrapper_of_an_installed_library(tmp_path: Path, right: str, wrong: str, expected: list[str]) -> None:
+    assert right in INSTALLED
+    write(tmp_path, {"train.py": INSTALLED.replace(right, wrong) if right else INSTALLED, "saving.py": SAVING})
+    assert found_in(tmp_path, "train.py") == expected
+
+
+def test_the_tree_comes_before_what_stands_for_a_library(tmp_path: Path) -> None:
+    own = "class NativeScaler:\n    def __call__(self, loss, *args, **kwargs):\n        loss.backward()\n"
+    broken = INSTALLED.replace(', "scaler": loss_scaler.state_dict()', "")
+    write(tmp_path, {"train.py": broken, "saving.py": SAVING, "timm/utils.py": own})
+    assert found_in(tmp_path, "train.py") == []

@@ -87,10 +87,10 @@ class Dispatcher:
     def _finding(self, report: Report) -> Finding | None:
         """What a report comes to; None for the story of another file alone, which that file's own analysis tells."""
         rule = report.rule
-        notes = tuple(self._note(node, message) for node, message in report.notes)
+        notes = tuple(note for node, message in report.notes if (note := self._note(node, message)) is not None)
         here = self._source.owns(report.at)
         elsewhere = None if here else self._note(report.at, report.message)
-        if elsewhere is not None and {note.filename for note in notes} <= {elsewhere.filename}:
+        if not here and {note.filename for note in notes} <= {elsewhere.filename if elsewhere is not None else None}:
             return None
         at = report.at if here else report.event.entered_from
         if at is None:
@@ -109,11 +109,14 @@ class Dispatcher:
             elsewhere=elsewhere,
         )
 
-    def _note(self, node: cst.CSTNode, message: str) -> Note:
+    def _note(self, node: cst.CSTNode, message: str) -> Note | None:
+        """`message` at `node`; None in what stands for a library, which is in no file."""
         if self._source.owns(node):
             return Note(message, self._source.span(node))
         source = self._program.source_of(node)
         assert source is not None
+        if not source.path:
+            return None
         return Note(message, source.span(node), os.path.relpath(source.path, os.path.dirname(self._source.path)))
 
     def _fix(self, report: Report) -> Fix | None:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from amplint.torchlib.names import LIBRARIES
+from amplint.torchlib.stand_ins import STAND_INS
 
 if TYPE_CHECKING:
     from amplint.source.source import Source
@@ -28,6 +29,7 @@ class Modules:
         self._raw: dict[str, bytes | None] = {}
         self._digests: dict[str, str] = {}
         self._sources: dict[str, Source | None] = {}
+        self._stand_ins: dict[str, Source] = {}
 
     def place(self, importer: str, module: str) -> str | None:
         """The path of `module` as the file `importer` means it, None when it is not in the tree.
@@ -67,6 +69,14 @@ class Modules:
             with contextlib.suppress(SourceError):
                 self._sources[path] = None if raw is None else Source.from_bytes(path, raw, path)
         return self._sources[path]
+
+    def stand_in(self, module: str) -> Source | None:
+        """What stands for a module of an installed library; it is in no file."""
+        from amplint.source.source import Source
+
+        if module in STAND_INS and module not in self._stand_ins:
+            self._stand_ins[module] = Source(module, STAND_INS[module])
+        return self._stand_ins.get(module)
 
     def forget(self, path: str) -> None:
         """The file has changed."""
@@ -149,7 +159,7 @@ class Lookups:
         if place != self._main.path:
             self._asked[os.path.relpath(source.path, self._folder), module] = answer
         if place is None:
-            return None
+            return self._modules.stand_in(module)
         return self._main if place == self._main.path else self._modules.source(place)
 
     def answers(self) -> list[list[str]]:

@@ -40,6 +40,7 @@ from amplint.torchlib.constants import CONSTANTS
 _PLACES = ("values", "indices")
 """The names of what operations along a dimension return."""
 _AUTO = Ref("enum.auto")
+_PLAIN_BASES = frozenset({"builtins.object", "abc.ABC", "torch.nn.Module", "torch.nn.modules.module.Module"})
 
 
 def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
@@ -133,6 +134,12 @@ def lineage(machine: Machine, state: State, cls: Class) -> list[Class]:
             if isinstance(base, Class) and base not in known:
                 known += [above for above in lineage(machine, state, base) if above not in known]
     return known
+
+
+def is_whole(machine: Machine, state: State, cls: Class) -> bool:
+    """Whether every base of a class is in sight, or a plain one of PyTorch or Python."""
+    above = [base for one in lineage(machine, state, cls) for base in bases(machine, state, one)]
+    return all(isinstance(base, Class) or (isinstance(base, Ref) and base.name in _PLAIN_BASES) for base in above)
 
 
 def bases(machine: Machine, state: State, cls: Class) -> list[Value]:

@@ -28,7 +28,7 @@ from amplint.semantics import (
     trainers,
     weights,
 )
-from amplint.semantics.arguments import Argument, Arguments
+from amplint.semantics.arguments import Argument, Arguments, evaluated
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
 from amplint.semantics.gradients import CLEARED
@@ -65,6 +65,7 @@ from amplint.torchlib.names import (
     GRAD_SCALERS,
     NEUTRAL_CONTEXTS,
     SHARDING_WRAPPERS,
+    derives_optimizer,
     is_optimizer,
 )
 
@@ -91,7 +92,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         callee = attributes.get(machine, state, node.func, owner, name)
     else:
         callee = machine.evaluate(state, node.func)
-    arguments = _arguments(machine, state, node)
+    arguments = evaluated(machine, state, node)
     if isinstance(callee, Method) and owner is None:
         owner, name = callee.owner, callee.name
     model = _follow_model(machine, state, node, callee, owner, name, arguments)
@@ -163,15 +164,6 @@ def _follow_model(
     return model[0] if model is not None else None
 
 
-def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
-    given = []
-    for argument in node.args:
-        value = machine.evaluate(state, argument.value)
-        keyword = argument.keyword.value if argument.keyword is not None else None
-        given.append(Argument(argument, value, keyword, argument.star))
-    return Arguments(tuple(given))
-
-
 def _receiver(method: Method) -> list[Value]:
     function = method.function.node if method.function else None
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
@@ -203,7 +195,7 @@ def _is_super(node: cst.BaseExpression) -> bool:
 
 
 def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Value:
-    arguments = _arguments(machine, state, node)
+    arguments = evaluated(machine, state, node)
     me = state.frames[state.frame].get("self")
     if isinstance(me, Instance):
         above = attributes.lineage(machine, state, me.cls)[1:]
@@ -226,10 +218,10 @@ def _holds_scaler(state: State, owner: Value) -> bool:
 def _instantiate(machine: Machine, state: State, node: cst.Call, cls: Class, arguments: Arguments) -> Value:
     for candidate in attributes.lineage(machine, state, cls):
         for base in attributes.bases(machine, state, candidate):
-            if isinstance(base, Ref) and (base.name in GRAD_SCALERS or base.name == "torch.optim.Optimizer"):
+            if isinstance(base, Ref) and (base.name in GRAD_SCALERS or derives_optimizer(base.name)):
                 if base.name in GRAD_SCALERS and attributes.find_method(machine, state, cls, "step") is not None:
                     return Unknown(machine.identity(state, node))
-                return _subclassed(machine, state, node, base.name)
+                return _subclassed(machine, state, node, base.name, arguments)
     if attributes.is_enumeration(machine, state, cls) and len(arguments.values) == 1:
         return arguments.values[0]
     made = Instance(machine.identity(state, node), cls)
@@ -237,10 +229,13 @@ def _instantiate(machine: Machine, state: State, node: cst.Call, cls: Class, arg
     return made
 
 
-def _subclassed(machine: Machine, state: State, node: cst.Call, base: str) -> Value:
+def _subclassed(machine: Machine, state: State, node: cst.Call, base: str, arguments: Arguments) -> Value:
     if base in GRAD_SCALERS:
         return Scaler(machine.identity(state, node), machine.unknown("enabled", id(node)), node, machine.loops, base)
-    return Optimizer(machine.identity(state, node), loops=machine.loops)
+    owner = _parameters_of(machine, arguments.value("params", 0))
+    optimizer = Optimizer(machine.identity(state, node), owner=owner, loops=machine.loops)
+    machine.owners[optimizer.symbol] = owner
+    return optimizer
 
 
 def initialise(machine: Machine, state: State, made: Instance, arguments: Arguments, node: cst.Call | None) -> None:

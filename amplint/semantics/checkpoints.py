@@ -132,7 +132,7 @@ def conclude(machine: Machine) -> None:
     for scaler in ledger.training.values():
         partners = set(machine.index.partners[scaler.symbol])
         kin = {known for symbol in partners for known in _kin(machine, symbol)}
-        paths = {dotted(node) for symbol in partners for node in machine.index.optimizers[symbol]}
+        paths = {dotted(node) for symbol in partners for node in machine.index.optimizers.get(symbol, ())}
         saves, restores = (
             [
                 place

@@ -57,6 +57,8 @@ def call_function(
     node: cst.CSTNode | None,
 ) -> Value:
     """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
+    if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
+        machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
         handed = [value for value in (*positional, *keywords.values()) if isinstance(value, Method)]
         protocol.forget(machine, state, handed)
@@ -96,6 +98,18 @@ def call_function(
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
     return result
+
+
+def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:
+    """Whether a function is handed another one and calls a parameter of its own."""
+    if function.node is not None or not any(isinstance(value, Function) for value in given):
+        return False
+    node = node_of(function)
+    assert isinstance(node, cst.FunctionDef)
+    params = node.params
+    names = {param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)}
+    called = (inner.func for inner in walk(node.body) if isinstance(inner, cst.Call))
+    return any(isinstance(callee, cst.Name) and callee.value in names for callee in called)
 
 
 def _is_without_effect(machine: Machine, before: State, end: State) -> bool:
@@ -177,7 +191,7 @@ def _outcomes(
         machine.entered_from = site
     frame, regions, home = machine.new_frame(function), state.regions, state.frame
     inner = state.copy()
-    inner.frames[frame] = _bind(machine, inner, function, positional, keywords, site is None)
+    inner.frames[frame] = _bind(machine, inner, function, positional, keywords, site)
     inner.frames[frame][DEPTH] = Const(len(regions))
     inner.frame = frame
     machine.chunk = function.chunk
@@ -236,9 +250,9 @@ def _bind(
     function: Function,
     positional: Sequence[Value],
     keywords: Mapping[str, Value],
-    from_outside: bool,
+    site: cst.CSTNode | None,
 ) -> dict[str, Value]:
-    """The callee's variables. Called `from_outside` of the file, a default says nothing unless it is a number."""
+    """The callee's variables. Called from no `site`, so from outside, a default says nothing unless it is a number."""
     node = node_of(function)
     assert isinstance(node, (cst.FunctionDef, cst.Lambda))
     params = node.params
@@ -252,16 +266,21 @@ def _bind(
             table[name] = keywords[name]
         elif param.default is not None:
             table[name] = machine.evaluate(_at(state, function.frame), param.default)
-            if from_outside and not isinstance(getattr(table[name], "value", None), float):
+            if site is None and not isinstance(getattr(table[name], "value", None), float):
                 table[name] = machine.unknown("parameter", id(node), name)
         else:
             table[name] = machine.unknown("parameter", id(node), name)
         if param.annotation is not None:
             table[name] = _annotated(machine, _at(state, function.frame), param.annotation, table[name])
+    whole = isinstance(site, cst.Call) and not any(argument.star for argument in site.args)
     if isinstance(params.star_arg, cst.Param):
-        table[params.star_arg.name.value] = Unknown(machine.fresh())
+        others = Items(tuple(positional[len(names) :]))
+        table[params.star_arg.name.value] = others if whole else Unknown(machine.fresh())
     if params.star_kwarg is not None:
-        table[params.star_kwarg.name.value] = Unknown(machine.fresh())
+        taken = {param.name.value for param in (*params.params, *params.kwonly_params)}
+        more = {name: value for name, value in keywords.items() if name not in taken}
+        named = Items(tuple(more.values()), tuple(map(Const, more)))
+        table[params.star_kwarg.name.value] = named if whole else Unknown(machine.fresh())
     if ("global" in function.chunk.text or "nonlocal" in function.chunk.text) and (outer := _outer_names(node)):
         table["<outer names>"] = OneOf(outer)
     return table

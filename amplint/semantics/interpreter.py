@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import attributes, calls, custom_functions, decorators, parameters, seams, windows
+from amplint.semantics import (
+    attributes,
+    calls,
+    custom_functions,
+    decorators,
+    parameters,
+    seams,
+    uncleared,
+    unended,
+    windows,
+)
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.checkpoints import conclude
 from amplint.semantics.definitions import bind_chunks, node_of
@@ -74,6 +84,8 @@ def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) 
     _start_everything(machine, starts)
     conclude(machine)
     custom_functions.conclude(machine, starts[0])
+    unended.conclude(machine)
+    uncleared.conclude(machine)
     grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
     if grown is not None:
         machine.emit(
@@ -125,6 +137,7 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
                 if isinstance(value, Class):
                     _run_class(machine, value, state.copy(), seen)
                 elif node_of(value) not in seen:
+                    machine.undone.began, machine.undone.owner = machine.symbols.tick(), None
                     _enter(machine, state.copy(), value, None)
             except BudgetSpent:
                 _restart(machine)
@@ -163,11 +176,13 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
     machine.hypothetical = False
     objects = machine.merged([twin for _, twin in ready] or [state], START_LIMIT)
     before = set(machine.entered)
+    whole = attributes.is_whole(machine, state, cls)
     for method in sorted(waiting, key=lambda method: method.name.value in called):
         if method in machine.entered - before and method not in expecting:
             continue
         for start in objects:
             attributes.reopen(machine, start, me)
+            machine.undone.began, machine.undone.owner = machine.symbols.tick() if whole else None, cls
             _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
 
 

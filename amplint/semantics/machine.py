@@ -22,6 +22,7 @@ from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail, merge
 from amplint.semantics.summaries import Summaries
 from amplint.semantics.symbols import Symbols
+from amplint.semantics.undone import Undone
 from amplint.semantics.values import (
     NONE,
     PERHAPS_SCALED,
@@ -215,6 +216,7 @@ class Machine:
         self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}
         self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
         self.penalties: dict[int, Penalty] = {}
+        self.undone = Undone()
         self.in_float16: set[int] = set()
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.hypothetical = False

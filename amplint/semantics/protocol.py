@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import outside, parameters, penalties, ran, readings, skips, windows
+from amplint.semantics import outside, parameters, penalties, ran, readings, skips, undone, windows
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import (
     Backward,
@@ -210,6 +210,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         state.gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
     _consume(machine, state, optimizer, node)
     machine.ledger.training[scaler.symbol] = scaler
+    undone.await_update(machine, node, scaler)
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
@@ -233,7 +234,8 @@ def _pair_event(
     loop = _inner_loop(machine, state, scaler, optimizer)
     parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
     _spell(machine, scaler, node)
-    machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
+    if not argument.node.star:
+        machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
     if kind is Unscale:
         machine.index.unscales.setdefault(optimizer.symbol, []).append(node)
     else:
@@ -444,11 +446,13 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
     for value in values:
         machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
+            machine.undone.scaler_escaped = True
             forget_everything(state)
             return
         if isinstance(value, Manager):
             forget_gradients(state)
         elif isinstance(value, Optimizer):
+            machine.undone.optimizer_escaped = True
             state.gradients[value.symbol] = NO_GRADIENTS
             if machine.statement is not None:
                 windows.note(machine, state, Job.RESCALE, machine.statement)
@@ -456,19 +460,12 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             forget(machine, state, value.values)
         elif isinstance(value, (Instance, Unknown)):
             held = state.heap.get(value.symbol, {}).values()
-            if any(isinstance(item, (Scaler, Function)) for item in held) or _holds_scaler(
+            if any(isinstance(item, (Scaler, Function)) for item in held) or undone.holds_scaler(
                 machine, state, value.symbol
             ):
+                machine.undone.scaler_escaped = True
                 forget_everything(state)
                 return
-
-
-def _holds_scaler(machine: Machine, state: State, symbol: int) -> bool:
-    for scaler in state.scalers:
-        key = machine.symbols.key(scaler)
-        if key[0] == "attribute" and key[2] == symbol:
-            return True
-    return False
 
 
 def forget_everything(state: State) -> None:

@@ -24,6 +24,13 @@ class SchedulerStep(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NeverUpdated(Event):
+    """`scaler.step()` in a method or function that is called from out of sight, with a scaler that nothing updates."""
+
+    scaler: Scaler
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScaleLogged(Event):
     """`scaler.get_scale()` goes straight into a log, in every iteration in which the scaler steps or updates."""
 

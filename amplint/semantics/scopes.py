@@ -103,7 +103,11 @@ _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "tr
 _SAVING = re.compile(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
 )
-_KEEPS_SCALER = tuple(re.compile(rf"[Ss]cal\w*\.{method}\(") for method in ("state_dict", "load_state_dict"))
+_KEEPS_SCALER = (
+    re.compile(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\("),
+    re.compile(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))"),
+)
+"""What saves and restores a scaler, and not only hands on what a wrapper of it is asked for."""
 
 
 def dotted(node: cst.CSTNode) -> str | None:
@@ -197,7 +201,8 @@ def is_extreme(number: float) -> bool:
 
 
 _TRAINS = re.compile(
-    r"\.(?:backward|step|zero_grad)\(|\bunscale_|GradScaler|autocast|nullcontext|clip_grad|custom_fwd|no_sync|torch\.save\("
+    r"\.(?:backward|step|zero_grad)\(|\bunscale_|GradScaler|autocast|nullcontext|clip_grad|\.grad\.|custom_fwd|no_sync"
+    r"|torch\.save\("
 )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import shares
+from amplint.semantics import shares, uncleared
 from amplint.semantics.boundaries import (
     COUNTER,
     Boundary,
@@ -67,6 +67,8 @@ def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value
 
 def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: bool = False) -> None:
     """Look at the paths on which an iteration of `loop`, the `first` or not, or a call of a function has ended."""
+    for state in states:
+        uncleared.note(machine, loop, state)
     rounds = [_Round(state, len(machine.loops), first) for state in states]
     rounds = [one for one in rounds if one.has(Job.BACKWARD)]
     if not any(one.has(Job.STEP) for one in rounds):

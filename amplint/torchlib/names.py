@@ -129,6 +129,11 @@ def is_optimizer(name: str) -> bool:
     )
 
 
+def derives_optimizer(name: str) -> bool:
+    """Whether a class with this base is an optimizer."""
+    return name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or is_optimizer(name)
+
+
 _PRECISION = re.compile(r"(?i)(?:^|[^a-z0-9])(?:b?fp?|b?float|true|mixed)?-?(?:16|32)(?:$|[^0-9])|amp|half")
 
 

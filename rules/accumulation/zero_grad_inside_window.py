@@ -9,6 +9,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
+from amplint.semantics.accumulation_events import NeverCleared
 from amplint.semantics.events import Accumulation, Event, Job
 
 from .places import boundary_block
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 
 class ZeroGradInsideWindow(Rule):
-    """Gradients are cleared on every micro-batch, so nothing accumulates.
+    """Gradients are cleared on every micro-batch, so nothing accumulates, or never.
 
     ## Why is this bad?
     The step at the end of the window sees the gradients of the last micro-batch only; the work of all others is thrown
     away. Where the loss is divided by the number of micro-batches, the steps are too small by that factor as well.
+    Where nothing clears them, every step repeats the gradients of all steps before it; a scaler hides that, because it
+    divides the old ones by the scale again.
 
     ## Example
     ```python
@@ -45,7 +48,8 @@ class ZeroGradInsideWindow(Rule):
     ```
 
     ## Fix safety
-    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches.
+    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches. Where
+    there is none it is added behind the step.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -54,7 +58,7 @@ class ZeroGradInsideWindow(Rule):
     code = "AMP304"
     name = "zero-grad-inside-window"
     severity = Severity.ERROR
-    screen = (b"zero_grad", b"backward", (b"%", b"range(", b"+= 1"))
+    screen = (b".step(", b"backward")
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."
 
@@ -69,7 +73,19 @@ class ZeroGradInsideWindow(Rule):
                 notes=[(event.node, "steps only here" if event.guard else "runs through one window")],
             )
 
+    def on_never_cleared(self, event: NeverCleared) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "gradients are never cleared, so every step repeats those of all earlier ones",
+            reason="backward() adds to the gradients that are there.",
+            advice="Call optimizer.zero_grad() after the step.",
+            notes=[(event.backward, "adds to the gradients of all earlier rounds")],
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, NeverCleared):
+            edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
+            return Fix("Clear the gradients after the step", (edit,)) if edit else None
         assert isinstance(event, Accumulation)
         cleared = [done.node for done in event.inside if done.job is Job.CLEAR]
         closing = [done for done in event.closing if done.job in (Job.STEP, Job.UPDATE)]

@@ -84,7 +84,7 @@ class ClipWithoutUnscale(Rule):
         place = before if isinstance(before, (cst.For, cst.While)) else event.node
         named = (
             _named(event.index.scalers[scaler], step, rewrite),
-            _named(event.index.optimizers[optimizer], step, rewrite),
+            _named(event.index.optimizers.get(optimizer, []), step, rewrite),
         )
         edit = rewrite.insert_before(place, f"{named[0]}.unscale_({named[1]})") if all(named) else None
         return Fix("Unscale the gradients first", (edit,)) if edit else None

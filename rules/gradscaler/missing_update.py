@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, OptState, PairEvent, ScalerStep, Unscale
+from amplint.semantics.scale_events import NeverUpdated
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -57,19 +58,14 @@ class MissingUpdate(Rule):
     fixable = Applicability.SAFE
     reason = "Until update() is called, PyTorch refuses another step() or unscale_() for the same optimizer."
 
-    def on_unscale(self, event: Unscale) -> Iterator[Report]:
-        yield from self._check(event)
-
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         if event.stage.state is OptState.STEPPED:
-            yield from self._check(event)
+            yield from self.on_unscale(event)
 
-    def _check(self, event: PairEvent) -> Iterator[Report]:
-        told_as_double_unscale = event.stage.state is OptState.UNSCALED and event.latest is event.node
-        if event.inside_window or told_as_double_unscale:
-            return
-        reached = event.stage.state in (OptState.UNSCALED, OptState.STEPPED)
-        if reached and not event.same_iteration and event.latest is not None:
+    def on_unscale(self, event: Unscale | ScalerStep) -> Iterator[Report]:
+        if event.inside_window or (event.stage.state is OptState.UNSCALED and event.latest is event.node):
+            return  # told as a double unscale_
+        if event.stage.refuses and not event.same_iteration and event.latest is not None:
             yield self.report(
                 event,
                 "no update() follows on a path that leads to the next iteration, where PyTorch raises RuntimeError",
@@ -78,11 +74,19 @@ class MissingUpdate(Rule):
                 notes=[*event.steps_from(event.stage.node), (event.node, "raises here")],
             )
 
+    def on_never_updated(self, event: NeverUpdated) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "nothing ever calls update() on this scaler, so the next call of this code raises RuntimeError",
+            advice="Call scaler.update() after the step.",
+            notes=[(event.scaler.created, "the scaler, made here")] if event.scaler.created is not None else [],
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, PairEvent)
+        assert isinstance(event, (PairEvent, NeverUpdated))
         spelled = event.index.scalers.get(event.scaler.symbol, [])
-        last = event.latest
-        if event.stage.state is not OptState.STEPPED or last is None:
+        last = event.latest if isinstance(event, PairEvent) else event.node
+        if last is None or (isinstance(event, PairEvent) and event.stage.state is not OptState.STEPPED):
             return None
         for update in event.index.updates.get(event.scaler.symbol, []):
             late = rewrite.shares_block(update, last) and rewrite.span(update).start > rewrite.span(last).start

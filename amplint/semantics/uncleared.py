@@ -1,0 +1,46 @@
+"""Gradients that nothing within reach ever clears: every step repeats what the steps before it have used.
+
+A scaler's step divides what earlier rounds have left by the scale once more, so that next to nothing of it remains:
+only steps without one are told.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from amplint.semantics.accumulation_events import NeverCleared
+from amplint.semantics.events import Job
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.values import Optimizer
+
+_MAY_CLEAR = re.compile(r"zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad", re.IGNORECASE)
+_COMMENT = re.compile(r"#[^\n]*")
+
+
+def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
+    """A round of `loop` is over: remember a step in it behind a backward, where nothing has cleared gradients yet."""
+    if machine.muted or machine.entered_from is not None or machine.statement is None:
+        return
+    here = [done for done in state.work if done.loops[-1:] == (loop,) and done.certain]
+    jobs = [done.job for done in here]
+    if Job.STEP not in jobs or Job.BACKWARD not in jobs or any(done.job is Job.CLEAR for done in state.work):
+        return
+    tables = [*state.frames.values(), *state.heap.values()]
+    optimizers = [value for table in tables for value in table.values() if isinstance(value, Optimizer)]
+    if optimizers and all(one.cls and one.loops is not None and loop not in one.loops for one in optimizers):
+        step = here[jobs.index(Job.STEP)].node
+        if isinstance(step, cst.Call) and isinstance(step.func, cst.Attribute) and not step.args:
+            machine.undone.uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
+
+
+def conclude(machine: Machine) -> None:
+    """Tell of the steps whose gradients nothing clears."""
+    if not machine.undone.uncleared or machine.undone.optimizer_escaped or not machine.complete:
+        return
+    if not any(_MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
+        for step, backward in machine.undone.uncleared.items():
+            assert isinstance(step.func, cst.Attribute)
+            machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value)

@@ -1,0 +1,45 @@
+"""Scalers that step an optimizer whenever something out of sight calls, and that nothing within reach ever updates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics import attributes
+from amplint.semantics.machine import Machine
+from amplint.semantics.scale_events import NeverUpdated
+from amplint.semantics.state import State
+from amplint.semantics.undone import Unended
+from amplint.semantics.values import FALSE
+
+_MAY_UPDATE = re.compile(r"(?<!ema)(?<!bar)(?<!ema_model)\.update\(\s*\)|(?i:scal\w*(?:\[[^]]*\]|\(\))?)\.update\(")
+
+
+def conclude(machine: Machine) -> None:
+    """Tell of the scalers that never get an `update`: the second call of what steps them raises."""
+    if not machine.undone.unended or machine.undone.scaler_escaped or not machine.complete:
+        return
+    for symbol, last in machine.undone.unended.items():
+        if symbol in machine.index.updates or last.scaler.enabled == FALSE:
+            continue
+        if not any(_MAY_UPDATE.search(text) for text in _texts(machine, last)):
+            machine.statement = last.statement
+            machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler)
+
+
+def _texts(machine: Machine, last: Unended) -> Iterator[str]:
+    """The text within reach, without the methods that a class derived from theirs replaces."""
+    above = attributes.lineage(machine, State(), last.owner) if last.owner is not None else []
+    family = {cls.chunk for cls in above if cls.node is None}
+    for chunk in machine.program.chunks:
+        if chunk not in family:
+            yield chunk.text
+    replaced: set[str] = set()
+    for cls in above:
+        methods = {name: node for name, node in attributes.members(cls).items() if isinstance(node, cst.FunctionDef)}
+        for name, node in methods.items():
+            if name not in replaced:
+                yield cls.chunk.module.code_for_node(node)
+        replaced |= methods.keys()
