@@ -58,7 +58,7 @@ class ZeroGradInsideWindow(Rule):
     code = "AMP304"
     name = "zero-grad-inside-window"
     severity = Severity.ERROR
-    screen = (b".step(", b"backward")
+    screen = (b"backward", (b"zero_grad", b"autocast"), (b"%", b"range(", b"+= 1", b"autocast"))
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."
 
