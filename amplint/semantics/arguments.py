@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from amplint.semantics.values import Const, Items, Value
+from amplint.semantics.values import Const, Items, Unknown, Value
 
 if TYPE_CHECKING:
     from amplint.semantics.machine import Machine
@@ -64,13 +64,16 @@ def evaluated(machine: Machine, state: State, node: cst.Call) -> Arguments:
 
 
 def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
-    """What `*value` or `**value` hands over, None where its members are not known."""
+    """What `*value` or `**value` hands over, None where its members are not known.
+
+    An unknown value under a name is left out: what is not known of it leaves the parameter as open as a caller would.
+    """
     if not argument.star or not isinstance(value, Items):
         return None
     if argument.star == "*" and value.keys is None:
         return [Argument(argument, item, None, "") for item in value.values]
     if argument.star == "**" and value.keys is not None:
         names = [key.value if isinstance(key, Const) else None for key in value.keys]
-        pairs = zip(value.values, names, strict=True)
-        return [Argument(argument, item, name, "") for item, name in pairs if isinstance(name, str)]
+        told = ((item, name) for item, name in zip(value.values, names, strict=True) if not isinstance(item, Unknown))
+        return [Argument(argument, item, name, "") for item, name in told if isinstance(name, str)]
     return None
