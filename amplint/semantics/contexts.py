@@ -31,6 +31,7 @@ from amplint.semantics.values import (
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DEFAULT_AUTOCAST_DTYPE, DTYPES, GRAD_MODES
 from amplint.torchlib.policy import words
 
+_CACHE, _SEVERAL = -1, "<several dtypes>"
 HARMLESS = words(
     "Console File Join Live Lock Manager NamedTemporaryFile Pool ProcessPoolExecutor Progress RLock Stream "
     "SummaryWriter TemporaryDirectory Thread ThreadPool ThreadPoolExecutor Timer average_parameters catch_warnings "
@@ -58,7 +59,12 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
     if not whole and "enabled" not in bound:
         enabled = machine.unknown("enabled", id(node))
     dtype = bound["dtype"][1] if "dtype" in bound else None
-    context = Autocast(devices, _dtypes(dtype, devices), enabled, node, whole and dtype in (None, NONE))
+    defaulted = whole and dtype in (None, NONE)
+    dtypes = _dtypes(dtype, devices)
+    if defaulted and device is None and devices is not None:
+        dtypes, usual = _current(state, devices, dtypes), dtypes
+        defaulted = dtypes == usual
+    context = Autocast(devices, dtypes, enabled, node, defaulted)
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
     machine.emit(
         state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
@@ -95,6 +101,17 @@ def _dtypes(value: Value | None, devices: frozenset[str] | None) -> frozenset[st
     if (value is None or value == Const(None)) and devices is not None:
         return frozenset(DEFAULT_AUTOCAST_DTYPE.get(device, "float16") for device in devices)
     return None
+
+
+def _current(state: State, devices: frozenset[str], default: frozenset[str] | None) -> frozenset[str] | None:
+    """The dtype of a region that is asked for none: that of the innermost one around, on or off, else `default`."""
+    for region in reversed(state.regions):
+        context = region.context
+        if isinstance(context, NewThread):
+            return default
+        if isinstance(context, Autocast) and (context.devices is None or context.devices & devices):
+            return context.dtypes if context.devices == devices else None
+    return default
 
 
 def device_of(arguments: Arguments) -> Device:
@@ -140,6 +157,30 @@ def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
         machine.emit(
             state, RegionMissed, start.entered_by, work=node, lost=lost, lost_with=entered_by, thread=start.context
         )
+
+
+def leave(state: State, regions: tuple[Region, ...]) -> None:
+    """Go back to `regions`; the outermost region takes along what autocast remembers of converted parameters."""
+    around = any(isinstance(region.context, Autocast) for region in regions)
+    if around and len(_dtypes_on(state.regions)) > 1:
+        state.set_attribute(_CACHE, _SEVERAL, TRUE)
+    elif not around and _CACHE in state.heap:
+        state.set_attribute(_CACHE, _SEVERAL, FALSE)
+    state.regions = regions
+
+
+def remembers_other_dtypes(state: State) -> bool:
+    """Whether a parameter can have been converted to another dtype than the region's since the outermost one began.
+
+    Autocast remembers converted parameters until then and takes them, whatever dtype the present region has.
+    """
+    told = state.heap.get(_CACHE, {}).get(_SEVERAL, FALSE)
+    return told != FALSE or len(_dtypes_on(state.regions)) > 1
+
+
+def _dtypes_on(regions: tuple[Region, ...]) -> set[frozenset[str] | None]:
+    contexts = [region.context for region in regions if isinstance(region.context, Autocast)]
+    return {context.dtypes for context in contexts if context.enabled != FALSE}
 
 
 def enter_items(machine: Machine, state: State, node: cst.With) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.contexts import remembers_other_dtypes
 from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
@@ -16,8 +17,8 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_number
 from amplint.semantics.values import Const, Tensor, Value, number
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.operations import Outcome, known, outcome
-from amplint.torchlib.policy import Regime
+from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
+from amplint.torchlib.policy import LOWER, Regime
 from amplint.torchlib.promotion import NUMBER, Typed
 
 NOTHING = Arguments(())
@@ -55,6 +56,8 @@ def comes_to(
     in_place: bool = False,
 ) -> Outcome:
     """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
+    if op in LOWER and remembers_other_dtypes(state) and any(_is_weight(machine, value) for value in operands):
+        return UNKNOWN
     asked = dtype_of(machine, arguments.value("dtype"))
     out = arguments.value("out")
     receiver = typed(machine, out) if isinstance(out, Tensor) else None
@@ -76,6 +79,10 @@ def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
     if here is None or device is None:
         return here
     return replace(here, devices={device}) if reaches(here.devices, device) else None
+
+
+def _is_weight(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Tensor) and value.symbol in machine.weights
 
 
 def tell(

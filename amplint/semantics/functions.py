@@ -212,7 +212,8 @@ def _outcomes(
     ends: list[State] = []
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
-        end.frame, end.regions, end.iteration = home, regions, state.iteration
+        end.frame, end.iteration = home, state.iteration
+        contexts.leave(end, regions)
         parameters.leave(machine, end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
         left = {number: table for number, table in end.frames.items() if number != frame}
@@ -321,7 +322,9 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
     machine.statement = node
     inside, state.frame = state.frame, function.frame
     for decorator in node.decorators:
+        around, state.regions = state.regions, ()
         value = machine.evaluate(state, decorator.decorator)
+        state.regions = around
         if _CACHES & {part.value for part in walk(decorator.decorator) if isinstance(part, cst.Name)}:
             machine.cached.add(node)
         if value == Ref("contextlib.contextmanager"):

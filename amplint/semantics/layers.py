@@ -31,9 +31,13 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
         known = content if isinstance(content, Tensor) else Tensor(0)
-        return Tensor(machine.fresh(), known.dtype, known.why_half, among=known.among, rank=known.rank)
+        made = machine.fresh()
+        machine.weights.add(made)
+        return Tensor(made, known.dtype, known.why_half, among=known.among, rank=known.rank)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
-    return Module(machine.fresh(), name, node, parts, weights.asked(machine, arguments))
+    made = machine.fresh()
+    machine.weights.add(made)
+    return Module(made, name, node, parts, weights.asked(machine, arguments))
 
 
 def call(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
@@ -99,7 +103,8 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     if here is None and len(dtypes) == 1:
         (dtype,) = dtypes
     devices = here.devices if here is not None else None
-    if here is not None and here.dtypes is not None and len(here.dtypes) == 1 and "float64" not in dtypes:
+    steady = "float64" not in dtypes and not contexts.remembers_other_dtypes(state)
+    if here is not None and here.dtypes is not None and len(here.dtypes) == 1 and steady:
         (low,) = here.dtypes
         if devices == {"cuda"}:
             dtype = low if low == "float16" or name not in _RECURRENT else None

@@ -205,6 +205,7 @@ class Machine:
         self.owners: dict[int, int | None] = {}
         self.entered_at: dict[cst.CSTNode, int] = {}
         self.cast_from: dict[int, str] = {}
+        self.weights: set[int] = set()
         self.outputs: dict[int, cst.CSTNode | None] = {}
         self.within: set[int] = set()
         self.trained: dict[int, Trained] = {}

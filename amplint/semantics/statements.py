@@ -365,7 +365,7 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
         entered = machine.outcomes(state, lambda s: contexts.enter_items(machine, s, node))
         ends = run_block(machine, [twin for _, twin in entered], _body(node.body), one)
         for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
-            end.regions = regions
+            contexts.leave(end, regions)
             if any(finishes for finishes, _ in entered):
                 machine.contacts += 1
                 forget_everything(end)

@@ -109,10 +109,9 @@ def _text(dtypes: set[str | None]) -> str:
     return " or ".join(sorted(str(dtype) for dtype in dtypes))
 
 
-def disagreement(source: str, device: str) -> str:
-    """The program with what the linter got wrong beside its lines; nothing where it is right."""
-    wrong = compare(source, device).wrong
+def described(source: str, found: Comparison) -> str:
+    """The program with what the linter got wrong beside its lines."""
     lines = source.splitlines()
-    for line, what in wrong.items():
+    for line, what in found.wrong.items():
         lines[line - 1] += f"  # {what}"
-    return "\n".join(lines) if wrong else ""
+    return "\n".join(lines)
