@@ -18,7 +18,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Operation
 from amplint.semantics.program import Program
 from amplint.semantics.state import State
-from amplint.semantics.values import Tensor, Value
+from amplint.semantics.values import Const, Tensor, Value
 from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.names import DTYPES
@@ -30,16 +30,23 @@ DTYPE_NAMES = frozenset(DTYPES.values())
 
 @dataclass
 class Claims:
-    """Line of `see` -> what the linter says the value's dtype is, None where it does not know, once for each path."""
+    """What the linter says of a program, on all its paths.
+
+    Line of `see` -> the value's dtype, None where it is not known; the lines it says can raise, those it says always
+    do, and those where it does not know the dtype of an operand, so that it leaves open whether they raise.
+    """
 
     dtypes: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
     raises: set[int] = field(default_factory=set)
+    always: set[int] = field(default_factory=set)
+    unsure: set[int] = field(default_factory=set)
 
 
 def claims(text: str) -> Claims:
     """What the linter says of a program."""
     source = Source("program.py", text)
     found = Claims()
+    raises, passes = set[cst.CSTNode](), set[cst.CSTNode]()
     shown = {node for chunk in source.chunks for node in _shown(chunk.module)}
 
     def watching(machine: Machine, state: State, node: cst.CSTNode) -> Value:
@@ -50,14 +57,21 @@ def claims(text: str) -> Claims:
         return value
 
     def told(event: Event) -> None:
-        if isinstance(event, Operation) and event.raises is not None:
-            found.raises.add(source.span(event.node).start.row)
+        if not isinstance(event, Operation):
+            return
+        line = source.span(event.node).start.row
+        (passes if event.raises is None else raises).add(event.node)
+        if event.raises is not None:
+            found.raises.add(line)
+        if any(operand.dtype is None and not isinstance(operand.value, Const) for operand in event.operands):
+            found.unsure.add(line)
 
     with (
         mock.patch.object(interpreter, "evaluate", watching),
         mock.patch.object(interpreter, "renamed_triggers", return_value=frozenset({"see"})),
     ):
         interpreter.interpret(Program(source), told, KINDS)
+    found.always = {source.span(node).start.row for node in raises - passes}
     return found
 
 
@@ -94,13 +108,12 @@ def compared(said: Claims, outcome: Outcome) -> Comparison:
             found.claimed += 1
         else:
             found.unclaimed.append(line)
-    if outcome.raised is not None and outcome.raised not in said.raises:
+    if outcome.raised is not None and outcome.raised not in said.raises | said.unsure:
         after = said.dtypes.get(outcome.raised + 1, set()) - outcome.shown.get(outcome.raised + 1, set())
         if after and None not in after:
             found.wrong[outcome.raised] = f"claims {_text(after)}, raises: {outcome.message}"
-    for line in said.raises - {outcome.raised}:
-        shown = outcome.shown.get(line + 1, set())
-        if not shown <= said.dtypes.get(line + 1, set()):
+    for line in said.always - {outcome.raised}:
+        if line + 1 in outcome.shown:
             found.wrong[line] = "claims that it raises, which it does not"
     return found
 
