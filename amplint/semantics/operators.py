@@ -129,6 +129,7 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
     same = tensors.same_dtype(left, right)
     if same is not None:
         return Const(same is not isinstance(kind, (cst.NotEqual, cst.IsNot, cst.NotIn)))
+    left, right = tensors.used_as_tensor(machine, left), tensors.used_as_tensor(machine, right)
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         if isinstance(kind, _ORDERED):
             readings.compared(machine, state, node, (left, right))

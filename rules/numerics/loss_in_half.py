@@ -15,6 +15,9 @@ from amplint.torchlib.policy import LOSSES
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+OF_CLASSES = ("cross_entropy", "nll_loss")
+"""Losses that work in the dtype of their first input, whatever the labels are."""
+
 
 class LossInHalf(Rule):
     """A loss is computed in half, because no autocast is there to lift it.
@@ -52,12 +55,15 @@ class LossInHalf(Rule):
     fixable = Applicability.SAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
-        wanted = [operand for operand in event.operands if _is_half(operand)]
-        if event.op in LOSSES | {"log_softmax"} and wanted and event.result.dtype in HALF_DTYPES:
-            half = wanted[0].half
+        first = event.operands[0] if event.operands else None
+        if first is None or not _is_half(first) or event.op not in LOSSES | {"log_softmax"}:
+            return
+        follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
+        if event.result.dtype in HALF_DTYPES or follows:
+            half = first.half
             yield self.report(
                 event,
-                f"{event.op} runs in {event.result.dtype}",
+                f"{event.op} runs in {first.dtype}",
                 reason="Logarithms, exponentials and squares need float32, and nothing lifts them to it here.",
                 advice="Convert the inputs of the loss: x.float().",
                 notes=[(half.node, half.text)] if half is not None and half.node is not None else (),

@@ -1,0 +1,101 @@
+"""What half does to squares, positions, sums and losses: lines that rules report, and lines that they leave alone."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Severity
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if "AMP405" <= code <= "AMP413")
+HEADER = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def run(x, y, n, labels, dtype):
+    half, brain = x.half(), x.bfloat16()
+    with torch.autocast("cuda", dtype=torch.float16):
+        product = x @ y
+"""
+
+
+def found(lines: str) -> list[tuple[str, Severity]]:
+    """What is reported in `lines`, the end of a function."""
+    code = HEADER + textwrap.indent(textwrap.dedent(lines).strip("\n"), "    ") + "\n"
+    findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    return [(finding.code, finding.severity) for finding in findings]
+
+
+BAD = """\
+AMP405 (half * half).sum()
+AMP405 half.pow(2).mean(-1, keepdim=True)
+AMP405 torch.square(product).mean()
+AMP405 ((half - x.half()) ** 2).sum().sqrt()
+AMP405 (half * half).view(-1).sum()
+AMP405 torch.var(half, dim=-1)
+AMP406 torch.arange(n, dtype=torch.float16)
+AMP406 torch.arange(n, device=x.device).to(torch.bfloat16)
+AMP406 (torch.arange(n) + 1).half()
+AMP406 (torch.arange(n)[:, None] * x).half().cos()
+AMP407 (half > 0).half().sum()
+AMP407 brain.mul_(0.999)
+AMP408 F.cross_entropy(half, labels)
+AMP408 F.log_softmax(product, dim=-1)
+AMP408 nn.MSELoss()(brain, y.bfloat16())
+AMP412 torch.ones(4, dtype=torch.bfloat16) + 1e-3
+"""
+GOOD = """\
+(half * y.half()).sum()
+(half.float() * half.float()).sum()
+brain.pow(2).mean()
+half.pow(2)
+torch.arange(10, dtype=torch.float16)
+torch.arange(0, n, 2, dtype=torch.float16)
+(torch.arange(n) / n).half()
+(torch.arange(n)[None] < labels[:, None]).half()
+(torch.arange(n)[:, None] * x.float()).cos().half()
+torch.arange(n, dtype=labels.dtype)
+(x > 0).sum()
+brain.mul_(0.9)
+x.float().mul_(0.9999)
+F.cross_entropy(half.float(), labels)
+F.mse_loss(half, y.float())
+half.softmax(dim=-1)
+torch.ones(4, dtype=torch.bfloat16) + 0.5
+torch.ones(4) + 1e-3
+"""
+
+
+@pytest.mark.parametrize("line", BAD.splitlines())
+def test_loses_in_half(line: str) -> None:
+    code, _, expression = line.partition(" ")
+    assert {found for found, _ in found(f"return {expression}")} == {code}
+
+
+@pytest.mark.parametrize("expression", GOOD.splitlines())
+def test_keeps_what_it_needs(expression: str) -> None:
+    assert found(f"return {expression}") == []
+
+
+def test_a_dtype_that_is_given_weighs_less() -> None:
+    assert found("return torch.arange(n, dtype=dtype).cos()") == [("AMP406", Severity.INFO)]
+    assert found("return torch.arange(n, dtype=dtype) < labels") == []
+
+
+def test_sums_of_loops() -> None:
+    loop = """
+    total = 0
+    for part in x:
+        total += {}
+    return total
+    """
+    assert found(loop.format("part.half().mean()")) == [("AMP407", Severity.WARNING)]
+    assert found(loop.format("part.half().mean().item()")) == []
+    assert found(loop.format("part.half().float().mean()")) == []
+    assert found(loop.format("part.half()")) == []
