@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
@@ -61,7 +62,13 @@ def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
 
     It then can do right by float16.
     """
-    for node in running(machine) if function is None else walk(function):
+    body = _body(machine) if function is None else function
+    return body is not None and _chooses_by_dtype(body)
+
+
+@functools.lru_cache(maxsize=512)
+def _chooses_by_dtype(function: cst.CSTNode) -> bool:
+    for node in walk(function):
         if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
             return True
         if isinstance(node, cst.Comparison):
@@ -78,6 +85,11 @@ def _is_dtype(node: cst.BaseExpression) -> bool:
 
 def running(machine: Machine) -> Iterator[cst.CSTNode]:
     """The nodes of the running function, or of the top-level statements around."""
+    body = _body(machine)
+    return walk(body) if body is not None else iter(())
+
+
+def _body(machine: Machine) -> cst.CSTNode | None:
     if machine.calls:
-        return walk(machine.calls[-1])
-    return walk(machine.chunk.module) if machine.chunk is not None else iter(())
+        return machine.calls[-1]
+    return machine.chunk.module if machine.chunk is not None else None
