@@ -21,6 +21,8 @@ PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones ran
 LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
 NEW = words("new_empty new_full new_ones new_tensor new_zeros")
 _SIZED = words("empty ones rand randn zeros new_empty new_ones new_zeros")
+HARD_CODED = words("zeros ones empty full rand randn eye")
+"""What makes float32 tensors where it is given no dtype; the call is kept with the tensor."""
 _CONTENT = words("tensor as_tensor new_tensor")
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
 """What numbers of unknown kinds become."""
@@ -46,6 +48,7 @@ def make(
     made = Tensor(
         machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
+        made=node if wanted is None and like is None and op in HARD_CODED else None,
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST

@@ -47,7 +47,7 @@ class UnsupportedHalfOp(Rule):
     severity = Severity.ERROR
     screen = (
         (b"quantile", b"cholesky", b"inv", b"det", b"svd", b"qr", b"eig", b"solve", b"lu_", b"lstsq", b"rank", b"fft"),
-        (b"half", b"float16", b"autocast"),
+        (b"half", b"float16", b"autocast", b".to(torch.float32)"),
     )
     fixable = Applicability.SAFE
     reason = "PyTorch has no kernel for it in half precision."

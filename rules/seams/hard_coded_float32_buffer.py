@@ -1,0 +1,88 @@
+"""AMP504."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event
+from amplint.semantics.factories import HARD_CODED
+from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.values import Tensor
+from amplint.torchlib.names import HALF_DTYPES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
+
+
+class HardCodedFloat32Buffer(Rule):
+    """A tensor made without a dtype is joined with half tensors.
+
+    ## Why is this bad?
+    `torch.zeros(...)` and its kind make float32 tensors, in an autocast region too. Joined with half tensors by `cat`
+    or `stack` they make the whole result float32: it takes twice the memory, and what comes after runs in float32
+    where autocast does not convert it, or raises where a kernel asks for one dtype.
+
+    ## Example
+    ```python
+    padding = torch.zeros(batch, missing, device=features.device)
+    features = torch.cat([features, padding], dim=1)
+    ```
+
+    ## Use instead
+    ```python
+    padding = torch.zeros(batch, missing, device=features.device, dtype=features.dtype)
+    features = torch.cat([features, padding], dim=1)
+    ```
+    `features.new_zeros(batch, missing)` says the same.
+
+    ## Fix safety
+    The fix passes the dtype of the half tensor where both stand in one call. The result then stays half.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch.dtype>
+    """
+
+    code = "AMP504"
+    name = "hard-coded-float32-buffer"
+    severity = Severity.WARNING
+    screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), tuple(f"{n}(".encode() for n in HARD_CODED))
+    fixable = Applicability.UNSAFE
+    reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
+
+    def on_operation(self, event: Operation) -> Iterator[Report]:
+        found = _buffer(event)
+        if found is None or (event.op == "stack" and event.result.dtype != "float32"):
+            return
+        half, call = found
+        told = [(half.half.node, half.half.text)] if half.half is not None and half.half.node is not None else []
+        yield self.report(
+            event,
+            f"this {half.dtype} tensor becomes float32 by {event.op}: the tensor made without a dtype is float32",
+            advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
+            notes=[*told, (call, "the float32 tensor is made here")],
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        found = _buffer(event) if isinstance(event, Operation) else None
+        if found is None or not isinstance(found[0].node, cst.Name):
+            return None
+        half, call = found
+        if not rewrite.span(event.node).start <= rewrite.span(call).start <= rewrite.span(event.node).end:
+            return None
+        edit = rewrite.set_argument(call, "dtype", f"{rewrite.text(half.node)}.dtype")
+        return Fix("Use the dtype of the other tensor", (edit,), Applicability.UNSAFE) if edit else None
+
+
+def _buffer(event: Operation) -> tuple[Operand, cst.Call] | None:
+    """A half operand of a join, and the call that makes a float32 one without asking for a dtype."""
+    halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
+    made = [o.value.made for o in event.operands if isinstance(o.value, Tensor) and o.dtype == "float32"]
+    calls = [call for call in made if isinstance(call, cst.Call)]
+    return (halves[0], calls[0]) if event.op in JOINS and halves and len(made) == len(calls) > 0 else None
