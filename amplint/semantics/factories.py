@@ -13,6 +13,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import default_dtype, dtype_of
 from amplint.semantics.traits import counted
 from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
+from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import promote
@@ -21,8 +22,6 @@ PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones ran
 LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
 NEW = words("new_empty new_full new_ones new_tensor new_zeros")
 _SIZED = words("empty ones rand randn zeros new_empty new_ones new_zeros")
-HARD_CODED = words("zeros ones empty full rand randn eye")
-"""What makes float32 tensors where it is given no dtype; the call is kept with the tensor."""
 _CONTENT = words("tensor as_tensor new_tensor")
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
 """What numbers of unknown kinds become."""
@@ -48,7 +47,7 @@ def make(
     made = Tensor(
         machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
-        made=node if wanted is None and like is None and op in HARD_CODED else None,
+        made=node if wanted is None and like is None and op in FLOAT32_BY_DEFAULT else None,
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST

@@ -66,3 +66,6 @@ INHERITED_HARMLESS = frozenset(
     ]
 )
 """Methods out of sight that leave gradients, scalers and optimizers of their object alone."""
+
+FLOAT32_BY_DEFAULT = frozenset({"zeros", "ones", "empty", "full", "rand", "randn", "eye"})
+"""Functions that make float32 tensors, of any content, where they are given no dtype."""

@@ -10,9 +10,9 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.factories import HARD_CODED
 from amplint.semantics.operation_events import Operand, Operation
 from amplint.semantics.values import Tensor
+from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 
 if TYPE_CHECKING:
@@ -52,7 +52,11 @@ class HardCodedFloat32Buffer(Rule):
     code = "AMP504"
     name = "hard-coded-float32-buffer"
     severity = Severity.WARNING
-    screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), tuple(f"{n}(".encode() for n in HARD_CODED))
+    screen = (
+        (b"autocast", b"half()", b"float16"),
+        (b"cat", b"stack"),
+        tuple(f"{n}(".encode() for n in FLOAT32_BY_DEFAULT),
+    )
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
