@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import libcst as cst
@@ -13,6 +14,7 @@ from amplint.semantics.operation_events import ANGLES, COORDINATES, FLAGS, INTEG
 from amplint.semantics.tensors import is_number
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Tensor, Value, number
+from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
@@ -23,6 +25,7 @@ _RESHAPES = words(
     "cpu to flip roll select narrow index_select broadcast_to repeat_interleave cat stack"
 )
 _PLACING = words("meshgrid outer einsum cos sin")
+_CHANNELS = re.compile(r"dim$|channel")
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
@@ -33,10 +36,17 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
         return frozenset()
     bounds = [number(argument.value) for argument in arguments.given if argument.keyword in (None, "start", "end")]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
-    if short:
+    if short or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     return frozenset({INTEGERS, COORDINATES} if placed else {INTEGERS})
+
+
+def _counts_channels(bound: cst.BaseExpression) -> bool:
+    """Whether a bound is named after channels, of which there are few; what a shape is indexed with does not count."""
+    nodes = list(walk(bound))
+    named = any(isinstance(node, cst.Name) and _CHANNELS.search(node.value) for node in nodes)
+    return named and not any(isinstance(node, cst.Subscript) for node in nodes)
 
 
 def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:

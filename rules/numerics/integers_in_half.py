@@ -84,8 +84,10 @@ def _lost(event: Operation) -> Evidence | None:
     """Why whole numbers, or angles made of them, are rounded to half here."""
     traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
     if event.op == "arange" or (event.op == "to" and any(INTEGERS in known for known in traits)):
-        wanted = COORDINATES if event.becomes and event.becomes.because is Because.ANNOUNCED else INTEGERS
-        return event.becomes if wanted in event.result.traits and not _were_half(event.operands) else None
+        announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
+        certain = event.result.dtype in HALF_DTYPES and not _were_half(event.operands)
+        wanted = {COORDINATES} if announced else {INTEGERS} if certain else set()
+        return event.becomes if wanted & event.result.traits else None
     if event.op in LOWER and any(INTEGERS in known for known in traits):
         return event.becomes if event.result.dtype in HALF_DTYPES and not _were_half(event.operands) else None
     if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in HALF_DTYPES:
