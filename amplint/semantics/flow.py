@@ -106,7 +106,9 @@ def tell(
         Operand(place, value, evidence(machine, state, value) if isinstance(value, Tensor) else None)
         for place, value in operands
     )
-    becomes = evidence(machine, state, result) or (announced(machine, node) if follows else None)
+    becomes = evidence(machine, state, result) if result.dtype or result.among else None
+    if becomes is None and follows:
+        becomes = announced(machine, node)
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
         module=module, raises=raises, becomes=becomes,
