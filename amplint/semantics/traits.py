@@ -26,6 +26,8 @@ _RESHAPES = words(
 )
 _PLACING = words("meshgrid outer einsum cos sin")
 _CHANNELS = re.compile(r"dim$|channel")
+_SHAPES = words("unsqueeze view reshape")
+"""What gives one tensor several shapes, a column and a row, whose product holds no squares."""
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
@@ -71,5 +73,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
 def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:
     if op == "pow" and len(values) == 2:
         return number(values[1]) == 2
-    same = op == "mul" and len(values) == 2 and symbol_of(machine, values[0]) == symbol_of(machine, values[1])
-    return same or op == "square"
+    if op == "mul" and len(values) == 2:
+        symbol = symbol_of(machine, values[0])
+        return symbol == symbol_of(machine, values[1]) and machine.symbols.key(symbol)[0] not in _SHAPES
+    return op == "square"
