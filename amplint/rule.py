@@ -57,6 +57,10 @@ class Rule:
     `screen` names bytes without which the rule cannot fire: every item must occur in the file, where of a tuple any
     member is enough and a pattern has to match. `every_path` asks that a report is kept only when the handler reported
     the node on every execution path that reaches it. `fixable` is what `fix` promises at best, for tables and help.
+
+    `assumed` is the screen of a rule that, where it is selected by name, prefix or ALL, also says what would happen in
+    half precision to tensors of which nothing tells the dtype; the words in it are calls that then matter. Such reports
+    are infos.
     """
 
     code: ClassVar[str]
@@ -66,6 +70,7 @@ class Rule:
     reason: ClassVar[str] = ""
     every_path: ClassVar[bool] = False
     default: ClassVar[bool] = True
+    assumed: ClassVar[Screen] = ()
     fixable: ClassVar[Applicability | None] = None
 
     def report(

@@ -11,7 +11,7 @@ from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
-from amplint.findings import Finding
+from amplint.findings import Finding, Severity
 
 RULES = [rule for code, rule in load_registry().rules.items() if "AMP401" <= code <= "AMP404"]
 HEADER = """\
@@ -753,3 +753,40 @@ ON_THE_CPU = """
 
 def test_regions_do_not_reach_other_devices() -> None:
     check(in_region(ON_THE_CPU))
+
+
+NOTHING_TELLS = """
+MASK = -1e7
+
+class RMSNorm(nn.Module):
+    def forward(self, x):
+        return x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True))  # AMP405
+
+class Lifted(nn.Module):
+    def forward(self, x):
+        x = x.float()
+        return x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-8)
+
+def attend(scores, mask):
+    return scores.masked_fill(mask, MASK).softmax(-1)  # AMP401
+
+def ratio(signal, noise):
+    return torch.mean(signal) / (torch.mean(noise) + 1e-8)  # AMP402
+
+def loss(probabilities, target):
+    with torch.autocast("cuda", enabled=False):
+        F.binary_cross_entropy(probabilities, target)
+    return F.binary_cross_entropy(probabilities, target)  # AMP404
+"""
+
+
+def test_tensors_of_which_nothing_tells_the_dtype() -> None:
+    code = HEADER + NOTHING_TELLS
+    rules = tuple(rule for rule in load_registry().rules.values() if rule.assumed)
+    asked = frozenset(rule.code for rule in rules)
+    said = analyse(Job("program.py", "", code.encode(), rules, asked=asked), Modules()).findings
+    expected = {(row, line.partition("  # ")[2]) for row, line in enumerate(code.splitlines(), 1) if "  # AMP" in line}
+    assert {(finding.span.start.row, finding.code) for finding in said} == expected
+    assert {finding.severity for finding in said} == {Severity.INFO}
+    assert not analyse(Job("program.py", "", code.encode(), rules), Modules()).findings
+    assert {rule for _, rule in expected} <= {rule.code for rule in screen(rules, code.encode(), asked)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, describe, diagnostic
 from amplint.engine.modules import Lookups, Modules
-from amplint.engine.screen import follows, screen
+from amplint.engine.screen import follows, screen, words_of
 from amplint.findings import Finding, Position, Span
 from amplint.rule import Rule
 
@@ -18,7 +18,8 @@ from amplint.rule import Rule
 class Job:
     """A file to analyse: its name in reports, its absolute path, its content, and the rules that may fire in it.
 
-    `others` may fire in it together with what it imports, and `torch` is the version of PyTorch it is for.
+    `others` may fire in it together with what it imports, `torch` is the version of PyTorch it is for, and `asked` are
+    the codes of the rules that were selected, and not just on by default.
     """
 
     filename: str
@@ -27,6 +28,7 @@ class Job:
     rules: tuple[type[Rule], ...]
     others: tuple[type[Rule], ...] = ()
     torch: str | None = None
+    asked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,11 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             lookups = Lookups(modules, source)
             program = Program(source, lookups if follows(job.raw) else nothing, job.torch)
             reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
-            rules = (*job.rules, *screen(job.others, reached))
-            dispatcher = Dispatcher(program, rules)
+            rules = (*job.rules, *screen(job.others, reached, job.asked))
+            assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
+            dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming})
             if rules:
-                interpret(program, dispatcher.emit, dispatcher.kinds)
+                interpret(program, dispatcher.emit, dispatcher.kinds, words_of(assuming))
             return Analysis(dispatcher.findings(), lookups.answers())
     except SourceError as failure:
         return Analysis([_syntax_error(job.filename, job.raw, failure.message, failure.position)])

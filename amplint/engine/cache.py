@@ -10,7 +10,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import amplint
@@ -46,13 +46,20 @@ class Cache:
         self._used: list[str] = []
         self._database = None if root is None else _open(root / FOLDER / "findings.db")
 
-    def key(self, raw: bytes, rules: tuple[type[Rule], ...], folder: str = "", torch: str | None = None) -> str:
+    def key(
+        self,
+        raw: bytes,
+        rules: tuple[type[Rule], ...],
+        folder: str = "",
+        torch: str | None = None,
+        asked: Set[str] = frozenset(),
+    ) -> str:
         """Names the findings of `rules` in a file with the bytes `raw`, which is for this version of PyTorch.
 
-        `folder` is where it lies, if what is there matters.
+        `folder` is where it lies, if what is there matters, and `asked` are the codes that were selected.
         """
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
-        digest.update(f"{torch}\n".encode())
+        digest.update(f"{torch}\n{sorted(asked)}\n".encode())
         digest.update(raw)
         if folder:
             digest.update(os.fsencode(os.path.relpath(folder, self._root) if self._root else folder))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
-from amplint.findings import Finding, Fix, Note
+from amplint.findings import Finding, Fix, Note, Severity
 from amplint.rule import Handler, Report, Rule
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import ForeignNode
@@ -25,12 +25,14 @@ _Place = tuple[str, str, "cst.CSTNode"]
 class Dispatcher:
     """Passes the events of one file to the rules that handle them and keeps what they report.
 
+    Rules with a code in `assuming` are shown, too, what only an assumption about dtypes lets happen.
     Each rule reports a node once. A rule with `every_path` is heard only where it reported every event of that kind at
     that node.
     """
 
-    def __init__(self, program: Program, rules: Iterable[type[Rule]]) -> None:
+    def __init__(self, program: Program, rules: Iterable[type[Rule]], assuming: Set[str] = frozenset()) -> None:
         self._program = program
+        self._assuming = assuming
         self._source = program.main
         self._handlers: dict[str, list[tuple[Rule, Handler]]] = {}
         self._reports: dict[tuple[str, cst.CSTNode], tuple[_Place, Report]] = {}
@@ -55,7 +57,7 @@ class Dispatcher:
         """Show `event` to every rule that handles its kind."""
         for rule, handler in self._handlers.get(event.kind, ()):
             place = (rule.code, event.kind, event.node)
-            if rule.code in self._crashes:
+            if rule.code in self._crashes or (event.assumed and rule.code not in self._assuming):
                 continue
             try:
                 reports = {(rule.code, report.at): (place, report) for report in handler(event)}
@@ -98,7 +100,7 @@ class Dispatcher:
         return Finding(
             code=rule.code,
             name=rule.name,
-            severity=report.severity,
+            severity=Severity.INFO if report.event.assumed else report.severity,
             message=report.message,
             filename=self._source.filename,
             span=self._source.span(at),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from amplint.engine.config import ConfigError, Settings, load_folder
 from amplint.engine.patterns import Patterns
-from amplint.engine.select import Rules, resolve
+from amplint.engine.select import Rules, matches, resolve
 
 
 class Projects:
@@ -58,6 +58,12 @@ class Projects:
         if (settings, applying) not in self._active:
             self._active[settings, applying] = self._codes(settings, applying)
         return self._active[settings, applying]
+
+    def asked(self, settings: Settings) -> frozenset[str]:
+        """The codes that these settings select, and not just leave on, where that makes a difference to the rule."""
+        selectors = [*(settings.select or ()), *settings.extend_select]
+        selected = (code for selector in selectors for code in matches(selector, self.rules))
+        return frozenset(code for code in selected if self.rules[code].assumed)
 
     def _codes(self, settings: Settings, applying: tuple[bool, ...]) -> frozenset[str]:
         codes = resolve(self.rules, settings.select, settings.extend_select, settings.ignore)

@@ -86,12 +86,13 @@ class Linter:
         if codes not in self._handling:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
-        rules = screen(self._handling[codes], raw)
+        asked = self._projects.asked(target.settings)
+        rules = screen(self._handling[codes], raw, asked)
         others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
         torch = target.settings.torch_version
-        job = Job(target.filename, target.path, raw, rules, others, torch)
+        job = Job(target.filename, target.path, raw, rules, others, torch, asked)
         folder = os.path.dirname(target.path) if rules or others else ""
-        return _Work(target, job, self._cache.key(raw, (*rules, *others), folder, torch))
+        return _Work(target, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
 
     def _known(self, work: _Work) -> list[Finding] | None:
         path = work.target.path

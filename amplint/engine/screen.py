@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from amplint.rule import Rule
 
+WORD = re.compile(r"\w+")
 _FOLLOWED = re.compile(rb"[sS]caler|autocast|unscale_|clip_grad|backward\(")
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
@@ -16,8 +17,8 @@ def follows(raw: bytes) -> bool:
     return _FOLLOWED.search(raw) is not None and _IMPORT.search(raw) is not None
 
 
-def screen(rules: Sequence[type[Rule]], raw: bytes) -> tuple[type[Rule], ...]:
-    """The rules whose `screen` is satisfied by `raw`, in the order given."""
+def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:
+    """The rules whose `screen` is satisfied by `raw`, or whose code is `asked` for and `assumed` is, in their order."""
     seen: dict[bytes, bool] = {}
     matched: dict[re.Pattern[bytes], bool] = {}
 
@@ -36,6 +37,14 @@ def screen(rules: Sequence[type[Rule]], raw: bytes) -> tuple[type[Rule], ...]:
         return occurs(item) if isinstance(item, bytes) else any(map(occurs, item))
 
     def may_fire(rule: type[Rule]) -> bool:
-        return all(map(holds, rule.screen))
+        asks = rule.assumed and rule.code in asked
+        return all(map(holds, rule.screen)) or bool(asks and all(map(holds, rule.assumed)))
 
     return tuple(rule for rule in rules if may_fire(rule))
+
+
+def words_of(rules: Iterable[type[Rule]]) -> frozenset[str]:
+    """The words in the `assumed` screens of `rules`."""
+    items = (item if isinstance(item, tuple) else (item,) for rule in rules for item in rule.assumed)
+    patterns = (pattern for item in items for pattern in item if isinstance(pattern, bytes))
+    return frozenset(word for pattern in patterns for word in WORD.findall(pattern.decode()))

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from amplint.semantics.program import Program
 
 
-def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) -> None:
+def interpret(
+    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] = frozenset()
+) -> None:
     """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
+    Where there are any words in `assuming`, calls of these matter, and tensors of unknown dtype are taken for half.
     Raises SourceError for a part that cannot be parsed.
     """
     from amplint.semantics.interpreter import interpret as run
 
-    run(program, tell, kinds)
+    run(program, tell, kinds, assuming)

@@ -143,7 +143,8 @@ class Event:
     that is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order
     of execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls
     known to do no tensor work; like `index`, it is complete once the file is interpreted. `entered_from` is set for
-    what happens in another file: the call in the linted one that leads there.
+    what happens in another file: the call in the linted one that leads there. `assumed` tells that nothing says that a
+    dtype is half, without which this is no event.
     """
 
     kind: ClassVar[str]
@@ -156,6 +157,7 @@ class Event:
     idle: Set[cst.CSTNode] = frozenset()
     index: Index = field(default_factory=Index)
     entered_from: cst.CSTNode | None = None
+    assumed: bool = False
 
     def __init_subclass__(cls) -> None:
         cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()

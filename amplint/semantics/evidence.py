@@ -19,7 +19,8 @@ _BOTH = frozenset(HALF_DTYPES)
 def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     """Why `value` is or can be half; None where nothing says so, or where the function around chooses by dtype.
 
-    What is unknown can be half in a region that is on, unless it is what a loop over the data gives.
+    What is unknown can be half in a region that is on, unless it is what a loop over the data gives, and anywhere if
+    the rules are to assume so.
     """
     if value.dtype in HALF_DTYPES:
         because = machine.half_because.get(value.why_half, Because.CAST)
@@ -37,6 +38,8 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
         if halves and region is not None and reaches(region.devices, value.device):
             dtype = " or ".join(sorted(halves))
             return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
+        if machine.assumes:
+            return Evidence(Because.ASSUMED, _BOTH, "nothing here tells its dtype, which may be half", None)
     return None
 
 

@@ -109,9 +109,10 @@ def tell(
     becomes = evidence(machine, state, result) if result.dtype or result.among else None
     if becomes is None and follows:
         becomes = announced(machine, node)
+    reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
-        module=module, raises=raises, becomes=becomes,
+        module=module, raises=raises, becomes=becomes, assumed=reasons == {Because.ASSUMED},
     )  # fmt: skip
 
 

@@ -55,14 +55,18 @@ START_LIMIT = 4
 _SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
 
 
-def interpret(program: Program, tell: Callable[[Event], None], kinds: Set[str]) -> None:
+def interpret(
+    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] = frozenset()
+) -> None:
     """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
+    Where there are any words in `assuming`, calls of these matter, and tensors of unknown dtype are taken for half.
     Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(program, tell, kinds, evaluate, run_body)
+    machine.assumes = bool(assuming)
     chunks, aliases = program.chunks, program.aliases()
-    names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks)
+    names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks) | assuming
     calls: Set[str] = frozenset()
     if machine.follows_models:
         names |= thread_targets(chunks)

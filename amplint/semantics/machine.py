@@ -222,6 +222,7 @@ class Machine:
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.hypothetical = False
         self.weights_unsure = False
+        self.assumes = False
         self.applied: dict[Chunk, list[Applied]] = {}
         self.half_outputs: dict[int, Evidence] = {}
         self.refusing: dict[cst.CSTNode, Operand] = {}

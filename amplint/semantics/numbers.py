@@ -9,6 +9,7 @@ import libcst as cst
 from amplint.semantics.events import TensorOp
 from amplint.semantics.evidence import evidence
 from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
 from amplint.semantics.tensors import is_number, tensor
 from amplint.semantics.values import Number, Tensor, Value, number
@@ -18,7 +19,10 @@ from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 def tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
     half = evidence(machine, state, operand)
     if half is not None and "float16" in half.dtypes:
-        machine.emit(state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node)
+        assumed = half.because is Because.ASSUMED
+        machine.emit(
+            state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node, assumed=assumed
+        )
 
 
 def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:

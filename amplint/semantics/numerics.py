@@ -90,6 +90,8 @@ def arithmetic(
 ) -> Tensor | None:
     """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
     a, b = used_as_tensor(machine, left[1]), used_as_tensor(machine, right[1])
+    if machine.assumes and _is_squared_parameter(machine, kind, a, b):
+        a, b = tensor(machine, a), tensor(machine, a) if kind == "Multiply" else b
     if kind in ARITHMETIC:
         numbers.number_meets(machine, state, node, kind, (left[0], a), (right[0], b))
         numbers.number_meets(machine, state, node, kind, (right[0], b), (left[0], a))
@@ -129,6 +131,13 @@ def arithmetic(
         made=scaled.made,
         infinity=infinity, floor=floor,
     )  # fmt: skip
+
+
+def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:
+    """Whether something that a function is given is squared, which is done to tensors rather than to sizes."""
+    if not isinstance(a, Unknown) or machine.symbols.key(a.symbol)[0] != "parameter":
+        return False
+    return (kind == "Multiply" and a == b) or (kind == "Power" and number(b) == 2)
 
 
 def result(
@@ -321,7 +330,9 @@ def bce(
 ) -> None:
     """Binary cross-entropy runs, as a function or as a module's call."""
     given = tuple((argument.node, argument.value) for argument in arguments.given)
-    machine.emit(state, TensorOp, node, op=op, tensor=operand, arguments=given, module=made)
+    region, _ = machine.region(state)
+    assumed = machine.assumes and region is None and not subregions.is_switched_off(state)
+    machine.emit(state, TensorOp, node, op=op, tensor=operand, arguments=given, module=made, assumed=assumed)
 
 
 def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import libcst as cst
@@ -27,12 +27,16 @@ ONE = "one"
 
 
 class Because(enum.Enum):
-    """Why a value is half, the most certain first; ANNOUNCED means that the code around only provides for it."""
+    """Why a value is half, the most certain first.
+
+    ANNOUNCED means that the code around only provides for it, ASSUMED that nothing tells and the user wants to know.
+    """
 
     CAST = "cast"
     PARAMETERS = "parameters"
     REGION = "region"
     ANNOUNCED = "announced"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,12 @@ class Operand:
         return self.value.dtype if isinstance(self.value, Tensor) else None
 
 
+def best(operands: Iterable[Operand]) -> Evidence | None:
+    """The evidence of the first operand that is half, one that is assumed to be only where there is no other."""
+    found = [operand.half for operand in operands if operand.half is not None]
+    return min(found, key=lambda half: half.because is Because.ASSUMED, default=None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Operation(Event):
     """A tensor operation runs: a function, method or operator, or the call of a `torch.nn` object.
@@ -83,8 +93,8 @@ class Operation(Event):
 
     @property
     def half(self) -> Evidence | None:
-        """Why an operand is half, the first that is."""
-        return next((operand.half for operand in self.operands if operand.half is not None), None)
+        """Why an operand is half: the first that is."""
+        return best(self.operands)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,8 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
         return
     why = _why(machine, state, owner)
     if why is not None and why.dtypes >= BFLOAT16:
-        machine.emit(state, ToNumpy, node, operand=Operand(node.func.value, owner, why))
+        assumed = why.because is Because.ASSUMED
+        machine.emit(state, ToNumpy, node, operand=Operand(node.func.value, owner, why), assumed=assumed)
 
 
 def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
@@ -62,7 +63,10 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
         return None
-    return _of_output(machine, value.symbol)
+    known = _of_output(machine, value.symbol)
+    if known is None and machine.assumes:
+        return Evidence(Because.ASSUMED, HALF_DTYPES, "nothing here tells its dtype, which may be bfloat16", None)
+    return known
 
 
 def _of_output(machine: Machine, symbol: int) -> Evidence | None:
@@ -96,7 +100,9 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
         return
     why = evidence(machine, state, value)
     if why is not None and why.dtypes <= refused:
-        machine.emit(state, HalfRefused, node, op=name.rpartition(".")[2], operand=Operand(place, value, why))
+        assumed = why.because is Because.ASSUMED
+        operand = Operand(place, value, why)
+        machine.emit(state, HalfRefused, node, op=name.rpartition(".")[2], operand=operand, assumed=assumed)
 
 
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:

@@ -103,6 +103,11 @@ def _switched_off(state: State) -> Region | None:
     return regions[-1] if regions and regions[-1].context.enabled == FALSE else None  # type: ignore[union-attr]
 
 
+def is_switched_off(state: State) -> bool:
+    """Whether the innermost region switches autocast off."""
+    return _switched_off(state) is not None
+
+
 def _stays_half(machine: Machine, region: Region, value: Tensor) -> bool:
     """Whether `value` is half, or came into the region without being converted."""
     if value.dtype is not None:

@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import from_logits
-from amplint.torchlib.policy import treatment
+from amplint.torchlib.policy import BANNED, treatment
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -48,16 +48,20 @@ class BceInAutocast(Rule):
     name = "bce-in-autocast"
     severity = Severity.ERROR
     screen = (b"autocast", (b"binary_cross_entropy", b"BCELoss"))
+    assumed = ((b"binary_cross_entropy", b"BCELoss"),)
     fixable = Applicability.SAFE
     reason = "PyTorch refuses to run it there, because float16 does not hold the gradients its backward pass needs."
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
         devices = (event.region.devices if event.region is not None else None) or ()
-        if any(event.op in treatment().banned.get(device, ()) for device in devices):
+        if (event.assumed and event.op in BANNED) or any(
+            event.op in treatment().banned.get(device, ()) for device in devices
+        ):
             notes = [(event.region_with, "the region begins here")] if event.region_with is not None else []
             yield self.report(
                 event,
-                "binary cross-entropy of probabilities raises under CUDA autocast",
+                f"binary cross-entropy of probabilities raises {'where' if event.assumed else 'under'} CUDA autocast"
+                f"{' is on' if event.assumed else ''}",
                 advice="Drop the sigmoid and use binary_cross_entropy_with_logits or BCEWithLogitsLoss.",
                 notes=notes if event.module is None else [(event.module, "the loss is made here"), *notes],
             )

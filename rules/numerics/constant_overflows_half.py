@@ -55,6 +55,7 @@ class ConstantOverflowsHalf(Rule):
     name = "constant-overflows-half"
     severity = Severity.ERROR
     screen = (HUGE_NUMBERS, HALF_SIGNS)
+    assumed = (HUGE_NUMBERS, (b"masked_fill", b"masked_fill_", b"where", b"fill_"))
     fixable = Applicability.SAFE
     reason = "The largest float16 number is 65504; anything beyond raises or becomes infinity."
 

@@ -54,6 +54,7 @@ class ConstantVanishesInHalf(Rule):
     name = "constant-vanishes-in-half"
     severity = Severity.WARNING
     screen = (TINY_NUMBERS, HALF_SIGNS)
+    assumed = (TINY_NUMBERS,)
     fixable = Applicability.UNSAFE
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:

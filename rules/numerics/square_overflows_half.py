@@ -55,17 +55,20 @@ class SquareOverflowsHalf(Rule):
     name = "square-overflows-half"
     severity = Severity.WARNING
     screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var("))
+    assumed = ((b"sum(", b"mean(", b".var("),)
     fixable = Applicability.UNSAFE
     reason = "The square of a number past 255 is infinity in float16, that of one below 1.7e-4 is 0."
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None
         half = first.half if first is not None else None
-        if first is None or half is None or "float16" not in half.dtypes or first.dtype is None:
+        if first is None or half is None or "float16" not in half.dtypes:
+            return
+        if first.dtype is None and not event.assumed:
             return
         summed = event.op in REDUCTIONS and SQUARES in getattr(first.value, "traits", ())
         if summed or event.op == "var":
-            announced = half.because is Because.ANNOUNCED
+            announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
                 f"the {'squares' if summed else 'variance'} of a tensor that {'can be' if announced else 'is'} float16",

@@ -49,6 +49,7 @@ class Bfloat16ToNumpy(Rule):
     name = "bfloat16-to-numpy"
     severity = Severity.ERROR
     screen = (b".numpy(", (b"bfloat16", b"bf16", b"dtype"), (b"bfloat16", b"bf16", b"float16"))
+    assumed = (b".numpy(",)
     fixable = Applicability.SAFE
     reason = "NumPy has no bfloat16, so the conversion raises TypeError."
 
