@@ -38,8 +38,8 @@ def server() -> Iterator[ProofServer]:
 
 @functools.cache
 def linter(code: str, unsafe_fixes: bool) -> tuple[Linter, Settings]:
-    """A linter with the default rules and the rule `code`."""
-    settings = Settings(extend_select=(code,), unsafe_fixes=unsafe_fixes)
+    """A linter with the default rules, and with the rule `code` where that is not one of them."""
+    settings = Settings(extend_select=() if RULES[code].default else (code,), unsafe_fixes=unsafe_fixes)
     return Linter(Projects(RULES, fixed=settings), Cache(None)), settings
 
 

@@ -63,8 +63,8 @@ class MissingUpdate(Rule):
             yield from self.on_unscale(event)
 
     def on_unscale(self, event: Unscale | ScalerStep) -> Iterator[Report]:
-        if event.inside_window or (event.stage.state is OptState.UNSCALED and event.latest is event.node):
-            return  # told as a double unscale_
+        if event.inside_window:
+            return
         if event.stage.refuses and not event.same_iteration and event.latest is not None:
             yield self.report(
                 event,

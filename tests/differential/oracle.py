@@ -15,7 +15,7 @@ The verdicts, at the line of the call that is named:
 AMP201  `unscale_` raised: already called since the last update.
 AMP202  `unscale_` raised: called after this iteration's step; or clipping found scaled gradients a step has used.
 AMP203  the scaler's latest `unscale_` or `step` before a call that raised because of one in an earlier iteration; an
-        `unscale_` that raised because of an earlier `unscale_` is AMP201 as well, alone where both are one call.
+        `unscale_` that raised because of an earlier `unscale_` is AMP201 as well.
 AMP204  `step` raised: already called in this iteration.
 AMP205  clipping found gradients that carry a scale.
 AMP206  `optimizer.step()` found gradients that carry a scale, or whose inf and NaN the scaler has counted for a step of
@@ -378,7 +378,7 @@ class Scaler(torch.amp.GradScaler):
                 RUN.show("AMP201", line)
             elif again:
                 RUN.show("AMP202", line)
-            if not again and (stage is not OptState.UNSCALED or self._latest() != line):
+            if not again:
                 RUN.show("AMP203", self._latest())
             self._state(optimizer)["stage"] = OptState.UNSCALED
             for i, made, value in optimizer.live():
