@@ -117,7 +117,7 @@ FOUND = {
         """,
         ["AMP201 scaler.unscale_"],
     ),
-    "a skipped iteration without update(), told once": (
+    "a skipped iteration without update(), told as what raises and as what is missing": (
         """
         def train(model, loader, optimizer):
             scaler = GradScaler("cuda")
@@ -130,7 +130,7 @@ FOUND = {
                 scaler.step(optimizer)
                 scaler.update()
         """,
-        ["AMP201 scaler.unscale_"],
+        ["AMP201 scaler.unscale_", "AMP203 scaler.unscale_"],
     ),
     "a step in an iteration after the one in which its helper was understood": (
         """
