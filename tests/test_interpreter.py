@@ -59,6 +59,22 @@ FOUND = {
         """,
         ["AMP221 scaler.update", "AMP215 scaler.update", "AMP207 model"],
     ),
+    "what runs where a tensor is not on a GPU": (
+        """
+        def train(model, optimizer, batch):
+            scaler = GradScaler("cuda")
+            places = torch.zeros(4)
+            scaler.scale(model(batch).sum()).backward()
+            if places.is_cuda:
+                scaler.unscale_(optimizer)
+            else:
+                scaler.unscale_(optimizer)
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        """,
+        ["AMP201 scaler.unscale_"],
+    ),
     "an overflow that nobody asks for, behind a question whether there is a scaler": (
         """
         def main(loader, amp, often):

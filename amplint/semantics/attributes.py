@@ -37,6 +37,10 @@ from amplint.semantics.values import (
 from amplint.source.tree import walk
 from amplint.torchlib.constants import CONSTANTS
 
+_ASKED = frozenset(
+    {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
+)
+"""Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
 _PLACES = ("values", "indices")
 """The names of what operations along a dimension return."""
 _AUTO = Ref("enum.auto")
@@ -64,7 +68,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         return derived(machine, owner, name, owner.rank)
     if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:
         return owner.values[_PLACES.index(name)]
-    if isinstance(owner, Tensor) and name == "grad":
+    if isinstance(owner, Tensor) and name in _ASKED:
         return machine.unknown("attribute", name, parts=(owner.symbol,))
     if isinstance(owner, (Scaler, Optimizer, Tensor)):
         stored = state.heap.get(owner.symbol, {}).get(name)

@@ -14,14 +14,15 @@ class Checkpointed(Event):
     """`torch.utils.checkpoint` runs a segment.
 
     `reentrant` tells that it is the reentrant variant, `chosen` that an argument decides this, `lost` that none of the
-    inputs can require a gradient. `forgets` is the argument that has the random state not restored, `random` what the
-    segment draws random numbers with.
+    inputs can require a gradient, `wanted` that one was asked and does. `forgets` is the argument that has the random
+    state not restored, `random` what the segment draws random numbers with.
     """
 
     call: cst.Call
     reentrant: bool
     chosen: bool
     lost: bool
+    wanted: bool
     forgets: cst.Arg | None
     random: cst.CSTNode | None
 

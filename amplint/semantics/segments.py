@@ -13,6 +13,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.semantics.segment_events import Checkpointed, Traced
 from amplint.semantics.state import State
+from amplint.semantics.truth import symbol_of, truth
 from amplint.semantics.values import FALSE, TRUE, Const, Items, Tensor, Unknown, Value
 from amplint.source.source import Chunk
 
@@ -50,9 +51,16 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
         reentrant=asked is None or asked.value == TRUE,
         chosen=asked is not None,
         lost=whole and not ran.without_gradients(state) and _needs_no_gradient(machine, inputs),
+        wanted=any(_asks(machine, state, value) for value in _flat(inputs)),
         forgets=preserves.node if preserves is not None and preserves.value == FALSE else None,
         random=chance.drawn(machine, state, arguments.values[0]) if preserves is not None else None,
     )  # fmt: skip
+
+
+def _asks(machine: Machine, state: State, value: Value) -> bool:
+    """Whether `value` was asked and does require a gradient."""
+    question = machine.unknown("attribute", "requires_grad", parts=(symbol_of(machine, value),))
+    return truth(machine, state, question) is True
 
 
 def _needs_no_gradient(machine: Machine, inputs: Sequence[Value]) -> bool:

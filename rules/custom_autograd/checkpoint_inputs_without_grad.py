@@ -57,7 +57,7 @@ class CheckpointInputsWithoutGrad(Rule):
                 reason="The reentrant variant records a segment only when one of its inputs requires a gradient.",
                 advice="Pass use_reentrant=False.",
             )
-        elif event.reentrant and not event.chosen:
+        elif event.reentrant and not event.chosen and not event.wanted:
             yield self.report(
                 event,
                 "use_reentrant is not given: where no input requires a gradient, the segment's parameters get none",

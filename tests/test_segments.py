@@ -1,0 +1,43 @@
+"""Checkpointed segments: which inputs require a gradient."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+
+RULES = [rule for code, rule in load_registry().rules.items() if code == "AMP603"]
+BLOCK = """
+from torch import nn
+from torch.utils import checkpoint as cp
+
+
+class Block(nn.Module):
+    def __init__(self, saving):
+        super().__init__()
+        self.body = nn.Linear(8, 8)
+        self.saving = saving
+
+    def forward(self, x, context):
+        if {condition}:
+            return cp.checkpoint(self.body, x)
+        return self.body(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("self.saving", 1),
+        ("self.saving and x.requires_grad", 0),
+        ("self.saving and context.requires_grad", 1),
+        ("self.saving and not x.requires_grad", 1),
+    ],
+)
+def test_the_input_is_asked_for_its_gradient(condition: str, found: int) -> None:
+    code = textwrap.dedent(BLOCK).format(condition=condition)
+    assert len(analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings) == found
