@@ -99,16 +99,15 @@ def tell(
     raises: str | None = None,
     follows: bool = False,
 ) -> None:
-    """Tell the rules that `op` runs on `operands`; `follows` tells that the result's dtype is another tensor's."""
+    """Tell the rules that `op` runs on `operands`; `follows` tells that another tensor decides its dtype."""
     if machine.muted or Operation.kind not in machine.wanted:
         return
     told = tuple(
         Operand(place, value, evidence(machine, state, value) if isinstance(value, Tensor) else None)
         for place, value in operands
     )
-    becomes = evidence(machine, state, result) if result.dtype or result.among else None
-    if becomes is None and follows:
-        becomes = announced(machine, node)
+    decided = result.dtype is not None or result.among is not None
+    becomes = evidence(machine, state, result) if decided else announced(machine, node) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,

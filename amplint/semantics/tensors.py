@@ -84,6 +84,9 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         dtype: str | None = CASTS[name]
     elif name in ("to", "type", "type_as"):
         dtype = next((found for value in arguments.values if (found := dtype_of(machine, value)) is not None), None)
+        like = arguments.value("other", 0)
+        if name == "type_as" and isinstance(like, Tensor) and like.dtype != FROM_PARAMETER:
+            dtype = like.dtype
     else:
         return None
     if isinstance(owner, Tensor):
