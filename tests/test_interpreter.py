@@ -133,6 +133,32 @@ FOUND = {
         """,
         ["AMP201 scaler.unscale_"],
     ),
+    "an exception on the path that has no scaler": (
+        """
+        def train(model, loader, optimizer, amp, risky):
+            scaler = GradScaler("cuda") if amp else None
+            for batch in loader:
+                try:
+                    risky()
+                    if amp:
+                        scaler.update()
+                    risky()
+                except RuntimeError:
+                    pass
+                if scaler is not None:
+                    scaler.scale(model(batch).sum()).backward()
+                else:
+                    model(batch).sum().backward()
+                if amp:
+                    scaler.unscale_(optimizer)
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    optimizer.step()
+                optimizer.zero_grad()
+        """,
+        [],
+    ),
     "a skipped iteration without update(), told as what raises and as what is missing": (
         """
         def train(model, loader, optimizer):

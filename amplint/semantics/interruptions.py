@@ -24,10 +24,17 @@ def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[Sta
         if advances:
             forget_everything(path)
         for end in ways_out:
+            if _contradict(state, end):
+                continue
             path.frames = _blurred(machine, path.frames, end.frames)
             path.heap = _blurred(machine, path.heap, end.heap)
         paths.append(path)
     return paths
+
+
+def _contradict(entry: State, end: State) -> bool:
+    """Whether `end` cannot come of `entry`: it assumes something else."""
+    return any(end.facts.get(key, fact) != fact for key, fact in entry.facts.items())
 
 
 Tables = dict[int, dict[str, Value]]

@@ -36,6 +36,8 @@ from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import NONE, Autocast, Items, Unknown, Value
 
 LOOP_ROUNDS = 3
+PATHS_APART = 4
+"""As many paths run a loop each by itself; more of them run it together."""
 
 
 @dataclass
@@ -273,13 +275,15 @@ def _loop(
 
 
 def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> list[State]:
-    together: dict[tuple[int, Value | None], list[State]] = {}
+    together: dict[tuple[int, Value | None, State | None], list[State]] = {}
     for state in states:
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
-            together.setdefault((symbol_of(machine, iterable), each(ready, iterable)), []).append(ready)
+            alone = ready if len(states) <= PATHS_APART else None
+            key = symbol_of(machine, iterable), each(ready, iterable), alone
+            together.setdefault(key, []).append(ready)
     after: list[State] = []
-    for (source, like), starts in together.items():
+    for (source, like, _), starts in together.items():
         machine.rhythm.sources[node] = source
         if clearing.clears(node):
             machine.contacts += 1
