@@ -138,26 +138,33 @@ FOUND = {
         def train(model, loader, optimizer, amp, risky):
             scaler = GradScaler("cuda") if amp else None
             for batch in loader:
-                try:
-                    risky()
-                    if amp:
-                        scaler.update()
-                    risky()
-                except RuntimeError:
-                    pass
+                optimizer.zero_grad()
                 if scaler is not None:
                     scaler.scale(model(batch).sum()).backward()
                 else:
                     model(batch).sum().backward()
                 if amp:
                     scaler.unscale_(optimizer)
+                if scaler is not None:
                     scaler.step(optimizer)
-                    scaler.update()
                 else:
                     optimizer.step()
                 optimizer.zero_grad()
+                try:
+                    risky()
+                    if amp:
+                        scaler.update()
+                    risky()
+                except RuntimeError:
+                    if scaler is not None:
+                        scaler.unscale_(optimizer)
+                finally:
+                    if amp:
+                        scaler.scale(model(batch).sum()).backward()
+                    else:
+                        model(batch).sum().backward()
         """,
-        [],
+        ["AMP201 scaler.unscale_", "AMP203 scaler.unscale_"],
     ),
     "a skipped iteration without update(), told as what raises and as what is missing": (
         """
