@@ -44,7 +44,7 @@ from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 Result = TypeVar("Result")
 
-PATH_LIMIT = 12
+PATH_LIMIT = 16
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 60_000
