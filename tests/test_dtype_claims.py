@@ -9,6 +9,14 @@ from tests.dtypes.verdict import compare, described
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\nfrom world import see\n"
 KNOWN = [
     """
+model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    x = model[0](torch.rand(4, 4))
+    see("x", x)
+    y = model[-1](x)
+    see("y", y)
+""",
+    """
 with torch.autocast("cpu", dtype=torch.float16):
     with torch.autocast("cpu"):
         x = torch.rand(4, 4) @ torch.rand(4, 4)

@@ -232,8 +232,12 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
             return stored
     if isinstance(owner, Items):
         return _item(machine, state, node, owner, key)
-    if isinstance(owner, Module) and (part := each(state, owner)) is not None:
-        return part
+    if isinstance(owner, Module):
+        numbered = key.value if isinstance(key, Const) and type(key.value) is int else len(owner.parts)
+        if -len(owner.parts) <= numbered < len(owner.parts):
+            return owner.parts[numbered]
+        if (part := each(state, owner)) is not None:
+            return part
     parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
     return refined(machine, state, machine.unknown("index", parts=parts))
 
