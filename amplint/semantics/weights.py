@@ -28,6 +28,13 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
     return default_dtype(machine) if wanted is None else dtype_of(machine, wanted.value)
 
 
+def kept(machine: Machine, value: Value) -> Value:
+    """`value` as a parameter or buffer: an object that stands for any of its class may have been converted."""
+    if not machine.hypothetical or not isinstance(value, Tensor) or value.dtype != "float32":
+        return value
+    return replace(value, dtype=None, among=frozenset({"float16", "bfloat16", "float32"}))
+
+
 def of(machine: Machine, state: State, layer: Module) -> Tensor:
     """The parameters of `layer`, as a tensor of their dtype."""
     known = state.heap.get(layer.symbol, {}).get(_WEIGHTS)
