@@ -109,7 +109,8 @@ class Linter:
         target = work.target
         active = self._projects.active(target.settings, target.path)
         named = [with_names(finding) for finding in findings]
-        return suppress(named, target.filename, work.job.raw, self._projects.rules, active)
+        kept = suppress(named, target.filename, work.job.raw, self._projects.rules, active)
+        return [finding for finding in kept if finding.severity >= target.settings.min_severity]
 
     def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:
         heavy = {index: work for index, work in waiting.items() if work.job.rules or work.job.others}
