@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from amplint.torchlib.operations import result_dtype
+from amplint.torchlib.operations import known, outcome
 from amplint.torchlib.policy import BANNED, FOLLOWS_INPUT, MODULE_OPS, Regime, treatment
+from amplint.torchlib.promotion import Typed
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -153,6 +154,11 @@ PAIRS = (
     "sub_",
 )
 ALONG = ("cummax", "cummin", "cumprod", "cumsum", "log_softmax", "logsumexp", "softmax", "softmin")
+
+
+def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | None:
+    """The dtype of `op`'s result for one operand of dtype `given`, None when unknown."""
+    return known(outcome(op, [Typed(frozenset({given}) if given is not None else None)], regime).dtypes)
 
 
 def row(x: Tensor) -> Tensor:

@@ -52,7 +52,6 @@ def comes_to(
     operands: Sequence[Value],
     arguments: Arguments = NOTHING,
     *,
-    weights: Sequence[Typed] = (),
     in_place: bool = False,
 ) -> Outcome:
     """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
@@ -64,7 +63,7 @@ def comes_to(
     labelled = any(isinstance(value, Tensor) and value.dtype == FROM_PARAMETER for value in operands)
     found = []
     for parameter in ("float16", "float32") if labelled else ("float16",):
-        given = [*(typed(machine, value, parameter) for value in operands), *weights]
+        given = [typed(machine, value, parameter) for value in operands]
         here = _reached(regime(machine, state), operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:

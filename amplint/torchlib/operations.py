@@ -246,11 +246,6 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
     return first
 
 
-def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | None:
-    """The dtype of `op`'s result for one operand of dtype `given`, None when unknown."""
-    return known(outcome(op, [Typed(frozenset({given}) if given is not None else None)], regime).dtypes)
-
-
 def _listed(dtypes: Iterable[str]) -> str:
     found = list(dict.fromkeys(dtypes))
     return " and ".join((", ".join(found[:-1]), found[-1])) if len(found) > 1 else found[0]
