@@ -84,7 +84,8 @@ def call_function(
         if outcomes is None:
             contacts = machine.contacts
             outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
-            machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes))
+            of_round = _of_round(machine, state, outcomes)
+            machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, of_round))
             quiet = machine.contacts == contacts and bool(outcomes)
             if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
                 machine.closed.add(signature)
@@ -98,6 +99,13 @@ def call_function(
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
     return result
+
+
+def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
+    """Whether a call has decided what has one outcome in each round of the loop around it."""
+    now = state.iteration[-1] if state.iteration else 0
+    decided = (key if isinstance(key, int) else key[1] for end in ends for key in end.facts if key not in state.facts)
+    return any(machine.symbols.time(symbol) == now for symbol in decided)
 
 
 def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:

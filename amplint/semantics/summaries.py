@@ -25,14 +25,20 @@ RUNS_AT_MOST = 160
 
 @dataclass(frozen=True)
 class Summary:
-    """One call: the state it met, what it asked of older assumptions, and the states it can end in."""
+    """One call: the state it met, what it asked of older assumptions, and the states it can end in.
+
+    Where these assume something of values that only one round of a loop has, other rounds have to run it again.
+    """
 
     before: State
     read: Mapping[Fact, Const]
     ends: list[State]
+    of_round: bool = False
 
     def holds(self, state: State) -> bool:
         """Whether a call in `state` comes to the same."""
+        if self.of_round and state.iteration != self.before.iteration:
+            return False
         if any(state.facts.get(key) != fact for key, fact in self.read.items()):
             return False
         if any(state.heap.get(symbol) != table for symbol, table in self.before.heap.items()):
