@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.semantics import flow, numbers, ranks
+from amplint.semantics import flow, numbers, provenance, ranks
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.devices import device_type
 from amplint.semantics.machine import Machine
@@ -13,15 +13,15 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import default_dtype, dtype_of
 from amplint.semantics.traits import counted
 from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
-from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import promote
 
 PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn randperm tensor zeros")
 LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
 NEW = words("new_empty new_full new_ones new_tensor new_zeros")
-_SIZED = words("empty ones rand randn zeros new_empty new_ones new_zeros")
+LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
+_SIZED = words("new empty ones rand randn zeros new_empty new_ones new_zeros")
 _CONTENT = words("tensor as_tensor new_tensor")
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
 """What numbers of unknown kinds become."""
@@ -44,10 +44,11 @@ def make(
     constant = number(content.value) if content is not None else None
     kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
+    unasked = wanted is None and like is None and dtype == "float32"
     made = Tensor(
-        machine.fresh(), dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
+        provenance.made_by(machine, node) if unasked else machine.fresh(), dtype,
+        node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
-        made=node if wanted is None and like is None and op in FLOAT32_BY_DEFAULT else None,
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST
@@ -56,6 +57,22 @@ def make(
     flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
     if content is not None and constant is not None and (dtypes is not None or like is not None or taken):
         numbers.meets(machine, state, node, "full", made, Number(constant, content.node.value, beside))
+    return made
+
+
+def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Tensor:
+    """`torch.cuda.FloatTensor(...)` and its kind: sizes, or numbers, become a tensor of the dtype in the name."""
+    op = name.rpartition(".")[2]
+    dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
+    sizes = [value for value in arguments.values if not isinstance(value, Items)]
+    rank = ranks.sized(sizes) if sizes else _depth(arguments.values[0]) if arguments.given else None
+    symbol = provenance.made_by(machine, node) if dtype == "float32" else machine.fresh()
+    device = "cuda" if ".cuda." in name else "cpu"
+    made = Tensor(symbol, dtype, node if dtype in HALF_DTYPES else None, rank=rank, device=device)
+    if dtype in HALF_DTYPES:
+        machine.half_because[node] = Because.CAST
+    places = [(argument.node.value, argument.value) for argument in arguments.given]
+    flow.tell(machine, state, node, "empty", places, made, arguments)
     return made
 
 

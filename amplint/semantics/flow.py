@@ -13,6 +13,7 @@ from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because, Operand, Operation
+from amplint.semantics.provenance import maker
 from amplint.semantics.state import State
 from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_number
 from amplint.semantics.values import Const, Tensor, Value, number
@@ -101,10 +102,7 @@ def tell(
     """Tell the rules that `op` runs on `operands`; `follows` tells that another tensor decides its dtype."""
     if machine.muted or Operation.kind not in machine.wanted:
         return
-    told = tuple(
-        Operand(place, value, evidence(machine, state, value) if isinstance(value, Tensor) else None)
-        for place, value in operands
-    )
+    told = tuple(_told(machine, state, place, value) for place, value in operands)
     decided = result.dtype is not None or result.among is not None
     becomes = evidence(machine, state, result) if decided else announced(machine, node) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
@@ -112,6 +110,12 @@ def tell(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
         module=module, raises=raises, becomes=becomes, assumed=reasons == {Because.ASSUMED},
     )  # fmt: skip
+
+
+def _told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
+    if not isinstance(value, Tensor):
+        return Operand(place, value)
+    return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
 
 
 def with_dtype(

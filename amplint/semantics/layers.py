@@ -30,10 +30,9 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     last = name.rpartition(".")[2]
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
-        known = content if isinstance(content, Tensor) else Tensor(0)
-        made = machine.fresh()
-        machine.weights.add(made)
-        return Tensor(made, known.dtype, known.why_half, among=known.among, rank=known.rank)
+        known = weights.kept(machine, content if isinstance(content, Tensor) else Tensor(0))
+        machine.weights.add(known.symbol)
+        return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
     made = machine.fresh()
     machine.weights.add(made)

@@ -92,7 +92,9 @@ def call_method(
     if name == "register_buffer" and isinstance(owner, Instance) and len(arguments.values) > 1:
         buffer = arguments.values[0]
         if isinstance(buffer, Const) and isinstance(buffer.value, str):
-            state.set_attribute(owner.symbol, buffer.value, weights.kept(machine, arguments.values[1]))
+            given = arguments.values[1]
+            kept = weights.kept(machine, given) if isinstance(given, Tensor) else given
+            state.set_attribute(owner.symbol, buffer.value, kept)
         return Const(None)
     if name == "append" and isinstance(owner, Module) and arguments.given:
         hold(state, owner, arguments.values[0])

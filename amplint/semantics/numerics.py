@@ -191,7 +191,7 @@ def method(
         return made
     if name in ("cpu", "cuda"):
         return replace(derived(machine, operand, name, operand.rank), device=name)
-    if name in factories.NEW:
+    if name in factories.NEW or (name == "new" and isinstance(owner, Tensor)):
         return factories.make(machine, state, node, name, arguments, operand, node.func.value)
     return _operation(machine, state, node, name, operand, arguments, node.func.value)
 
@@ -203,6 +203,8 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         return Ref(f"torch.finfo.{dtype}")
     if op in ("get_default_dtype", "promote_types"):
         return _named(machine, op, arguments)
+    if op in factories.LEGACY:
+        return factories.legacy(machine, state, node, name, arguments)
     if op in factories.PLAIN | factories.LIKE:
         like = arguments.given[0] if arguments.given and op in factories.LIKE else None
         operand = tensor(machine, like.value) if like is not None else None

@@ -54,11 +54,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What goes into an operation: its expression, its value, and why it is half, None where nothing says so."""
+    """What goes into an operation: its expression, its value, and why it is half, None where nothing says so.
+
+    `made` is the call that made it without being asked for a dtype.
+    """
 
     node: cst.BaseExpression
     value: Value
     half: Evidence | None = None
+    made: cst.Call | None = None
 
     @property
     def dtype(self) -> str | None:

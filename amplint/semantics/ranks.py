@@ -142,4 +142,6 @@ def sized(values: Sequence[Value]) -> int | None:
     """The rank of a tensor that is made with these sizes."""
     if len(values) == 1 and isinstance(values[0], Items):
         return len(values[0].values)
-    return len(values) if values and all(_is_size(value) for value in values) else None
+    if values and all(_is_size(value) for value in values):
+        return len(values)
+    return SOME_DIMENSIONS if len(values) > 1 else None

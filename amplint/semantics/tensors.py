@@ -13,14 +13,12 @@ from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value, number
-from amplint.torchlib.names import DTYPES, HALF_DTYPES
+from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
 CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64",
          "int": "int32", "bool": "bool", "byte": "uint8"}  # fmt: skip
-_LEGACY = {"HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "FloatTensor": "float32", "DoubleTensor": "float64",
-           "LongTensor": "int64", "IntTensor": "int32", "BoolTensor": "bool", "ByteTensor": "uint8"}  # fmt: skip
 _INFINITY = "<infinity>"
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
 
@@ -122,7 +120,9 @@ def _last_name(node: cst.BaseExpression) -> str | None:
 def dtype_of(machine: Machine, value: Value | None) -> str | None:
     """The dtype an argument names; FROM_PARAMETER when a parameter that is plainly a dtype decides it."""
     if isinstance(value, Ref):
-        return DTYPES.get(value.name) or _LEGACY.get(value.name.rpartition(".")[2])
+        return DTYPES.get(value.name) or LEGACY_TENSORS.get(value.name.rpartition(".")[2])
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return LEGACY_TENSORS.get(value.value.rpartition(".")[2])
     if isinstance(value, Tensor):
         return value.dtype
     if isinstance(value, Method) and value.name == "dtype" and isinstance(value.owner, Tensor):
@@ -172,10 +172,13 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
     return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
 
 
+_DEFAULTS = frozenset({"set_default_dtype", "set_default_tensor_type"})
+
+
 def default_dtype(machine: Machine) -> str | None:
     """The dtype of tensors that are made without one, None where the file sets another."""
     chunks = machine.program.main.chunks
-    return None if any("set_default_dtype" in chunk.words for chunk in chunks) else "float32"
+    return None if any(chunk.words & _DEFAULTS for chunk in chunks) else "float32"
 
 
 def is_data(machine: Machine, symbol: int) -> bool:

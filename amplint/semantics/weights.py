@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.semantics import provenance
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import each
 from amplint.semantics.machine import Machine
@@ -28,11 +29,12 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
     return default_dtype(machine) if wanted is None else dtype_of(machine, wanted.value)
 
 
-def kept(machine: Machine, value: Value) -> Value:
+def kept(machine: Machine, value: Tensor) -> Tensor:
     """`value` as a parameter or buffer: an object that stands for any of its class may have been converted."""
-    if not machine.hypothetical or not isinstance(value, Tensor) or value.dtype != "float32":
-        return value
-    return replace(value, dtype=None, among=frozenset({"float16", "bfloat16", "float32"}))
+    kept = replace(value, symbol=provenance.kept(machine))
+    if not machine.hypothetical or value.dtype != "float32":
+        return kept
+    return replace(kept, dtype=None, among=frozenset({"float16", "bfloat16", "float32"}))
 
 
 def of(machine: Machine, state: State, layer: Module) -> Tensor:

@@ -67,5 +67,8 @@ INHERITED_HARMLESS = frozenset(
 )
 """Methods out of sight that leave gradients, scalers and optimizers of their object alone."""
 
-FLOAT32_BY_DEFAULT = frozenset({"zeros", "ones", "empty", "full", "rand", "randn", "eye"})
-"""Functions that make float32 tensors, of any content, where they are given no dtype."""
+FLOAT32_BY_DEFAULT = (
+    *("zeros", "ones", "empty", "full", "rand", "randn", "eye", "normal", "linspace", "logspace", "arange"),
+    *("tensor", "as_tensor", "Tensor", "FloatTensor"),
+)
+"""Functions that make float32 tensors where they are given no dtype, some of them depending on the content."""

@@ -116,6 +116,12 @@ DTYPES = {
     "torch.int8": "int8", "torch.int16": "int16", "torch.short": "int16",
 }  # fmt: skip
 HALF_DTYPES = frozenset({"float16", "bfloat16"})
+LEGACY_TENSORS = {
+    "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "FloatTensor": "float32", "DoubleTensor": "float64",
+    "LongTensor": "int64", "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}  # fmt: skip
+"""Class of tensors, in `torch` and in `torch.cuda` -> their dtype."""
 FLOAT16_MAX = 65504.0
 FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
 FLOAT16_SMALLEST_NORMAL = 2.0**-14

@@ -11,7 +11,6 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operand, Operation
-from amplint.semantics.values import Tensor
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 
@@ -55,7 +54,7 @@ class HardCodedFloat32Buffer(Rule):
     screen = (
         (b"autocast", b"half()", b"float16"),
         (b"cat", b"stack"),
-        tuple(f"{n}(".encode() for n in FLOAT32_BY_DEFAULT),
+        tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT),
     )
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
@@ -87,6 +86,6 @@ class HardCodedFloat32Buffer(Rule):
 def _buffer(event: Operation) -> tuple[Operand, cst.Call] | None:
     """A half operand of a join, and the call that makes a float32 one without asking for a dtype."""
     halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
-    made = [o.value.made for o in event.operands if isinstance(o.value, Tensor) and o.dtype == "float32"]
-    calls = [call for call in made if isinstance(call, cst.Call)]
+    made = [operand.made for operand in event.operands if operand.dtype == "float32"]
+    calls = [call for call in made if call is not None]
     return (halves[0], calls[0]) if event.op in JOINS and halves and len(made) == len(calls) > 0 else None
