@@ -51,7 +51,7 @@ PROTOCOL_TRIGGERS = frozenset(
     ]
 )
 NUMERIC_TRIGGERS = NOT_CAST_IN_PLACE | frozenset(
-    {"half", "float16", "bfloat16", "HalfTensor", "masked_fill", "masked_fill_", "full", "inf"}
+    {"half", "float16", "bfloat16", "HalfTensor", "FloatTensor", "masked_fill", "masked_fill_", "full", "inf"}
 )
 TRIGGERS = PROTOCOL_TRIGGERS | NUMERIC_TRIGGERS
 NUMERIC_KINDS = frozenset({"tensor_op"})
