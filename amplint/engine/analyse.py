@@ -80,7 +80,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
             dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming})
             if rules:
-                interpret(program, dispatcher.emit, dispatcher.kinds, words_of(assuming))
+                interpret(program, dispatcher.emit, dispatcher.kinds, words_of(assuming) if assuming else None)
             return Analysis(dispatcher.findings(), lookups.answers())
     except SourceError as failure:
         return Analysis([_syntax_error(job.filename, job.raw, failure.message, failure.position)])

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def interpret(
-    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] = frozenset()
+    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] | None = None
 ) -> None:
     """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
-    Where there are any words in `assuming`, calls of these matter, and tensors of unknown dtype are taken for half.
+    Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
     from amplint.semantics.interpreter import interpret as run

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.semantics.function_events import LeftOut, MixedBackward, RunsAgain, Unpaired
-from amplint.semantics.function_passes import Passes, left_out, mixed, runs_again
+from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
+from amplint.semantics.function_passes import Passes, computes_again, left_out, mixed, products, runs_again
+from amplint.semantics.kernels import handed, unprepared
 from amplint.semantics.machine import Applied, Machine
 from amplint.semantics.modules import quietly
 from amplint.semantics.scopes import dotted
@@ -21,7 +22,7 @@ from amplint.semantics.values import Autocast, Class, Partial, Ref
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
-KINDS = frozenset({Unpaired.kind, RunsAgain.kind, MixedBackward.kind, LeftOut.kind})
+KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
 _SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b|fp16|float16|bf16|\bhalf\(\)")
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
@@ -134,6 +135,26 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
             handed=missing.handed,
             **details,
         )
+    elif machine.assumes and found is None and again is None:
+        _tell_assumed(machine, state, cls.name.value, passes, details)
+
+
+def _tell_assumed(machine: Machine, state: State, name: str, passes: Passes, details: dict[str, object]) -> None:
+    """Tell the one thing that autocast would do to a function which does not mind dtypes."""
+    if unprepared(machine, name, passes):
+        if (over := handed(machine, state, passes)) is not None:
+            machine.emit(
+                state, HandedOver, over.node, kernel=over.kernel, first=over.first, second=over.second,
+                forward=passes.forward, assumed=True, **details,
+            )  # fmt: skip
+        elif (same := computes_again(passes)) is not None:
+            op, first, node = same
+            machine.emit(state, RunsAgain, node, first=first, backward=passes.backward, op=op, assumed=True, **details)
+        elif (both := products(passes)) is not None:
+            machine.emit(
+                state, OffInBackward, both[1].node, op=both[1].op, first=both[0].node, backward=passes.backward,
+                assumed=True, **details,
+            )  # fmt: skip
 
 
 def _tell_unpaired(

@@ -40,10 +40,14 @@ class Unpaired(CustomFunctionEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class RunsAgain(CustomFunctionEvent):
-    """`backward` runs what forward was handed and ran at `first` once more, in whatever autocast state it meets."""
+    """`backward` runs what forward ran at `first` once more, in whatever autocast state it meets.
+
+    That is what forward was handed, or the operation `op` of PyTorch.
+    """
 
     first: cst.CSTNode
     backward: cst.FunctionDef
+    op: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +74,25 @@ class LeftOut(CustomFunctionEvent):
     missing: str
     like: str
     handed: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandedOver(CustomFunctionEvent):
+    """Forward hands `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
+
+    Nothing casts for it. The event is at its call, `forward` is the pass.
+    """
+
+    kernel: str
+    first: str
+    second: str
+    forward: cst.FunctionDef
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffInBackward(CustomFunctionEvent):
+    """Forward computes the product at `first` with autocast on, `backward` its own, an `op`, with autocast off."""
+
+    op: str
+    first: cst.CSTNode
+    backward: cst.FunctionDef

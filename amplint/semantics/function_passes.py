@@ -11,7 +11,7 @@ import libcst as cst
 from amplint.semantics.origins import Origins, read
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
-from amplint.torchlib.policy import LOWER
+from amplint.torchlib.policy import FLOAT32, LOWER
 
 PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
 _HALF = "<dtype of the region>"
@@ -168,6 +168,46 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call] | None:
     return found[0] if found else None
 
 
+def products(passes: Passes) -> tuple[Product, Product] | None:
+    """The first product of forward and the first of backward, where regions of their own are around neither."""
+    found = [next(_outside_regions(method), None) for method in (passes.forward, passes.backward)]
+    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+
+
+def _outside_regions(method: cst.FunctionDef) -> Iterator[Product]:
+    seen: list[Product] = []
+    read(
+        Origins({}),
+        method.body,
+        lambda node, inside: seen.extend(found for inner in walk(node) if (found := _product(inner)) and not inside),
+    )
+    return iter(seen)
+
+
+def computes_again(passes: Passes) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:
+    """An operation that autocast casts for, in forward, and in a part of backward that records gradients."""
+    first = {op: node for node in walk(passes.forward.body) if (op := _cast_operation(node))}
+    for block in walk(passes.backward.body):
+        if isinstance(block, cst.With) and any(map(_records, block.items)):
+            for node in walk(block.body):
+                if (op := _cast_operation(node)) in first:
+                    return op, first[op], node
+    return None
+
+
+def _records(item: cst.WithItem) -> bool:
+    called = item.item.func if isinstance(item.item, cst.Call) else item.item
+    return (dotted(called) or "").rpartition(".")[2] in ("enable_grad", "set_grad_enabled")
+
+
+def _cast_operation(node: cst.CSTNode) -> str:
+    """PyTorch's name of an operation that autocast casts for, empty for anything else."""
+    if isinstance(node, cst.BinaryOperation):
+        return {cst.MatrixMultiply: "matmul", cst.Power: "pow"}.get(type(node.operator), "")
+    name = node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else ""
+    return name if name in LOWER | FLOAT32 else ""
+
+
 def left_out(passes: Passes) -> Missing | None:
     """An input with a gradient that goes to a kernel together with others, which alone are converted to one dtype."""
     converted: dict[str, cst.CSTNode] = {}
@@ -180,7 +220,7 @@ def left_out(passes: Passes) -> Missing | None:
                 likes.add(like)
     if len(converted) < 2:
         return None
-    candidates = _differentiable(passes) - converted.keys() - likes
+    candidates = differentiable(passes) - converted.keys() - likes
     for node in walk(passes.forward.body):
         if not isinstance(node, cst.Call) or (dotted(node.func) or "").partition(".")[0] in _LIBRARIES:
             continue
@@ -202,18 +242,18 @@ def _like(value: cst.BaseExpression, name: str) -> str | None:
     return given.removesuffix(".dtype") if given and "." not in given.removesuffix(".dtype") else None
 
 
-def _differentiable(passes: Passes) -> set[str]:
+def differentiable(passes: Passes) -> set[str]:
     """The inputs that backward returns a gradient for."""
     found: set[str] = set()
     for values in _returned(passes.backward):
-        if len(values) != len(passes.inputs):
+        if len(values) < len(passes.inputs) or not all(map(_is_none, values[len(passes.inputs) :])):
             return set()
-        found |= {
-            name
-            for name, value in zip(passes.inputs, values, strict=True)
-            if not (isinstance(value, cst.Name) and value.value == "None")
-        }
+        found |= {name for name, value in zip(passes.inputs, values, strict=False) if not _is_none(value)}
     return found
+
+
+def _is_none(value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Name) and value.value == "None"
 
 
 def _returned(method: cst.FunctionDef) -> Iterator[list[cst.BaseExpression]]:

@@ -56,17 +56,17 @@ _SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
 
 
 def interpret(
-    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] = frozenset()
+    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] | None = None
 ) -> None:
     """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
-    Where there are any words in `assuming`, calls of these matter, and tensors of unknown dtype are taken for half.
+    Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(program, tell, kinds, evaluate, run_body)
-    machine.assumes = bool(assuming)
+    machine.assumes = assuming is not None
     chunks, aliases = program.chunks, program.aliases()
-    names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks) | assuming
+    names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks) | (assuming or frozenset())
     calls: Set[str] = frozenset()
     if machine.follows_models:
         names |= thread_targets(chunks)

@@ -56,12 +56,14 @@ class CheckpointLosesAutocast(Rule):
         b"def backward",
         (b"enable_grad", b"set_grad_enabled", b"autograd.grad", b".backward("),
     )
+    assumed = screen
     reason = "Backward runs outside the region, in float32, although forward ran the same in half."
 
     def on_runs_again(self, event: RunsAgain) -> Iterator[Report]:
+        what = f"recomputes {event.op}" if event.op else "recomputes"
         yield self.report(
             event,
-            f"backward of {event.name} recomputes without the autocast state of forward",
+            f"backward of {event.name} {what} without the autocast state of forward",
             advice="Use torch.utils.checkpoint, or decorate forward with custom_fwd and backward with custom_bwd.",
             at=event.backward.name,
             notes=[(event.first, "forward runs it here"), (event.node, "and backward runs it again here")],

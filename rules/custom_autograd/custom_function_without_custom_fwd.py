@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Report
 from amplint.semantics.events import Event
 from amplint.semantics.function_events import LeftOut, MixedBackward
 from amplint.semantics.function_repairs import restore
+
+from .unprepared import DECORATE, UnpreparedFunctions
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
-class CustomFunctionWithoutCustomFwd(Rule):
+class CustomFunctionWithoutCustomFwd(UnpreparedFunctions):
     """A custom autograd function, used under autocast, mixes dtypes because nothing prepares it for autocast.
 
     ## Why is this bad?
@@ -23,6 +25,9 @@ class CustomFunctionWithoutCustomFwd(Rule):
     autocast off: the gradient is half, the saved weight float32, and the product raises `expected m1 and m2 to have the
     same dtype`. A kernel of an extension is not cast for at all: what autocast made half and what it left in float32
     meet there.
+
+    Where the rule is selected by its code, functions that hand tensors to a kernel as they come, or run products in
+    both passes, are reported as infos although nothing tells that they run under autocast.
 
     ## Example
     ```python
@@ -42,16 +47,12 @@ class CustomFunctionWithoutCustomFwd(Rule):
     ```python
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        return x @ weight.t()
+    def forward(ctx, x, weight): ...
 
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cuda")
-    def backward(ctx, grad):
-        x, weight = ctx.saved_tensors
-        return grad @ weight, grad.t() @ x
+    def backward(ctx, grad): ...
     ```
     With `cast_inputs=torch.float32` forward runs in float32 and with autocast off, which suits kernels.
 
@@ -67,6 +68,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
     name = "custom-function-without-custom-fwd"
     severity = Severity.WARNING
     screen = (b"Function", b"def backward")
+    assumed = screen
     fixable = Applicability.UNSAFE
 
     def on_mixed_backward(self, event: MixedBackward) -> Iterator[Report]:
@@ -74,7 +76,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             event,
             f"{event.op} in backward of {event.name} mixes a half gradient with the float32 {event.weight}",
             reason="Under autocast forward's result is half, so its gradient is; backward runs with autocast off.",
-            advice="Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd.",
+            advice=DECORATE,
             notes=[(event.product, "autocast makes the result half here")],
             severity=None if event.announced else Severity.INFO,
         )

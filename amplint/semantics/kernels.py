@@ -1,0 +1,157 @@
+"""Kernels of extensions that forward of a custom autograd function hands tensors to, as autocast left them.
+
+Autocast converts for operations that PyTorch dispatches. A kernel behind an import is handed what forward was given:
+tensors that operations of the region made half, others that are float32, such as parameters, and new buffers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.function_passes import Passes, differentiable
+from amplint.semantics.machine import Machine
+from amplint.semantics.modules import quietly
+from amplint.semantics.origins import Origins, read
+from amplint.semantics.scopes import dotted
+from amplint.semantics.state import MODULE_FRAME, State
+from amplint.semantics.values import Function, Ref, Unknown
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+_FLOAT32 = "a new float32 buffer"
+_FACTORIES = words("zeros ones empty full rand randn")
+_CONVERSIONS = words("float half double bfloat16 type type_as")
+_SIGNS = re.compile(r"autocast|custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16")
+_LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
+_WHOLE_NUMBERS = re.compile(
+    r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|lens?|"
+    r"counts?|cnts?|counters?|nums?|perm|order|sizes?|batch|masks?|keys?|rulebook|pairs?|segments?|splits?)\d?(?:_|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype."""
+
+    node: cst.Call
+    kernel: str
+    first: str
+    second: str
+
+
+def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
+    """Whether neither the passes of the class `name` nor its callers in the file mind dtypes."""
+    return not any(map(_minds_dtypes, (passes.forward, passes.backward, *_callers(machine, name))))
+
+
+def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
+    """What forward hands to a kernel as it is."""
+    found: list[Handed] = []
+    gradients = differentiable(passes)
+    origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
+    kept = _saved(passes)
+    local = {*passes.inputs, passes.context, *_bound(passes.forward)}
+
+    def seen(node: cst.CSTNode, inside: bool) -> None:
+        for call in walk(node):
+            if not isinstance(call, cst.Call) or not _is_kernel(machine, state, call.func, local):
+                continue
+            given = [origin for argument in call.args if (origin := origins.of(argument.value)) is not None]
+            floats = [origin for origin in dict.fromkeys(given) if origin in gradients]
+            others = [origin for origin in dict.fromkeys(given) if origin == _FLOAT32 or _is_float(origin, kept)]
+            pair = [*floats, *(origin for origin in others if origin not in gradients)]
+            if floats and len(pair) > 1:
+                found.append(Handed(call, _called(call.func), pair[0], pair[1]))
+
+    read(origins, passes.forward.body, seen)
+    return found[0] if found else None
+
+
+def _is_kernel(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
+    """Whether a call leaves Python: of what an import or a loader brings, or of a Triton function with its grid."""
+    grid = isinstance(func, cst.Subscript)
+    path = dotted(func.value if isinstance(func, cst.Subscript) else func)
+    if path is None or path.partition(".")[0] in local:
+        return False
+    if path.startswith("torch.ops."):
+        return not path.startswith(("torch.ops.aten.", "torch.ops.prims."))
+    value = quietly(machine, state, MODULE_FRAME, cst.Name(path.partition(".")[0]), {})
+    if isinstance(value, Ref):
+        return value.name.partition(".")[0] not in _LIBRARIES
+    return isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
+
+
+def _bound(function: cst.FunctionDef) -> set[str]:
+    targets = (target.target for node in walk(function.body) if isinstance(node, cst.Assign) for target in node.targets)
+    return {node.value for target in targets for node in walk(target) if isinstance(node, cst.Name)}
+
+
+def _callers(machine: Machine, name: str) -> Iterator[cst.CSTNode]:
+    """The functions and top-level statements of the file that use the class `name`."""
+    aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
+    names = {name, *(alias for chunk in chunks for alias in aliasing.findall(chunk.text))}
+    for chunk in chunks:
+        if not chunk.words.isdisjoint(names):
+            inside = [node for node in walk(chunk.module) if isinstance(node, cst.FunctionDef)]
+            for code in inside if chunk.name is not None else [chunk.module]:
+                if any(isinstance(node, cst.Name) and node.value in names for node in walk(code)):
+                    yield code
+
+
+def _minds_dtypes(function: cst.CSTNode) -> bool:
+    """Whether code converts tensors, compares dtypes or speaks of autocast."""
+    return any(_minds(node) for node in walk(function))
+
+
+def _minds(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Name):
+        return _SIGNS.search(node.value) is not None
+    if isinstance(node, cst.Comparison):
+        sides = [node.left, *(target.comparator for target in node.comparisons)]
+        return any(isinstance(side, cst.Attribute) and side.attr.value == "dtype" for side in sides)
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    if node.func.attr.value in _CONVERSIONS:
+        return True
+    return node.func.attr.value == "to" and not all(_is_place(argument) for argument in node.args)
+
+
+def _is_place(argument: cst.Arg) -> bool:
+    """Whether an argument of `.to()` says where a tensor goes and nothing of its dtype."""
+    if argument.keyword is not None:
+        return argument.keyword.value != "dtype"
+    return (dotted(argument.value) or "device").rpartition(".")[2] == "device"
+
+
+def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:
+    """A tensor that is made without a dtype is float32."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return None
+    if node.func.attr.value in ("to", "contiguous"):
+        return _buffer(node.func.value, origins)
+    typed = any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in node.args)
+    made = dotted(node.func.value) == "torch" and node.func.attr.value in _FACTORIES
+    return _FLOAT32 if made and not typed else None
+
+
+def _saved(passes: Passes) -> set[str]:
+    """The inputs that forward keeps for backward: tensors, whether they have a gradient or not."""
+    found: set[str] = set()
+    for node in walk(passes.forward.body):
+        if isinstance(node, cst.Call) and dotted(node.func) == f"{passes.context}.save_for_backward":
+            found |= {argument.value.value for argument in node.args if isinstance(argument.value, cst.Name)}
+    return found & set(passes.inputs)
+
+
+def _is_float(origin: str, kept: set[str]) -> bool:
+    return origin in kept and _WHOLE_NUMBERS.search(origin) is None
+
+
+def _called(func: cst.BaseExpression) -> str:
+    """What a kernel is called by; one of Triton is called through its grid."""
+    return dotted(func.value if isinstance(func, cst.Subscript) else func) or "the kernel"

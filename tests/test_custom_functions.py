@@ -1,0 +1,164 @@
+"""Custom autograd functions of which nothing tells whether they run under autocast, where the rules are asked for."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP601", "AMP605"))
+HEADER = """
+import torch
+from torch.autograd import Function
+from pkg import _C, kernel, plain
+backend = load("kernels", sources=[])
+"""
+INDICES = """
+class Scatter(Function):
+    @staticmethod
+    def forward(ctx, features, indices, counts):
+        ctx.save_for_backward(indices, counts)
+        return _C.scatter(features, indices, counts)
+
+    @staticmethod
+    def backward(ctx, grad):
+        indices, counts = ctx.saved_tensors
+        return _C.scatter_backward(grad, indices, counts), None, None
+"""
+POOL = """
+class Pool(Function):
+    @staticmethod
+    {decorator}
+    def forward(ctx, features, boxes, size):  # found
+        ctx.save_for_backward(boxes)
+        {before}
+        return _C.pool_forward(features.contiguous(), boxes, size)
+
+    @staticmethod
+    def backward(ctx, grad):
+        boxes, = ctx.saved_tensors
+        return _C.pool_backward(grad.contiguous(), boxes), None, None, None
+{after}
+"""
+BUFFER = """
+class Encode(Function):
+    @staticmethod
+    def forward(ctx, inputs, degree):  # found
+        inputs = inputs.contiguous()
+        outputs = torch.empty(inputs.shape[0], degree{like}, device=inputs.device)
+        backend.encode(inputs, outputs, degree)
+        ctx.save_for_backward(inputs)
+        return outputs
+
+    @staticmethod
+    def backward(ctx, grad):
+        result = torch.zeros_like(ctx.saved_tensors[0])
+        backend.encode_backward(grad, result)
+        return result, None
+"""
+TRITON = """
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, weight):  # found
+        out = torch.empty_like(x)
+        kernel[(x.shape[0],)](x, weight, out)
+        ctx.save_for_backward(x, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return backward_of(grad, x, weight), None and weight
+"""
+REGISTERED = """
+class Rotate(Function):
+    @staticmethod
+    def forward(ctx, x, angles):  # found
+        ctx.save_for_backward(angles)
+        return torch.ops.mine.rotate(x, angles)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.ops.mine.rotate(grad, -ctx.saved_tensors[0]), angles_grad
+"""
+RECOMPUTED = """
+class Norm(Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * (x ** 2).mean(-1, keepdim=True) ** -0.5 * scale.exp()
+
+    @staticmethod
+    def backward(ctx, grad):  # found
+        x, scale = [kept.detach().requires_grad_() for kept in ctx.saved_tensors]
+        with torch.enable_grad():
+            y = x * (x{lifted} ** 2).mean(-1, keepdim=True) ** -0.5 * scale.exp()
+        y.backward(grad)
+        return x.grad, scale.grad
+"""
+PRODUCTS = """
+class Mix(Function):
+    @staticmethod
+    def forward(ctx, x, first, second):
+        ctx.save_for_backward(x, first, second)
+        return (x.mm(first) * x.mm(second)).relu() + 1
+
+    @staticmethod
+    def backward(ctx, grad):  # found
+        x, first, second = ctx.saved_tensors
+        return grad.mm(first.t()) + grad.mm(second.t()), None, None
+"""
+STRAIGHT_THROUGH = """
+class Round(Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        return plain(torch.round(x * scale), scale)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+"""
+
+
+def pool(before: str = "", after: str = "", decorator: str = "") -> str:
+    return POOL.format(before=before, after=after, decorator=decorator)
+
+
+FOUND = [pool(), BUFFER.format(like=""), TRITON, REGISTERED, RECOMPUTED.format(lifted=""), PRODUCTS]
+SILENT = [
+    INDICES,
+    STRAIGHT_THROUGH,
+    pool(before="boxes = boxes.to(features)"),
+    pool(before="boxes = boxes.type_as(features)"),
+    pool(before="assert features.dtype == boxes.dtype"),
+    pool(decorator="@torch.amp.custom_fwd(device_type='cuda')"),
+    pool(after="def pool(x, boxes):\n    return Pool.apply(x.float(), boxes.float(), 7)"),
+    pool(after="pool = float_function(Pool.apply)"),
+    pool(
+        after="run = Pool.apply\n\n@custom_fwd(cast_inputs=torch.float32)\ndef pool(x, boxes):\n    return run(x, boxes)"
+    ),
+    BUFFER.format(like=", dtype=inputs.dtype"),
+    RECOMPUTED.format(lifted=".float()"),
+]
+
+
+def rows(code: str, asked: frozenset[str]) -> list[int]:
+    found = analyse(Job("function.py", "", code.encode(), RULES, asked=asked), Modules()).findings
+    return [finding.span.start.row for finding in found if finding.code != "AMP602"]
+
+
+@pytest.mark.parametrize("code", FOUND)
+def test_found_where_asked(code: str) -> None:
+    code = HEADER + textwrap.dedent(code)
+    marked = [row for row, line in enumerate(code.splitlines(), 1) if "# found" in line]
+    assert rows(code, frozenset({"AMP601", "AMP605"})) == marked
+    assert not rows(code, frozenset())
+
+
+@pytest.mark.parametrize("code", SILENT)
+def test_silent(code: str) -> None:
+    assert not rows(HEADER + textwrap.dedent(code), frozenset({"AMP601", "AMP605"}))
