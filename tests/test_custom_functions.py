@@ -124,6 +124,15 @@ class Round(Function):
 """
 
 
+WRAPPED = """
+run = Pool.apply
+
+@custom_fwd(cast_inputs=torch.float32)
+def pool(x, boxes):
+    return run(x, boxes)
+"""
+
+
 def pool(before: str = "", after: str = "", decorator: str = "") -> str:
     return POOL.format(before=before, after=after, decorator=decorator)
 
@@ -138,9 +147,7 @@ SILENT = [
     pool(decorator="@torch.amp.custom_fwd(device_type='cuda')"),
     pool(after="def pool(x, boxes):\n    return Pool.apply(x.float(), boxes.float(), 7)"),
     pool(after="pool = float_function(Pool.apply)"),
-    pool(
-        after="run = Pool.apply\n\n@custom_fwd(cast_inputs=torch.float32)\ndef pool(x, boxes):\n    return run(x, boxes)"
-    ),
+    pool(after=WRAPPED),
     BUFFER.format(like=", dtype=inputs.dtype"),
     RECOMPUTED.format(lifted=".float()"),
 ]
