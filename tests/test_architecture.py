@@ -24,8 +24,9 @@ ALLOWED = {
     "fixes": {"source", "torchlib", *BOTTOM},
     "rule": BOTTOM,
     "engine": MIDDLE,
+    "codemods": {"engine", *MIDDLE},
     "reports": {"engine", *MIDDLE},
-    "cli": {"engine", "reports", *MIDDLE},
+    "cli": {"codemods", "engine", "reports", *MIDDLE},
     "__main__": {"cli"},
     "__init__": set[str](),
 }

@@ -12,6 +12,7 @@ import click
 
 from amplint import __version__
 from amplint.cli.check import check
+from amplint.cli.convert import convert
 from amplint.cli.failures import warn
 from amplint.cli.rule import rule
 from amplint.engine.deep import collect_rarely
@@ -42,6 +43,7 @@ def cli() -> None:
 
 
 cli.add_command(check)
+cli.add_command(convert)
 cli.add_command(rule)
 
 

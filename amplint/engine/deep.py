@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_NAME = "amplint-deep"
 _STACKS_MIB = (512, 128, 32)
 _RECURSION_LIMIT = 50_000
 _ALLOCATIONS_PER_COLLECTION = 100_000
@@ -20,6 +21,8 @@ _ALLOCATIONS_PER_COLLECTION = 100_000
 
 def call_deep(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
+    if threading.current_thread().name == _NAME:
+        return function(*arguments)
     return _thread().call(function, *arguments)
 
 
@@ -47,14 +50,14 @@ class _DeepThread:
         for mebibytes in _STACKS_MIB:
             try:
                 threading.stack_size(mebibytes << 20)
-                threading.Thread(target=self._serve, name="amplint-deep", daemon=True).start()
+                threading.Thread(target=self._serve, name=_NAME, daemon=True).start()
                 break
             except (RuntimeError, ValueError):  # the system does not grant that much address space
                 continue
             finally:
                 threading.stack_size(before)
         else:
-            threading.Thread(target=self._serve, name="amplint-deep", daemon=True).start()
+            threading.Thread(target=self._serve, name=_NAME, daemon=True).start()
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
         self._calls.put((function, arguments))

@@ -62,6 +62,18 @@ def decode(raw: bytes) -> tuple[str, str]:
         raise SourceError(f"the text cannot be decoded: {failure.msg}") from None
 
 
+def encode(text: str) -> bytes:
+    """The bytes of a Python file with this text, in the encoding that it declares. Raises SourceError."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+        return text.encode(encoding)
+    except UnicodeEncodeError as failure:
+        row = text.count("\n", 0, failure.start) + 1
+        raise SourceError(f"the text cannot be written in {failure.encoding}", Position(row, 1)) from None
+    except SyntaxError as failure:
+        raise SourceError(f"the text cannot be encoded: {failure.msg}") from None
+
+
 class Chunk:
     """A top-level function or class, or a run of other top-level statements.
 

@@ -1,0 +1,114 @@
+"""`amplint convert`: rewrite whole training loops, or show how they would be rewritten."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from amplint.cli.failures import Failure, load_rules, warn
+from amplint.codemods.conversion import Conversion, Wish
+from amplint.codemods.registry import SOURCES, find
+from amplint.engine.config import ConfigError
+from amplint.engine.discover import Target, discover
+from amplint.engine.projects import Projects
+from amplint.fixes.write import replace_file
+from amplint.reports.diff import unified
+from amplint.reports.text import one_line
+
+DONE, LEFT, FAILED = 0, 1, 2
+
+
+@dataclass
+class _Tally:
+    """What a run came to: files that changed or would, files that were refused, and whether anything failed."""
+
+    changed: int = 0
+    refused: int = 0
+    failed: bool = False
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("paths", nargs=-1, type=click.Path(), required=True)
+@click.option("--from", "source", type=click.Choice(list(SOURCES)), help="What the code is written for now.")
+@click.option("--diff", is_flag=True, help="Show the changes; this is so anyway where nothing is written.")
+@click.option("--write", is_flag=True, help="Replace the files.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@click.pass_context
+def convert(
+    ctx: click.Context, /, paths: tuple[str, ...], source: str | None, diff: bool, write: bool, quiet: bool
+) -> None:
+    """Rewrite training code: whole files are converted with certainty or left as they are.
+
+    Without --write the changes are shown as a diff. What cannot be converted is named on standard error, with the
+    line and the reason, and its file stays untouched, byte by byte.
+
+    \b
+    --from cuda-amp  the deprecated torch.cuda.amp and torch.cpu.amp become torch.amp
+
+    Exit status: 0 nothing is left to convert; 1 something is: a file was refused, or changes were shown and not
+    written; 2 the run failed: wrong usage, a path that does not exist, a file that cannot be read or written.
+    """
+    wish = Wish(source=source)
+    try:
+        find(wish)
+    except ValueError:
+        raise click.UsageError(f"Say what to convert: --from {'|'.join(SOURCES)}.", ctx) from None
+    tally = _convert_all(paths, wish, show=diff or not write, write=write)
+    if not quiet:
+        sys.stdout.flush()
+        click.echo(_summary(tally, written=write), err=True)
+    left = tally.refused or (tally.changed and not write)
+    ctx.exit(FAILED if tally.failed else LEFT if left else DONE)
+
+
+def _convert_all(paths: tuple[str, ...], wish: Wish, *, show: bool, write: bool) -> _Tally:
+    registry, _ = load_rules()
+    try:
+        found = discover(paths, Projects(registry.rules))
+    except ConfigError as failure:
+        raise Failure(str(failure)) from None
+    for path in found.missing:
+        click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
+    for problem in found.problems:
+        warn(f"{problem.filename}: {problem.message}")
+    tally = _Tally(failed=bool(found.missing or found.problems))
+    for target in found.targets:
+        _convert_file(target, wish, tally, show=show, write=write)
+    return tally
+
+
+def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, write: bool) -> None:
+    try:
+        raw = Path(target.path).read_bytes()
+        conversion, new = _converted(raw, wish, target.path)
+        if write and new != raw:
+            replace_file(target.path, new, expected=raw)
+    except OSError as failure:
+        warn(f"{target.filename}: {failure.strerror or failure}")
+        tally.failed = True
+        return
+    for remark in (*conversion.refused, *conversion.left):
+        click.echo(one_line(f"{target.filename}:{remark.row}: {remark.text}"), err=True)
+    tally.refused += bool(conversion.refused)
+    tally.changed += new != raw
+    if show and new != raw:
+        click.echo(unified(target.filename, raw, new, escape=sys.stdout.isatty()), nl=False)
+
+
+def _converted(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
+    from amplint.codemods.files import convert_bytes  # imports libcst, which is slow
+
+    return convert_bytes(raw, wish, path)
+
+
+def _summary(tally: _Tally, *, written: bool) -> str:
+    parts = [f"{_files(tally.changed)} {'converted' if written else 'would be converted'}"] if tally.changed else []
+    parts += [f"{_files(tally.refused)} refused"] if tally.refused else []
+    return (", ".join(parts) or "Nothing to convert") + "."
+
+
+def _files(number: int) -> str:
+    return f"{number} {'file' if number == 1 else 'files'}"

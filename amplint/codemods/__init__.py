@@ -1,0 +1,19 @@
+"""Whole-file rewrites, built on semantics and fixes: `convert` turns source text into source text."""
+
+from __future__ import annotations
+
+from amplint.codemods.conversion import Conversion, Remark, Wish
+
+__all__ = ["Conversion", "Remark", "Wish", "convert"]
+
+
+def convert(text: str, wish: Wish, path: str = "") -> Conversion:
+    """Rewrite `text`, the content of the file at the absolute `path` where there is one, as `wish` says.
+
+    The result parses, differs from `text` in nothing but the planned edits, and converting it again changes nothing. A
+    text that cannot be converted with certainty comes back as it is, with the reasons. Raises ValueError for a wish
+    that no codemod fulfils.
+    """
+    from amplint.codemods.driver import run  # imports libcst, which is slow
+
+    return run(text, wish, path)

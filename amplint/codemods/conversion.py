@@ -1,0 +1,66 @@
+"""What a conversion is asked for, what it plans, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amplint.findings import Fix
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What code is to become.
+
+    `to` names the goal and `source` what the code is written for now (`--from`); one of them decides which codemod
+    runs, `source` where both are given. The others say how the result should look where that codemod has a choice.
+    """
+
+    to: str | None = None
+    source: str | None = None
+    dtype: str = "float16"
+    device: str = "cuda"
+    accumulate: int | None = None
+    add_flag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One line about a row of the text; rows count from 1."""
+
+    row: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Edits that are applied together or not at all, and what they do, for the user."""
+
+    fix: Fix
+    done: tuple[Remark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a codemod wants to do with a text.
+
+    Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
+    none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
+    """
+
+    changes: tuple[Change, ...] = ()
+    refused: tuple[Remark, ...] = ()
+    left: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The text after a conversion, what was done to it, why it was refused, and what is left for a person to look at.
+
+    Where anything was refused the text is the original and nothing was done. Rows in `done` are those of the text
+    before each change, rows in `refused` those of the original, rows in `left` those of the result.
+    """
+
+    text: str
+    done: tuple[Remark, ...] = ()
+    refused: tuple[Remark, ...] = ()
+    left: tuple[Remark, ...] = ()

@@ -1,0 +1,55 @@
+"""Running a codemod: apply what it plans, look at the result, and ask again until nothing is left to do."""
+
+from __future__ import annotations
+
+from amplint.codemods.conversion import Change, Conversion, Remark, Wish
+from amplint.codemods.registry import Codemod, find
+from amplint.engine.deep import call_deep, deep_recursion
+from amplint.engine.diagnostics import describe
+from amplint.fixes.apply import apply_round
+from amplint.fixes.imports import remove_stale_imports
+from amplint.fixes.verify import verify
+from amplint.source.source import SourceError
+
+ROUNDS = 20
+
+
+def run(text: str, wish: Wish, path: str) -> Conversion:
+    """See `amplint.codemods.convert`."""
+    codemod = find(wish)
+    try:
+        return call_deep(_converted, codemod, text, wish, path)
+    except SourceError as failure:
+        return _refusal(text, failure.position.row, failure.message)
+    except (RecursionError, MemoryError) as failure:
+        return _refusal(text, 1, f"too deeply nested to be analysed ({describe(failure)})")
+    except Exception as failure:
+        return _refusal(text, 1, f"the conversion failed, please report it: {describe(failure)}")
+
+
+def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:
+    text, done = original, list[Remark]()
+    for _ in range(ROUNDS):
+        with deep_recursion():
+            plan = codemod(text, wish, path)
+        if plan.refused:
+            return Conversion(original, refused=plan.refused)
+        if not plan.changes:
+            return Conversion(text, tuple(done), left=plan.left)
+        new, applied = _applied(text, plan.changes)
+        why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
+        if not applied or why is not None:
+            row = (applied or plan.changes)[0].done[0].row
+            return _refusal(original, row, why or "the edits would get in each other's way")
+        text = new
+        done += [remark for change in applied for remark in change.done]
+    return _refusal(original, 1, "the conversion comes to no end")
+
+
+def _applied(text: str, changes: tuple[Change, ...]) -> tuple[str, list[Change]]:
+    new, fixes = apply_round(text, [change.fix for change in changes])
+    return remove_stale_imports(text, new), [change for change in changes if change.fix in fixes]
+
+
+def _refusal(text: str, row: int, why: str) -> Conversion:
+    return Conversion(text, refused=(Remark(row, why),))

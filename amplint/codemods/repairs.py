@@ -1,0 +1,47 @@
+"""Codemods that are made of the repairs of one rule."""
+
+from __future__ import annotations
+
+import functools
+
+from amplint.codemods.conversion import Change, Plan, Remark
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.diagnostics import ALWAYS_ON
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.engine.screen import follows, screen
+from amplint.findings import Finding
+from amplint.rule import Rule
+from amplint.source.source import encode
+
+
+@functools.cache
+def rule_named(name: str) -> type[Rule]:
+    """The rule with this name. Raises LookupError where no plug-in brings it."""
+    found = load_registry().find(name)
+    if found is None:
+        raise LookupError(f"the rule {name} is missing")
+    return found
+
+
+def findings_of(rule: type[Rule], text: str, path: str) -> list[Finding]:
+    """What `rule` finds in `text`, the content of the file at `path` where there is one."""
+    raw = encode(text)
+    screened = screen((rule,), raw)
+    others = (rule,) if not screened and path and follows(raw) else ()
+    if not screened and not others:
+        return []
+    return analyse(Job(path, path, raw, screened, others), Modules()).findings
+
+
+def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:
+    """Repair everything that `rule` finds, safely or not; refuse where a finding has no repair."""
+    changes: list[Change] = []
+    refused: list[Remark] = []
+    for finding in findings_of(rule, text, path):
+        row = finding.span.start.row
+        if finding.fix is not None:
+            changes.append(Change(finding.fix, (Remark(row, finding.fix.message),)))
+        elif finding.elsewhere is None or finding.code in ALWAYS_ON:
+            refused.append(Remark(row, finding.message))
+    return Plan(tuple(dict.fromkeys(changes)), tuple(refused))
