@@ -19,7 +19,7 @@ class StepBypassesScaler(Rule):
     ## Why is this bad?
     The weights move by gradients 65536 times too large (Adam hides the factor, not the damage to its epsilon and weight
     decay), and gradients that overflowed to inf or NaN are applied instead of being skipped. The latter holds after
-    `scaler.unscale_(optimizer)` too: it only remembers that there were some.
+    `scaler.unscale_(optimizer)` too, which only remembers them, and for a second step behind `scaler.step(optimizer)`.
 
     ## Example
     ```python
@@ -36,7 +36,8 @@ class StepBypassesScaler(Rule):
 
     ## Fix safety
     The step goes through the scaler, which unscales the gradients unless `unscale_()` has, and calls `optimizer.step()`
-    when all of them are finite; `update()` is added where the function does not call it yet.
+    when all of them are finite; `update()` is added where the function does not call it yet. A second step with the
+    same gradients is removed.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.step>
@@ -51,9 +52,18 @@ class StepBypassesScaler(Rule):
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
         gradients = event.gradients
-        if event.closure or gradients.consumed is not None or gradients.backward is None:
+        if event.closure or gradients.backward is None:
             return
-        if gradients.state is GradState.SCALED:
+        if gradients.consumed is not None:
+            if gradients.scaler and gradients.consumed in event.index.steps.get(event.optimizer.symbol, []):
+                yield self.report(
+                    event,
+                    "optimizer.step() applies gradients with which the scaler has stepped already",
+                    reason="Every update is made twice, also one that the scaler has skipped for its inf or NaN.",
+                    advice="Remove it: scaler.step(optimizer) steps the optimizer.",
+                    notes=event.steps_from(gradients.consumed),
+                )
+        elif gradients.state is GradState.SCALED:
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",
@@ -71,10 +81,13 @@ class StepBypassesScaler(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, OptimizerStep)
+        if event.gradients.consumed is not None:
+            edit = rewrite.remove_statement(event.node)
+            return Fix("Remove the second step", (edit,)) if edit else None
         assert event.gradients.scaler is not None
         symbol = event.gradients.scaler.symbol
-        spelled = (node for node in event.index.scalers.get(symbol, []) if rewrite.same_function(node, event.node))
-        scaler = next(map(rewrite.text, spelled), None)
+        named = (node for node in event.index.scalers.get(symbol, []) if rewrite.same_function(node, event.node))
+        scaler = next(map(rewrite.text, named), None)
         if scaler is None or event.call.args:
             return None
         edits = [rewrite.replace(event.node, f"{scaler}.step({rewrite.text(event.optimizer_node)})")]

@@ -19,7 +19,7 @@ AMP203  the scaler's latest `unscale_` or `step` before a call that raised becau
 AMP204  `step` raised: already called in this iteration.
 AMP205  clipping found gradients that carry a scale.
 AMP206  `optimizer.step()` found gradients that carry a scale, or whose inf and NaN the scaler has counted for a step of
-        its own. The latter is open where plain gradients came on top.
+        its own, or nothing but gradients the scaler has stepped with. The second is open where plain ones came on top.
 AMP207  the latest backward whose gradients were divided by a scale they never carried; or the `unscale_` or `step` that
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
@@ -74,6 +74,7 @@ class Pass:
     scaler: Scaler | None
     factor: float
     used: bool = False
+    stepped: bool = False
     spoilt: bool = False
     mixed: bool = False
 
@@ -277,9 +278,10 @@ class Optimizer(torch.optim.SGD):
         """The plain backward passes in their order, each with its line."""
         return [(i, made.line) for i, made, _ in self.live() if made.scaler is None]
 
-    def use(self) -> None:
+    def use(self, by: Scaler | None = None) -> None:
         for i in self.gradients():
-            self.passes[i].used = True
+            made = self.passes[i]
+            made.used, made.stepped = True, by is not None and made.scaler is by
 
     def add_to_used(self) -> None:
         """A new backward pass comes on top of gradients that a step has used: these are not what is clipped then."""
@@ -290,7 +292,12 @@ class Optimizer(torch.optim.SGD):
     def progress(self) -> object:
         present = [(self.passes[i], value) for i, value in self.gradients().items() if not self.passes[i].spoilt]
         kinds = frozenset(
-            (made.mixed, made.scaler and RUN.scalers.index(made.scaler), made.used or _kind(made, value))
+            (
+                made.mixed,
+                made.scaler and RUN.scalers.index(made.scaler),
+                made.stepped,
+                made.used or _kind(made, value),
+            )
             for made, value in present
         )
         raw = max(self.raw(), default=None)
@@ -299,6 +306,9 @@ class Optimizer(torch.optim.SGD):
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         live = [made for _, made, _ in self.live()]
+        stepped = [self.passes[i] for i in self.gradients() if self.passes[i].stepped and not self.passes[i].spoilt]
+        if not RUN.scaler_steps and stepped and not live:
+            RUN.show("AMP206", RUN.line(), *stepped)
         if not RUN.scaler_steps and self.carrying():
             RUN.show("AMP206", RUN.line(), *self.carrying())
         elif not RUN.scaler_steps and any(scaler.waits(self) for scaler in RUN.scalers):
@@ -404,14 +414,13 @@ class Scaler(torch.amp.GradScaler):
                 RUN.show("AMP204", line)
             else:
                 RUN.show("AMP203", self._latest())
-            optimizer.use()
         except AssertionError as refused:
             self._expect(refused, "No inf checks were recorded for this")
             empty = True
             state = self._state(optimizer)
             state["stage"], state["found_inf_per_device"] = OptState.STEPPED, {torch.device("cpu"): torch.zeros(())}
-            optimizer.use()
         RUN.scaler_steps = False
+        optimizer.use(self)
         RUN.always("AMP221", line, empty)
         self.when[id(optimizer)], self.latest = now, line
 
