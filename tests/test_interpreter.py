@@ -57,7 +57,7 @@ FOUND = {
                 scaler.step(optimizer)
                 scaler.update()
         """,
-        ["AMP221 scaler.update", "AMP215 scaler.update", "AMP207 model"],
+        ["AMP221 scaler.update", "AMP215 scaler.update", "AMP206 optimizer.step", "AMP207 model"],
     ),
     "what runs where a tensor is not on a GPU": (
         """
