@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from amplint.torchlib.half_support import FFT, NEVER, lacks
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
 
 INFO = Path(torch.__file__).parent / "testing" / "_internal"
 HALVES = (torch.float16, torch.bfloat16)
-ALIASES = {"inverse": "inv"}
+ALIASES = {"inverse": "inv", "orgqr": "householder_product"}
 
 
 def function(name: str) -> object:
@@ -27,13 +27,21 @@ def arguments(name: str, dtype: torch.dtype) -> tuple[object, ...]:
     matrix = torch.eye(4, dtype=dtype)
     if "quantile" in name:
         return torch.arange(4.0).to(dtype), 0.5
-    if name in ("solve", "cholesky_solve", "triangular_solve", "lstsq"):
+    if name in ("solve", "cholesky_solve", "triangular_solve", "lstsq", "polar", "cdist"):
         return matrix, matrix
+    if name in ("householder_product", "orgqr", "tensorsolve"):
+        return matrix, matrix[0]
+    if name == "ormqr":
+        return matrix, matrix[0], matrix
+    if name == "lu_solve":
+        return matrix, torch.arange(1, 5, dtype=torch.int32), matrix
+    if name == "tensorinv":
+        return (matrix.view(2, 2, 2, 2),)
     return (matrix,)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("name", sorted(NEVER))
+@pytest.mark.parametrize("name", sorted(NEVER | LIFTED))
 def test_refused_on_the_cpu(name: str, dtype: torch.dtype) -> None:
     run = function(name)
     options = {"upper": True} if name == "solve_triangular" else {}
@@ -55,6 +63,17 @@ def test_fft_refuses_bfloat16_on_every_device(name: str) -> None:
             run(torch.ones(8, 8, dtype=torch.bfloat16, device=device))
 
 
+@pytest.mark.parametrize("name", sorted(COMPLEX))
+def test_complex_numbers_refuse_bfloat16(name: str) -> None:
+    pairs = torch.ones(8, 2)
+    options = {"n_fft": 4, "return_complex": True, "window": torch.ones(4)} if name == "stft" else {}
+    first = pairs.t().contiguous() if name == "stft" else pairs
+    wide = (first, first) if name == "complex" else (first,)
+    getattr(torch, name)(*wide, **options)
+    with pytest.raises(RuntimeError):
+        getattr(torch, name)(*(each.bfloat16() for each in wide), **options)
+
+
 @functools.cache
 def listed() -> dict[str, list[ast.Call]]:
     """Operation -> its entries in PyTorch's list."""
@@ -66,10 +85,14 @@ def listed() -> dict[str, list[ast.Call]]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(NEVER))
+@pytest.mark.parametrize("name", sorted(NEVER | LIFTED))
 def test_refused_on_cuda_by_the_list_of_pytorch(name: str) -> None:
     plain = ALIASES.get(name, name)
-    entries = [*listed().get(f"linalg.{plain}", ()), *listed().get(plain, ())]
+    entries = [
+        *listed().get(f"linalg.{plain}", ()),
+        *listed().get(plain, ()),
+        *listed().get(f"nn.functional.{plain}", ()),
+    ]
     told = [{k.arg: ast.unparse(k.value) for k in entry.keywords} for entry in entries]
     told = [options for options in told if "dtypes" in options]
     assert told

@@ -66,8 +66,9 @@ class Dispatcher:
                 continue
             self._seen[place] += 1
             self._reported[place] += bool(reports)
-            for key, value in reports.items():
-                self._reports.setdefault(key, value)
+            for key, (_, report) in reports.items():
+                if key not in self._reports or (self._reports[key][1].event.assumed and not event.assumed):
+                    self._reports[key] = place, report
 
     def findings(self) -> list[Finding]:
         """What the rules found, in the order of the text, diagnostics about failed rules included."""

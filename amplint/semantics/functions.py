@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import contexts, parameters, protocol, ran
+from amplint.semantics import contexts, demos, parameters, protocol, ran
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
 from amplint.semantics.facts import Fact
@@ -65,6 +65,8 @@ def call_function(
         parameters.forget_dtypes(machine, state, [*positional, *keywords.values()])
         ran.note(machine, state, function)
         return _not_followed(machine, function, positional)
+    if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
+        return _not_followed(machine, function)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _not_followed(machine, function)

@@ -12,6 +12,7 @@ from amplint.semantics import (
     calls,
     custom_functions,
     decorators,
+    demos,
     parameters,
     seams,
     uncleared,
@@ -86,6 +87,7 @@ def interpret(
     machine.slice = Slice((chunk for chunk in chunks if chunk in machine.relevant), names, calls, watched)
     starts = _run_module(machine)
     _start_everything(machine, starts)
+    _run_demonstrations(machine, starts)
     conclude(machine)
     custom_functions.conclude(machine, starts[0])
     unended.conclude(machine)
@@ -112,7 +114,8 @@ def _run_module(machine: Machine) -> list[State]:
         if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") <= LONG_RUN):
             machine.chunk = chunk
             try:
-                states = run_block(machine, states, chunk.module.body, Flow()) or states
+                body = [each for each in chunk.module.body if not (machine.assumes and demos.is_demonstration(each))]
+                states = run_block(machine, states, body, Flow()) or states
             except BudgetSpent:
                 _restart(machine)
     if machine.chunk is not None:
@@ -120,6 +123,18 @@ def _run_module(machine: Machine) -> list[State]:
     for state in states:
         parameters.leave(machine, state, state.frames[MODULE_FRAME].values())
     return machine.merged(states, START_LIMIT)
+
+
+def _run_demonstrations(machine: Machine, starts: list[State]) -> None:
+    """Run what was left for later, so that what it hands to functions is not all that is known of these."""
+    unnamed = [chunk for chunk in machine.program.main.chunks if chunk.name is None and chunk in machine.relevant]
+    for chunk in unnamed if machine.assumes else ():
+        machine.chunk = chunk
+        body = [each for each in chunk.module.body if demos.is_demonstration(each)]
+        try:
+            run_block(machine, [state.copy() for state in starts], body, Flow())
+        except BudgetSpent:
+            _restart(machine)
 
 
 def _restart(machine: Machine) -> None:
@@ -134,7 +149,12 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
-    for value in sorted(roots, key=lambda value: (isinstance(value, Class), value.chunk.name in mentioned)):
+
+    def order(value: Function | Class) -> tuple[bool, bool, bool]:
+        last = machine.assumes and isinstance(value, Function) and demos.is_self_test(value)
+        return last, isinstance(value, Class), value.chunk.name in mentioned
+
+    for value in sorted(roots, key=order):
         seen = frozenset(machine.entered)
         for state in starts:
             try:

@@ -175,6 +175,8 @@ def method(
     if name == "numpy":
         seams.to_numpy(machine, state, node, owner)
     seams.runs(machine, state, node, name, node.func.value, owner)
+    if isinstance(owner, Tensor) and (returned := seams.returned(machine, name, owner)) is not None:
+        return returned
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         return readings.converted(machine, owner, machine.unknown("number", name, parts=(owner.symbol,)))
     lifted = name in FLOAT32 and regime(machine, state) is not None
@@ -217,6 +219,8 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     if not given:
         return None
     seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
+    if (returned := seams.returned(machine, name, tensor(machine, given[0].value))) is not None:
+        return returned
     if op not in KNOWN | BOOLEAN | INTEGER and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
     first = given[0].value

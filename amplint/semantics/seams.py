@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 import libcst as cst
 
@@ -14,15 +15,20 @@ from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.semantics.parameters import root
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
 from amplint.semantics.state import Model, State
+from amplint.semantics.tensors import tensor
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Tensor, Unknown, Value
-from amplint.torchlib.half_support import FFT, NEVER, lacks
+from amplint.semantics.values import Items, Tensor, Unknown, Value
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
 from amplint.torchlib.names import HALF_DTYPES
 
 BFLOAT16 = frozenset({"bfloat16"})
 _TAKEN = frozenset({"index", "to", "cpu", "softmax", "log_softmax", "exp", "log"})
+_AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq"})
+"""Methods that other objects than tensors have, too."""
 _WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
 """Methods of tensors that refuse to write another dtype."""
+_WIDE = frozenset({"float32", "float64"})
+_REFUSED = NEVER | LIFTED | FFT | COMPLEX
 _OF_OUTPUTS = frozenset({"logits", "last_hidden_state", "pooler_output", "hidden_states", "sample", "prediction"})
 
 
@@ -30,7 +36,7 @@ def words_of(kinds: Set[str]) -> frozenset[str]:
     """The calls that events of these kinds come from."""
     numpy = frozenset({"numpy"}) if ToNumpy.kind in kinds else frozenset()
     written = _WRITES if Operation.kind in kinds else frozenset()
-    return numpy | written | (NEVER | FFT if HalfRefused.kind in kinds else frozenset())
+    return numpy | written | (_REFUSED if HalfRefused.kind in kinds else frozenset())
 
 
 def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
@@ -90,19 +96,35 @@ def _of_output(machine: Machine, symbol: int) -> Evidence | None:
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
     """Tell of the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
     refused = lacks(name)
+    op = name.rpartition(".")[2]
     region, _ = machine.region(state)
     if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):
         return
-    if region is not None and "cuda" not in (region.devices or ()):
-        return  # the CPU's autocast runs these in float32
-    if not isinstance(value, Tensor) or (value.dtype is None and value.among is None):
+    if region is not None and ("cuda" not in (region.devices or ()) or op in LIFTED):
+        return  # autocast runs these in float32
+    certain = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
+    if not certain:
         machine.refusing[node] = Operand(place, value)
+    if not certain and not (machine.assumes and (isinstance(value, Tensor) or name not in _AMBIGUOUS)):
         return
-    why = evidence(machine, state, value)
-    if why is not None and why.dtypes <= refused:
-        assumed = why.because is Because.ASSUMED
-        operand = Operand(place, value, why)
-        machine.emit(state, HalfRefused, node, op=name.rpartition(".")[2], operand=operand, assumed=assumed)
+    why = evidence(machine, state, tensor(machine, value))
+    if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
+        return
+    assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
+    operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
+    machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed)
+
+
+def returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
+    """What an operation without kernels for half returns, which is not half; None for any other."""
+    module, _, op = name.rpartition(".")
+    if op not in RETURNED or module not in ("", "torch", "torch.linalg"):
+        return None
+    alike, count = RETURNED[op]
+    dtype = operand.dtype if operand.dtype in _WIDE else None
+    made = [Tensor(machine.fresh(), dtype, among=None if dtype else _WIDE) for _ in range(alike)]
+    rest = [Unknown(machine.fresh()) for _ in range(count - alike)]
+    return Items((*made, *rest)) if count > 1 else made[0]
 
 
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:

@@ -49,6 +49,10 @@ class UnsupportedHalfOp(Rule):
         (b"quantile", b"cholesky", b"inv", b"det", b"svd", b"qr", b"eig", b"solve", b"lu_", b"lstsq", b"rank", b"fft"),
         (b"half", b"float16", b"autocast", b".to(torch.float32)"),
     )
+    assumed = (
+        (b"cholesky", b"inverse(", b"inv(", b"det(", b"svd(", b"qr(", b"eigh(", b"eig(", b"solve(", b"lstsq(", b"pinv(",
+         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"view_as_complex("),
+    )  # fmt: skip
     fixable = Applicability.SAFE
     reason = "PyTorch has no kernel for it in half precision."
 
@@ -57,10 +61,10 @@ class UnsupportedHalfOp(Rule):
         if half is None:
             return
         dtypes = " or ".join(sorted(half.dtypes))
-        certain = half.because is not Because.ANNOUNCED
+        certain = half.because is not Because.ANNOUNCED and not event.assumed
         yield self.report(
             event,
-            f"{event.op} raises for a {dtypes} tensor" if certain else f"{event.op} raises if its operand is half",
+            f"{event.op} raises for a {dtypes} tensor" if certain else f"{event.op} raises if its operand is {dtypes}",
             advice="Convert the operand with .float() first.",
             notes=[(half.node, half.text)] if half.node is not None else (),
             severity=None if certain else Severity.INFO,
