@@ -12,6 +12,7 @@ from amplint.semantics import (
     contexts,
     custom_functions,
     frameworks,
+    half_outputs,
     layers,
     methods,
     models,
@@ -22,7 +23,6 @@ from amplint.semantics import (
     protocol,
     ran,
     readings,
-    seams,
     segments,
     threads,
     trainers,
@@ -117,15 +117,16 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
         result = _call_instance(machine, state, node, callee, arguments)
         outside.produced(machine, state, node, result, known_model=model is not None)
         if model is not None:
-            seams.ran(machine, state, model, result)
+            half_outputs.ran(machine, state, model, result)
         return result
+    half_outputs.handed(machine, state, node, callee, arguments)
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:
         ran.note(machine, state, result)
         outside.worked(machine, node, callee, result)
     if model is not None:
         outside.produced(machine, state, node, result)
-        seams.ran(machine, state, model, result)
+        half_outputs.ran(machine, state, model, result)
     return result
 
 

@@ -13,6 +13,7 @@ from amplint.semantics import (
     custom_functions,
     decorators,
     demos,
+    half_outputs,
     parameters,
     seams,
     uncleared,
@@ -71,7 +72,7 @@ def interpret(
     calls: Set[str] = frozenset()
     if machine.follows_models:
         names |= thread_targets(chunks)
-        calls = model_names(chunks)
+        calls = model_names(chunks) | (half_outputs.loss_names(chunks) if machine.assumes else frozenset())
     if not machine.wanted.isdisjoint(custom_functions.KINDS):
         names |= custom_functions.function_names(chunks)
     names |= seams.words_of(kinds)

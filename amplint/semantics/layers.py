@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, flow, numerics, ranks, subregions, weights
+from amplint.semantics import contexts, flow, half_outputs, numerics, ranks, subregions, weights
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.machine import Machine
@@ -60,6 +60,7 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
         numerics.bce(machine, state, node, op, operand, arguments, called.made)
     if op in ("softmax", "log_softmax"):
         numerics.softmax(machine, state, node, operand)
+    half_outputs.computed(machine, state, node, op, *places[0])
     values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
     given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
     found = flow.comes_to(machine, state, op, given)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.semantics.events import Event
+from amplint.semantics.operation_events import Operand
 from amplint.semantics.values import Scaler
 
 
@@ -45,3 +46,15 @@ class PenaltyScaled(Event):
     scaler: Scaler
     by: cst.CSTNode
     carried: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossOfOutput(Event):
+    """`loss` gets `output`, which is what a model that computes in half returned, and nothing is known to widen it.
+
+    `seen` tells that it is a loss of PyTorch, which runs where no autocast reaches it.
+    """
+
+    loss: str
+    output: Operand
+    seen: bool

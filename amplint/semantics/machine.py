@@ -12,6 +12,7 @@ from amplint.semantics.choices import alternatives
 from amplint.semantics.events import Event, Index, Step
 from amplint.semantics.facts import Fact, is_on
 from amplint.semantics.ledger import Ledger
+from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
 from amplint.semantics.program import Program
@@ -47,6 +48,8 @@ Result = TypeVar("Result")
 PATH_LIMIT = 16
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
+OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput)
+"""The events for which models and what they return have to be followed."""
 STEP_BUDGET = 60_000
 EXACT_STEPS = 500
 
@@ -195,7 +198,7 @@ class Machine:
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.index = Index()
-        self.follows_models = not kinds.isdisjoint((Forward.kind, ForwardOutside.kind, RegionMissed.kind, ToNumpy.kind))
+        self.follows_models = any(kind.kind in kinds for kind in OF_MODELS)
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.carried: list[cst.CSTNode] = []
         self.rhythm = Rhythm()

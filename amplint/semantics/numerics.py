@@ -8,7 +8,19 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, factories, flow, numbers, ranks, readings, seams, subregions, traits, uncast
+from amplint.semantics import (
+    contexts,
+    factories,
+    flow,
+    half_outputs,
+    numbers,
+    ranks,
+    readings,
+    seams,
+    subregions,
+    traits,
+    uncast,
+)
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import TensorOp
 from amplint.semantics.flow import Place, regime
@@ -295,6 +307,7 @@ def _operation(
             floor = met
     if op in ("softmax", "log_softmax"):
         softmax(machine, state, node, operand)
+    half_outputs.computed(machine, state, node, op, beside, operand)
     others = [(argument.node.value, argument.value) for argument in besides(op, arguments, shift)]
     operands = list(joined) or [(beside, operand), *others]
     values = [used_as_tensor(machine, value) for _, value in operands]

@@ -8,28 +8,24 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics.evidence import evidence
+from amplint.semantics.half_outputs import of_output
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
-from amplint.semantics.origins import KEEPS_DTYPE
-from amplint.semantics.parameters import root
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
-from amplint.semantics.state import Model, State
+from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
-from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Items, Tensor, Unknown, Value
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
 from amplint.torchlib.names import HALF_DTYPES
 
 BFLOAT16 = frozenset({"bfloat16"})
-_TAKEN = frozenset({"index", "to", "cpu", "softmax", "log_softmax", "exp", "log"})
 _AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq"})
 """Methods that other objects than tensors have, too."""
 _WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
 """Methods of tensors that refuse to write another dtype."""
 _WIDE = frozenset({"float32", "float64"})
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX
-_OF_OUTPUTS = frozenset({"logits", "last_hidden_state", "pooler_output", "hidden_states", "sample", "prediction"})
 
 
 def words_of(kinds: Set[str]) -> frozenset[str]:
@@ -37,21 +33,6 @@ def words_of(kinds: Set[str]) -> frozenset[str]:
     numpy = frozenset({"numpy"}) if ToNumpy.kind in kinds else frozenset()
     written = _WRITES if Operation.kind in kinds else frozenset()
     return numpy | written | (_REFUSED if HalfRefused.kind in kinds else frozenset())
-
-
-def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
-    """Remember what `model` returned where it can have computed in bfloat16 and the dtype of the result is unknown."""
-    region, entered_by = machine.region(state)
-    if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
-        return
-    cast = state.models.get(root(machine, symbol_of(machine, model)), Model()).bfloat16
-    if cast is not None:
-        why = Evidence(Because.PARAMETERS, BFLOAT16, "the weights of the model are bfloat16 from here on", cast)
-        machine.half_outputs[result.symbol] = why
-    elif region is not None and region.dtypes is not None and region.dtypes >= BFLOAT16:
-        dtypes = region.dtypes & HALF_DTYPES
-        text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
-        machine.half_outputs[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
 
 
 def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
@@ -69,28 +50,10 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
         return None
-    known = _of_output(machine, value.symbol)
+    known = of_output(machine, value.symbol)
     if known is None and machine.assumes:
         return Evidence(Because.ASSUMED, HALF_DTYPES, "nothing here tells its dtype, which may be bfloat16", None)
     return known
-
-
-def _of_output(machine: Machine, symbol: int) -> Evidence | None:
-    """Why what a model returned can be bfloat16, where `symbol` is a view or a copy of that in the same dtype."""
-    seen: set[int] = set()
-    while symbol not in machine.half_outputs:
-        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-        seen.add(symbol)
-        method = str(key[1]).removeprefix("of ") if key[0] == "call" and len(key) > 1 else ""
-        if method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
-            name, parts = machine.symbols.key(int(method))[1], machine.symbols.parts(int(method))
-            follows = name in KEEPS_DTYPE
-        else:
-            follows = key[0] in _TAKEN or key[0] in KEEPS_DTYPE or (key[0] == "attribute" and key[1] in _OF_OUTPUTS)
-        if not follows or not parts or parts[0] in seen:
-            return None
-        symbol = parts[0]
-    return machine.half_outputs[symbol]
 
 
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:

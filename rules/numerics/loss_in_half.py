@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
+from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.operation_events import Operand, Operation
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
@@ -52,6 +53,7 @@ class LossInHalf(Rule):
     name = "loss-in-half"
     severity = Severity.WARNING
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"log_softmax", b"kl_div"))
+    assumed = (HALF_SIGNS, (b"loss", b"Loss", b"criterion", b"entropy"))
     fixable = Applicability.SAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
@@ -69,8 +71,23 @@ class LossInHalf(Rule):
                 notes=[(half.node, half.text)] if half is not None and half.node is not None else (),
             )
 
+    def on_loss_of_output(self, event: LossOfOutput) -> Iterator[Report]:
+        half = event.output.half
+        if half is None:
+            return
+        dtypes = " or ".join(sorted(half.dtypes))
+        known = "outside of any region" if event.seen else "and autocast lifts PyTorch's own losses only"
+        yield self.report(
+            event,
+            f"{event.loss} gets what a model returned in {dtypes}, {known}",
+            reason="Logarithms, exponentials and squares need float32.",
+            advice="Convert the output of the model first: x.float().",
+            notes=[(half.node, half.text)] if half.node is not None else (),
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Operation)
+        if not isinstance(event, Operation):
+            return None
         edits = tuple(rewrite.add_float(operand.node) for operand in event.operands if _is_half(operand))
         return Fix("Compute the loss in float32", edits)
 

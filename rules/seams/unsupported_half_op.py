@@ -46,7 +46,25 @@ class UnsupportedHalfOp(Rule):
     name = "unsupported-half-op"
     severity = Severity.ERROR
     screen = (
-        (b"quantile", b"cholesky", b"inv", b"det", b"svd", b"qr", b"eig", b"solve", b"lu_", b"lstsq", b"rank", b"fft"),
+        (
+            b"quantile",
+            b"cholesky",
+            b"inv",
+            b"det",
+            b"svd",
+            b"qr",
+            b"eig",
+            b"solve",
+            b"lu_",
+            b"lstsq",
+            b"rank",
+            b"fft",
+            b"stft",
+            b"complex(",
+            b"polar",
+            b"cdist",
+            b"orgqr",
+        ),
         (b"half", b"float16", b"autocast", b".to(torch.float32)"),
     )
     assumed = (
