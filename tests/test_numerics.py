@@ -777,6 +777,30 @@ def loss(probabilities, target):
     with torch.autocast("cuda", enabled=False):
         F.binary_cross_entropy(probabilities, target)
     return F.binary_cross_entropy(probabilities, target)  # AMP404
+
+def project(points, camera):
+    basis, values, _ = torch.linalg.svd(points.float())
+    left = torch.linalg.solve(basis, values) @ torch.linalg.inv(camera.to(torch.float32))
+    return left @ torch.inverse(camera) @ points.cholesky()  # AMP503
+
+class Fourier(nn.Module):
+    def forward(self, x):
+        spectrum = torch.fft.rfft2(x)  # AMP503
+        return torch.fft.irfft2(spectrum * 2)
+
+def sound(wave):
+    return torch.fft.rfft(wave)
+
+class Tried(nn.Module):
+    def forward(self, x):
+        return torch.linalg.pinv(x)  # AMP503
+
+def _test_tried():
+    Tried()(torch.rand(4, 4))
+
+if __name__ == "__main__":
+    Tried()(torch.rand(4, 4))
+    _test_tried()
 """
 
 
@@ -790,3 +814,41 @@ def test_tensors_of_which_nothing_tells_the_dtype() -> None:
     assert {finding.severity for finding in said} == {Severity.INFO}
     assert not analyse(Job("program.py", "", code.encode(), rules), Modules()).findings
     assert {rule for _, rule in expected} <= {rule.code for rule in screen(rules, code.encode(), asked)}
+
+
+LOSSES_OF_OUTPUTS = """
+import k2
+from losses import criterion, compute_loss, loss_history
+
+def epoch(model, batches):
+    for images, targets in batches:
+        with torch.autocast("cuda", dtype=torch.float16):
+            logits, lengths = model(images)
+            criterion(logits.float(), targets)
+            criterion(targets, lengths.long())
+            lattice = k2.DenseFsaVec(logits, targets)
+            loss = k2.ctc_loss(lattice, targets)  # AMP408
+            loss_history(logits)
+        return loss + F.cross_entropy(logits, targets)  # AMP408
+
+def validate(model, batches, half):
+    if half:
+        model.half()
+    for images, targets in batches:
+        inference, outputs = model(images.half() if half else images)
+        compute_loss(outputs, targets, model)  # AMP408
+        compute_loss([x.float() for x in outputs], targets, model)
+        F.mse_loss(inference[0].float(), targets)
+
+def plain(model, images, targets):
+    return criterion(model(images), targets) + F.mse_loss(model(images), targets)
+"""
+
+
+def test_losses_of_what_a_model_returned_in_half() -> None:
+    code = HEADER + LOSSES_OF_OUTPUTS
+    rules = (load_registry().rules["AMP408"],)
+    said = analyse(Job("program.py", "", code.encode(), rules, asked=frozenset({"AMP408"})), Modules()).findings
+    expected = [row for row, line in enumerate(code.splitlines(), 1) if "  # AMP408" in line]
+    assert [finding.span.start.row for finding in said] == expected
+    assert not analyse(Job("program.py", "", code.encode(), rules), Modules()).findings

@@ -15,6 +15,7 @@ from amplint.semantics.operation_events import Because, Evidence, Operand, Opera
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
 from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
+from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Items, Tensor, Unknown, Value
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
 from amplint.torchlib.names import HALF_DTYPES
@@ -25,6 +26,7 @@ _AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile
 _WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
 """Methods of tensors that refuse to write another dtype."""
 _WIDE = frozenset({"float32", "float64"})
+_SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX
 
 
@@ -73,9 +75,27 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     why = evidence(machine, state, tensor(machine, value))
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
+    if not why.dtypes <= refused and (op == "stft" or not _in_forward_pass(machine, symbol_of(machine, value))):
+        return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
     machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed)
+
+
+def _in_forward_pass(machine: Machine, symbol: int) -> bool:
+    """Whether a model computes with `symbol`, which is no part of a spectrum: sounds and their spectra stay float32."""
+    if not any(
+        isinstance(function, cst.FunctionDef) and function.name.value == "forward" for function in machine.calls
+    ):
+        return False
+    todo, seen = [symbol], set[int]()
+    while todo:
+        key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
+        if key[0] == "stft" or (key[0] == "call" and str(key[1]).startswith(_SPECTRAL)):
+            return False
+        todo += [part for part in parts if part not in seen]
+        seen.update(parts)
+    return True
 
 
 def returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
