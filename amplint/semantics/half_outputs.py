@@ -22,8 +22,9 @@ from amplint.source.source import Chunk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES
 
-_TAKEN = frozenset({"index", "part", "to", "cpu"})
+_TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
+_HANDED = _TAKEN | {"part", "wrapped"}
 _OF_OUTPUTS = frozenset({"logits", "last_hidden_state", "pooler_output", "hidden_states", "sample", "prediction"})
 _LOSS = re.compile(r"(?:^|_)(?:loss|losses|criterion|criteria|objective)(?:_?(?:fn|func|function|op|\d+))?$|[a-z]Loss$")
 _NO_LOSS = re.compile(
@@ -119,7 +120,7 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
     if machine.region(state)[0] is not None or minds_dtypes(machine):
         return
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
-    why = of_output(machine, symbol_of(machine, value)) if unknown else None
+    why = of_output(machine, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
     if why is not None:
         output = Operand(place, value, why)
         machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=True)
@@ -136,4 +137,4 @@ def _members(value: Value) -> Iterator[Value]:
 def _why(machine: Machine, value: Value) -> Evidence | None:
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return None
-    return of_output(machine, value.symbol, _TAKEN | {"wrapped"})
+    return of_output(machine, value.symbol, _HANDED)
