@@ -773,6 +773,28 @@ def attend(scores, mask):
 def ratio(signal, noise):
     return torch.mean(signal) / (torch.mean(noise) + 1e-8)  # AMP402
 
+class LayerNorm(nn.Module):
+    def __init__(self, eps=1e-12):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        std = x.std(-1, keepdim=True)
+        return (x - x.mean(-1, keepdim=True)) / (std + self.eps)  # AMP402
+
+def entropy(p, q: torch.Tensor, count, eps=1e-10):
+    count = count / (count + 1e-8)
+    log = -(p * torch.log(p + eps)).sum(dim=-1)  # AMP402
+    return log / (q + 1e-8)  # AMP402
+
+def guarded(p, q: torch.Tensor, eps=1e-10):
+    p = torch.log(p + max(eps, torch.finfo(p.dtype).tiny))
+    return p / (q.float() + 1e-8)
+
+def chosen(q: torch.Tensor):
+    eps = 1e-8 if q.dtype == torch.float32 else 1e-4
+    return q / (q.std() + eps)
+
 def loss(probabilities, target):
     with torch.autocast("cuda", enabled=False):
         F.binary_cross_entropy(probabilities, target)

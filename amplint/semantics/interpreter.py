@@ -68,7 +68,8 @@ def interpret(
     machine = Machine(program, tell, kinds, evaluate, run_body)
     machine.assumes = assuming is not None
     chunks, aliases = program.chunks, program.aliases()
-    names = extreme_names(chunks) | renamed_triggers(chunks) | library_names(chunks) | (assuming or frozenset())
+    names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks) | library_names(chunks)
+    names |= assuming or frozenset()
     calls: Set[str] = frozenset()
     if machine.follows_models:
         names |= thread_targets(chunks)

@@ -18,6 +18,7 @@ from amplint.semantics import (
     readings,
     seams,
     subregions,
+    supposed,
     traits,
     uncast,
 )
@@ -101,7 +102,7 @@ def arithmetic(
     in_place: bool = False,
 ) -> Tensor | None:
     """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
-    a, b = used_as_tensor(machine, left[1]), used_as_tensor(machine, right[1])
+    a, b = supposed.operand(machine, state, *left), supposed.operand(machine, state, *right)
     if machine.assumes and _is_squared_parameter(machine, kind, a, b):
         a, b = tensor(machine, a), tensor(machine, a) if kind == "Multiply" else b
     if kind in ARITHMETIC:
@@ -183,7 +184,7 @@ def method(
         return None
     op = name.rstrip("_")
     if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY:
-        owner = used_as_tensor(machine, owner)
+        owner = supposed.operand(machine, state, node.func.value, owner)
     if name == "numpy":
         seams.to_numpy(machine, state, node, owner)
     seams.runs(machine, state, node, name, node.func.value, owner)

@@ -122,9 +122,13 @@ def dotted(node: cst.CSTNode) -> str | None:
     return ".".join(reversed(parts))
 
 
-def extreme_names(chunks: Collection[Chunk]) -> frozenset[str]:
-    """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16."""
-    if not any(word in chunk.text for chunk in chunks for word in ("autocast", "half", "float16", "dtype")):
+def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozenset[str]:
+    """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16.
+
+    Where tensors are taken for half, any file may.
+    """
+    signs = ("autocast", "half", "float16", "dtype")
+    if not assuming and not any(sign in chunk.text for chunk in chunks for sign in signs):
         return frozenset()
     return frozenset().union(*map(_given_extremes, chunks))
 
