@@ -19,7 +19,8 @@ AMP203  the scaler's latest `unscale_` or `step` before a call that raised becau
 AMP204  `step` raised: already called in this iteration.
 AMP205  clipping found gradients that carry a scale.
 AMP206  `optimizer.step()` found gradients that carry a scale, or whose inf and NaN the scaler has counted for a step of
-        its own, or nothing but gradients the scaler has stepped with. The second is open where plain ones came on top.
+        its own, or nothing but gradients the scaler has stepped with. The latter two are open where plain gradients
+        came on top.
 AMP207  the latest backward whose gradients were divided by a scale they never carried; or the `unscale_` or `step` that
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
@@ -306,9 +307,8 @@ class Optimizer(torch.optim.SGD):
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         live = [made for _, made, _ in self.live()]
-        stepped = [self.passes[i] for i in self.gradients() if self.passes[i].stepped and not self.passes[i].spoilt]
-        if not RUN.scaler_steps and stepped and not live:
-            RUN.show("AMP206", RUN.line(), *stepped)
+        if not RUN.scaler_steps and not live:
+            self._again()
         if not RUN.scaler_steps and self.carrying():
             RUN.show("AMP206", RUN.line(), *self.carrying())
         elif not RUN.scaler_steps and any(scaler.waits(self) for scaler in RUN.scalers):
@@ -319,6 +319,15 @@ class Optimizer(torch.optim.SGD):
                 RUN.outcome.open.add(("AMP206", RUN.line()))
         self.use()
         super().step()
+
+    def _again(self) -> None:
+        """A step without new gradients; it is open where some of the old ones never carried a scale."""
+        present = [self.passes[i] for i in self.gradients() if not self.passes[i].spoilt]
+        stepped = [made for made in present if made.stepped]
+        if stepped and len(stepped) == len(present):
+            RUN.show("AMP206", RUN.line(), *stepped)
+        elif stepped:
+            RUN.outcome.open.add(("AMP206", RUN.line()))
 
 
 def _kind(made: Pass, value: float) -> tuple[object, ...]:
