@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from tests.dtypes.emulation import cuda_policy
 from tests.dtypes.verdict import compare, described
 
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\nfrom world import see\n"
@@ -52,6 +57,8 @@ x = F.margin_ranking_loss(torch.rand(4).half(), torch.rand(4).half(), torch.rand
 see("x", x)
 """,
 ]
+FOUND = Path(__file__).parent / "dtypes" / "found"
+"""Programs about which the linter once was wrong."""
 OPEN = """
 layer = nn.Linear(4, 4)
 x = torch.rand(4, 4)
@@ -73,3 +80,18 @@ def test_known(program: str) -> None:
 def test_open() -> None:
     found = compare(HEAD + OPEN, "cpu")
     assert not found.wrong, described(HEAD + OPEN, found)
+
+
+@pytest.fixture(scope="module", params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    with cuda_policy() if request.param == "cuda" else contextlib.nullcontext():
+        yield request.param
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOUND.glob("*.txt")))
+def test_found(name: str, device: str) -> None:
+    program = HEAD + (FOUND / f"{name}.txt").read_text(encoding="utf-8").replace('"cpu"', f'"{device}"')
+    found = compare(program, device)
+    assert found.values > 0
+    assert not found.wrong, described(program, found)

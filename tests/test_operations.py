@@ -48,6 +48,7 @@ CALLS: dict[str, Call] = {
     "dist": ("22", torch.dist),
     "div": ("22", torch.div),
     "dot": ("11", torch.dot),
+    "einsum_elementwise": ("22", lambda x, y: torch.einsum("ij,ij->ij", x, y)),
     "einsum": ("22", lambda x, y: torch.einsum("ij,jk->ik", x, y)),
     "fmod": ("22", torch.fmod),
     "grid_sample": ("44", lambda x, grid: F.grid_sample(x, grid[..., :2])),

@@ -68,6 +68,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "cuda": lambda x: x.cuda(),
     "diagonal": lambda x: x.diagonal(),
     "dropout": lambda x: F.dropout(x),
+    "einsum_elementwise": lambda x: torch.einsum("ij,ij->ij", x, x),
     "einsum": lambda x: torch.einsum("ij,jk->ik", x, x),
     "expand": lambda x: x.expand(2, 4, 4),
     "expand_as": lambda x: x.expand_as(x),

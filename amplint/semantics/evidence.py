@@ -22,7 +22,7 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     What is unknown can be half in a region that is on, unless it is what a loop over the data gives, and anywhere if
     the rules are to assume so.
     """
-    if value.dtype in HALF_DTYPES:
+    if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
         because = machine.half_because.get(value.why_half, Because.CAST)
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
     if minds_dtypes(machine):

@@ -25,6 +25,7 @@ from amplint.semantics import (
 from amplint.semantics.choices import alternatives
 from amplint.semantics.containers import each, hold
 from amplint.semantics.events import Job
+from amplint.semantics.exchanges import exchange
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived
@@ -118,6 +119,8 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
             protocol.gradient_set(machine, state, value)
         else:
             checkpoints.stored(machine, state, target, owner, value)
+            if isinstance(owner, Tensor) and target.attr.value == "data":
+                exchange(state, owner, value)
             state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
     elif isinstance(target, cst.Subscript):
         owner = evaluate(machine, state, target.value)

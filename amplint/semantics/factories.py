@@ -10,7 +10,7 @@ from amplint.semantics.devices import device_type
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import ONE, Because
 from amplint.semantics.state import State
-from amplint.semantics.tensors import default_dtype, dtype_of
+from amplint.semantics.tensors import default_dtype, dtype_of, is_number, supposes
 from amplint.semantics.traits import counted
 from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
@@ -49,6 +49,7 @@ def make(
         provenance.made_by(machine, node) if unasked else machine.fresh(), dtype,
         node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
+        supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST
@@ -90,6 +91,8 @@ def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]
     """The dtypes of a tensor made without a dtype or a model."""
     if op in ("randint", "randperm"):
         return frozenset({"int64"})
+    if op == "normal" and arguments.given and not is_number(machine, arguments.values[0]):
+        return arguments.values[0].dtypes if isinstance(arguments.values[0], Tensor) else None
     if op == "arange":
         numbers = [argument.value for argument in arguments.given if argument.keyword in (None, "start", "end", "step")]
         return _kinds(machine, numbers)

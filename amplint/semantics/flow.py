@@ -15,7 +15,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because, Operand, Operation
 from amplint.semantics.provenance import maker
 from amplint.semantics.state import State
-from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_number
+from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_dtype, is_number, supposes
 from amplint.semantics.values import Const, Tensor, Value, number
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
@@ -36,7 +36,7 @@ def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
     """`value` as an operand; a dtype that a parameter of the function decides counts as `parameter`."""
     if isinstance(value, Tensor):
         dtypes = frozenset({parameter}) if value.dtype == FROM_PARAMETER else value.dtypes
-        return Typed(dtypes, value.rank)
+        return Typed(dtypes, value.rank, value.supposed)
     if isinstance(value, Const) and isinstance(value.value, bool):
         return Typed(frozenset({"bool"}), NUMBER)
     if (constant := number(value)) is not None:
@@ -58,7 +58,10 @@ def comes_to(
     """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
     if op in LOWER and remembers_other_dtypes(state) and any(_is_weight(machine, value) for value in operands):
         return UNKNOWN
-    asked = dtype_of(machine, arguments.value("dtype"))
+    wanted = _asked(op, arguments)
+    asked = dtype_of(machine, wanted)
+    if asked is None and wanted not in (None, Const(None)):
+        return UNKNOWN
     out = arguments.value("out")
     receiver = typed(machine, out) if isinstance(out, Tensor) else None
     labelled = any(isinstance(value, Tensor) and value.dtype == FROM_PARAMETER for value in operands)
@@ -68,9 +71,17 @@ def comes_to(
         here = _reached(regime(machine, state), operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:
-        return found[0]
+        return replace(found[0], supposed=found[0].supposed or labelled or supposes(wanted))
     follows = [known(each.dtypes) for each in found] == ["float16", "float32"]
     return Outcome(frozenset({FROM_PARAMETER}) if follows else None)
+
+
+def _asked(op: str, arguments: Arguments) -> Value | None:
+    """The argument that says which dtype the result is to have."""
+    named = arguments.value("dtype")
+    if named is None and op in ("softmax", "log_softmax"):
+        return next((value for value in arguments.values if is_dtype(value)), None)
+    return named
 
 
 def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
@@ -128,4 +139,7 @@ def with_dtype(
     if dtype in HALF_DTYPES and not halves:
         machine.half_because[node] = Because.REGION
     among = found.dtypes if dtype is None else None
-    return replace(result, dtype=dtype, among=among, why_half=why if dtype else None, device=common(operands))
+    return replace(
+        result, dtype=dtype, among=among, why_half=why if dtype else None, device=common(operands),
+        supposed=found.supposed,
+    )  # fmt: skip

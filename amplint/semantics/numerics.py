@@ -27,7 +27,7 @@ from amplint.semantics.events import TensorOp
 from amplint.semantics.flow import Place, regime
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import inherited, mends, spares_rows
-from amplint.semantics.operands import besides
+from amplint.semantics.operands import LIMITS, besides, runs
 from amplint.semantics.operation_events import FLAGS
 from amplint.semantics.state import State
 from amplint.semantics.tensors import (
@@ -40,6 +40,7 @@ from amplint.semantics.tensors import (
     fill,
     filled,
     is_number,
+    supposes,
     tensor,
     used_as_tensor,
 )
@@ -64,13 +65,13 @@ FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("v
          "index_fill": ("value", 2), "index_fill_": ("value", 2), "scatter": ("value", 2), "scatter_": ("value", 2),
          "pad": ("value", 2)}  # fmt: skip
 BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
-LIMITS = {"clamp": (("min", 0), ("max", 1)), "clip": (("min", 0), ("max", 1)), "clamp_min": (("min", 0),),
-          "clamp_max": (("max", 0),)}  # fmt: skip
 BINARY = {"add": "Add", "sub": "Subtract", "mul": "Multiply", "div": "Divide"}
 PLAIN = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div", "FloorDivide": "floor_divide",
          "Modulo": "remainder", "Power": "pow", "MatrixMultiply": "matmul"}  # fmt: skip
 """Operator -> the operation it runs on tensors."""
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
+_OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.", "torch.utils.", "torch.distributed.")
+"""What begins the names of functions that are called like operations and run otherwise."""
 NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
 WITH_PLACES = words("topk sort kthvalue cummax cummin mode")
 WITH_PLACES_ALONG = words("max min median nanmedian")
@@ -229,7 +230,7 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     if op == "where" and len(arguments.given) == 3:
         return _where(machine, state, node, arguments)
     given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
-    if not given:
+    if not given or name.startswith(_OTHER_KINDS):
         return None
     seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
     if (returned := seams.returned(machine, name, tensor(machine, given[0].value))) is not None:
@@ -249,6 +250,8 @@ def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
     """The dtype that a function of dtypes returns."""
     if op == "get_default_dtype":
         found = default_dtype(machine)
+    elif any(supposes(value) for value in arguments.values):
+        found = None
     else:
         both = [dtype_of(machine, value) for value in arguments.values]
         found = promote(*both) if len(both) == 2 and {*FLOATING, *INTEGRAL}.issuperset(both) else None  # type: ignore[arg-type]
@@ -312,8 +315,11 @@ def _operation(
     others = [(argument.node.value, argument.value) for argument in besides(op, arguments, shift)]
     operands = list(joined) or [(beside, operand), *others]
     values = [used_as_tensor(machine, value) for _, value in operands]
-    plain = "clamp" if op in LIMITS else op
-    found = flow.comes_to(machine, state, plain, values, arguments, in_place=in_place)
+    plain = runs(op, arguments)
+    known_ones = [v for v in values if op not in LIMITS or isinstance(v, Tensor) or is_number(machine, v)]
+    found = flow.comes_to(machine, state, plain, known_ones, arguments, in_place=in_place)
+    if len(known_ones) < len(values):
+        found = replace(found, supposed=True)
     made = result(machine, state, node, plain, values, found)
     if infinity is not None and in_place:
         fill(state, operand, infinity)

@@ -1,4 +1,4 @@
-"""Which arguments of an operation are tensors or numbers that take part in it, by position and by name."""
+"""Which operation a call runs, and which of its arguments take part in it, by position and by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.values import Const
+from amplint.torchlib.equations import contracts
 from amplint.torchlib.policy import words
 
 _OTHER = (("other", 0),)
@@ -27,7 +28,7 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
     **dict.fromkeys(
         words(
             "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div "
-            "poisson_nll_loss soft_margin_loss hinge_embedding_loss cross_entropy multilabel_soft_margin_loss"
+            "poisson_nll_loss soft_margin_loss hinge_embedding_loss multilabel_soft_margin_loss"
         ),
         _TARGET,
     ),
@@ -46,6 +47,7 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
     "cosine_embedding_loss": (("input2", 0), ("target", 1)),
     "cosine_similarity": (("x2", 0),),
     "cross": _OTHER,
+    "cross_entropy": (("target", 0), ("weight", 1)),
     "dot": (("tensor", 0), ("other", 0)),
     "grid_sample": (("grid", 0),),
     "index_put": (("values", 1),),
@@ -55,6 +57,7 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
     "matmul": _OTHER,
     "mm": (("mat2", 0),),
     "mv": (("vec", 0),),
+    "nll_loss": (("weight", 1),),
     "outer": (("vec2", 0),),
     "pairwise_distance": (("x2", 0),),
     "pow": (("exponent", 0),),
@@ -70,6 +73,23 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
 """Operation -> the parameters beside the first one whose dtypes count, each with its position after that."""
 
 
+LIMITS = {"clamp": (("min", 0), ("max", 1)), "clip": (("min", 0), ("max", 1)), "clamp_min": (("min", 0),),
+          "clamp_max": (("max", 0),)}  # fmt: skip
+
+
+def runs(op: str, arguments: Arguments) -> str:
+    """The operation that decides about the dtype of what `op` returns."""
+    if op in LIMITS:
+        return "clamp"
+    if op in ("div", "divide", "true_divide") and arguments.value("rounding_mode") not in (None, Const(None)):
+        return "floor_divide"
+    if op == "einsum":
+        equation = arguments.value("equation", 0)
+        found = contracts(equation.value) if isinstance(equation, Const) and isinstance(equation.value, str) else None
+        return "einsum" if found else "einsum_elementwise" if found is False else ""
+    return op
+
+
 def besides(op: str, arguments: Arguments, shift: int) -> Iterator[Argument]:
     """The arguments whose dtypes count beside the first operand, of which `shift` tells whether it is an argument."""
     if op == "einsum":
@@ -77,7 +97,7 @@ def besides(op: str, arguments: Arguments, shift: int) -> Iterator[Argument]:
     if op == "chain_matmul":
         yield from arguments.given[shift:]
     seen = set[int]()
-    for keyword, position in BESIDES.get(op, ()):
+    for keyword, position in LIMITS.get(op) or BESIDES.get(op, ()):
         argument = arguments.get(keyword, position + shift)
         if argument is not None and argument.value != Const(None) and id(argument) not in seen:
             seen.add(id(argument))

@@ -6,7 +6,7 @@ import math
 
 import libcst as cst
 
-from amplint.semantics import attributes, models, protocol, readings
+from amplint.semantics import attributes, flow, models, protocol, readings
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
@@ -34,6 +34,17 @@ def same_again(
     made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
     models.note_call(machine, made)
     return made
+
+
+def _combined(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
+    """The sum, or the largest or smallest, of what is `given`, tensors among them."""
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    combined = derived(machine, tensors[0], name)
+    if name == "builtins.sum":
+        return flow.with_dtype(machine, node, combined, flow.comes_to(machine, state, "add", [Const(0), *given]), given)
+    for value in given:
+        combined = combined.joined(value if isinstance(value, Tensor) else Tensor(combined.symbol), combined.symbol)
+    return combined
 
 
 def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
@@ -68,8 +79,9 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return pairs
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
         given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
-        tensors = [value for value in given if isinstance(value, Tensor)]
-        return derived(machine, tensors[0], name) if tensors else same_again(machine, state, name, arguments)
+        if any(isinstance(value, Tensor) for value in given):
+            return _combined(machine, state, node, name, given)
+        return same_again(machine, state, name, arguments)
     unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
     protocol.forget(machine, state, values if unseen else [value for value in values if isinstance(value, Method)])
     return same_again(machine, state, name, arguments)

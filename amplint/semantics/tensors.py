@@ -63,7 +63,7 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
     machine.cast_from[symbol] = operand.dtype or ""
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST
-    return replace(operand, symbol=symbol, dtype=dtype, why_half=node, floor=None, among=None)
+    return replace(operand, symbol=symbol, dtype=dtype, why_half=node, floor=None, among=None, supposed=False)
 
 
 def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool, str | None]:
@@ -94,6 +94,8 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         else:
             same = derived(machine, owner, "to", owner.rank)
             made = cast(machine, node, owner, dtype) if dtype is not None else same
+            if dtype is not None and any(supposes(value) for value in arguments.values):
+                made = replace(made, supposed=True)
         return replace(made, device=device)
     if dtype is None or not isinstance(owner, Unknown):
         return None
@@ -141,6 +143,20 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
     return None
 
 
+def is_dtype(value: Value) -> bool:
+    """Whether `value` is a dtype, or that of a tensor."""
+    if isinstance(value, Method):
+        return value.name == "dtype" and isinstance(value.owner, Tensor)
+    return isinstance(value, Ref) and value.name in DTYPES
+
+
+def supposes(value: Value | None) -> bool:
+    """Whether `value` is a tensor whose dtype is only supposed, or that dtype."""
+    if isinstance(value, Method) and value.name == "dtype":
+        value = value.owner
+    return isinstance(value, Tensor) and value.supposed
+
+
 def same_dtype(left: Value, right: Value) -> bool | None:
     """Whether two dtypes are equal, or the first is one of several; None where they are not known, or no dtypes."""
     known = _known_dtype(left)
@@ -153,7 +169,8 @@ def same_dtype(left: Value, right: Value) -> bool | None:
 
 def _known_dtype(value: Value) -> str | None:
     if isinstance(value, Method) and value.name == "dtype" and isinstance(value.owner, Tensor):
-        return value.owner.dtype if value.owner.dtype != FROM_PARAMETER else None
+        certain = value.owner.dtype != FROM_PARAMETER and not value.owner.supposed
+        return value.owner.dtype if certain else None
     return DTYPES.get(value.name) if isinstance(value, Ref) else None
 
 

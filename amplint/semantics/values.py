@@ -232,6 +232,8 @@ class Tensor:
     `dtype` is None when unknown, `among` then holds what it can be, where that is known; `rank` counts its dimensions
     as far as they are known (see `torchlib.promotion`) and `device` is the type of the device it is certainly on. All
     this holds where the regions that can be on are on.
+    `supposed` tells that it has that dtype if the tensors that it comes from are such as autocast converts, neither
+    float64 nor integers.
     `why_half` is the node that made it half (a cast, a factory, a parameter). `scaled` is the scaler whose scale it
     carries and `plain` the symbol it had before. `traits` names what else matters: `causal` (a mask built by tril or
     triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`). `infinity` was put into some of its
@@ -250,6 +252,7 @@ class Tensor:
     among: frozenset[str] | None = None
     rank: int | None = None
     device: str | None = None
+    supposed: bool = False
 
     def joined(self, other: Tensor, symbol: int) -> Tensor:
         """What is known of a tensor that is this one on one path and `other` on another."""
@@ -266,6 +269,7 @@ class Tensor:
             self.dtypes | other.dtypes if self.dtypes and other.dtypes and self.dtype != other.dtype else None,
             self.rank if self.rank == other.rank else None,
             self.device if self.device == other.device else None,
+            self.supposed or other.supposed,
         )
 
     @property

@@ -58,7 +58,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
             converted = Tensor(value.symbol, dtype, node, rank=SOME_DIMENSIONS)
             state.set_attribute(value.symbol, _WEIGHTS, converted)
         elif value.dtype in FLOATING:
-            state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node))
+            state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node, supposed=False))
 
 
 def _owned(state: State, owner: Value, seen: set[int]) -> Iterator[tuple[int, str, Module | Tensor]]:

@@ -5,6 +5,7 @@ Source: the kernels of torch 2.13; tests/test_operations.py and tests/test_dtype
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence, Set
@@ -12,13 +13,24 @@ from dataclasses import dataclass
 
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment, words
-from amplint.torchlib.promotion import INTEGRAL, NUMBER, Operand, Typed, can_hold, possibilities, result_type
+from amplint.torchlib.promotion import (
+    FLOATING,
+    INTEGRAL,
+    NUMBER,
+    Operand,
+    Typed,
+    can_hold,
+    possibilities,
+    promote,
+    result_type,
+)
 
 POSSIBILITIES = 128
 """Of how many combinations of dtypes the outcome is worked out."""
 ELEMENTWISE = words(
     "add sub mul where cat stack maximum minimum fmod remainder floor_divide pow addcmul rsub addr "
-    "hstack vstack concat concatenate bitwise_and bitwise_or bitwise_xor outer fmax fmin"
+    "hstack vstack concat concatenate bitwise_and bitwise_or bitwise_xor outer fmax fmin clamp "
+    "einsum_elementwise"
 )
 """Operations that promote their operands."""
 FLOATING_ELEMENTWISE = words("div true_divide divide atan2 arctan2 hypot addcdiv logaddexp xlogy")
@@ -52,8 +64,19 @@ NEEDS_FLOATING = words(
     "cosine_similarity linear conv1d conv2d conv3d"
 )
 """Operations that refuse integers, or take them in some cases only."""
-COUNTS = words("sum prod cumsum cumprod nansum")
+COUNTS = words("sum prod cumsum cumprod nansum trace")
 """Operations that add up integers in int64."""
+INTEGERS_TOO = KEEPS | words("hardtanh square")
+"""Operations whose result for integers has their dtype."""
+NOT_NARROWING = words("norm vector_norm matrix_norm")
+"""Operations that refuse a `dtype` that does not hold what they are given."""
+OUT_ALIKE = words(
+    "abs absolute amax amin ceil diag floor frac gelu log_softmax logsigmoid masked_select matrix_norm nan_to_num neg "
+    "norm quantile round sign softmax softplus take_along_dim tril triu trunc vector_norm"
+)
+"""Operations that write only into an `out` of the dtype they make."""
+OUT_OF_ANY = words("bernoulli chain_matmul cumprod cumsum prod sum")
+"""Operations that write into an `out` of any dtype."""
 NORMS = words("layer_norm group_norm batch_norm instance_norm")
 KNOWN = FOLLOWS_INPUT.union(
     *treatment().lower.values(),
@@ -71,13 +94,18 @@ KNOWN = FOLLOWS_INPUT.union(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What running an operation comes to: the dtypes its result can have, None for any, or why PyTorch refuses."""
+    """What running an operation comes to: the dtypes its result can have, None for any, or why PyTorch refuses.
+
+    The dtypes are `supposed` where they are others if an operand of unknown dtype is none that autocast converts.
+    """
 
     dtypes: frozenset[str] | None = None
     refusal: str | None = None
+    supposed: bool = False
 
 
 UNKNOWN = Outcome()
+_ANYTHING = frozenset({*FLOATING, "bool", "int64"})
 
 
 class Refused(Exception):
@@ -105,14 +133,35 @@ def outcome(
         return Outcome(frozenset({"bool" if op in BOOLEAN else "int64"}))
     if op not in KNOWN or (op == "local_response_norm" and operands[0].rank == 3):  # that is made of other parts
         return UNKNOWN
-    table = treatment(regime.version if regime is not None else None)
-    cast = regime is not None and not in_place and out is None
-    devices: Sequence[str | None] = [None]
-    lows: Sequence[str | None] = [None]
-    if regime is not None and cast:
-        devices = sorted(regime.devices or ("cpu", "cuda"))
-        lows = sorted(regime.dtypes) if regime.dtypes else [None]
-    choices = [possibilities(operand) for operand in _guessed(op, operands, devices, table)]
+    here = regime if not in_place and out is None else None
+    devices = frozenset(here.devices or ("cpu", "cuda")) if here is not None else None
+    lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
+    around = _Around(devices, lows, regime.version if regime is not None else None)
+    found = _outcome(op, tuple(_guessed(op, operands, around)), around, asked, in_place, out)
+    if found.dtypes is None or all(operand.dtypes is not None and not operand.supposed for operand in operands):
+        return found
+    anything = tuple(Typed(_ANYTHING, o.rank) if o.dtypes is None or o.supposed else o for o in operands)
+    certain = _outcome(op, anything, around, asked, in_place, out).dtypes == found.dtypes
+    return found if certain else Outcome(found.dtypes, None, supposed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The autocast that applies: the device types and dtypes that it can be of, None for none, and the version."""
+
+    devices: frozenset[str] | None
+    dtypes: frozenset[str] | None
+    version: str | None
+
+
+@functools.lru_cache(maxsize=4096)
+def _outcome(
+    op: str, operands: tuple[Typed, ...], around: _Around, asked: str | None, in_place: bool, out: Typed | None
+) -> Outcome:
+    table = treatment(around.version)
+    devices: Sequence[str | None] = sorted(around.devices) if around.devices is not None else [None]
+    lows: Sequence[str | None] = sorted(around.dtypes) if around.dtypes is not None else [None]
+    choices = [possibilities(operand) for operand in operands]
     if out is not None:
         choices.append(possibilities(out))
     if not 0 < math.prod(map(len, choices)) * len(devices) * len(lows) <= POSSIBILITIES:
@@ -123,8 +172,8 @@ def outcome(
         kept = chosen[-1].dtype if out is not None else chosen[0].dtype if in_place else None
         for device, low in itertools.product(devices, lows):
             try:
-                result = asked or _cast(op, operation, device, low, table)
-                results.add(result if kept is None else _received(op, kept, result))
+                result = _cast(op, operation, device, low, table) if asked is None else _asked(op, operation, asked)
+                results.add(result if kept is None else _received(op, kept, result, out is not None))
             except Refused as reason:
                 refusal = str(reason)
             except Unsettled:
@@ -132,13 +181,15 @@ def outcome(
     return Outcome(frozenset(results)) if results else Outcome(None, refusal)
 
 
-def _guessed(op: str, operands: Sequence[Typed], devices: Sequence[str | None], table: Treatment) -> list[Typed]:
+def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]:
     """`operands`, with guesses for those whose dtype is not known where that hardly matters.
 
     What autocast converts is as good as float32; what meets a float32 tensor does not make it wider.
     """
+    table = treatment(around.version)
     cast = (
-        table.lower.get(device or "", frozenset()) | table.float32.get(device or "", frozenset()) for device in devices
+        table.lower.get(device, frozenset()) | table.float32.get(device, frozenset())
+        for device in around.devices or ("",)
     )
     if all(op in listed for listed in cast):
         guess: frozenset[str] | None = frozenset({"float32"})
@@ -153,8 +204,20 @@ def _is_wide(operand: Typed) -> bool:
     return operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank != NUMBER
 
 
-def _received(op: str, kept: str, result: str) -> str:
+def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
+    """The dtype of the result where `asked` is the `dtype` argument."""
+    first = operands[0].dtype
+    if op in NOT_NARROWING and promote(first, asked) != asked:
+        raise Refused(f"{asked} does not hold its input, which is {first}")
+    return asked
+
+
+def _received(op: str, kept: str, result: str, given_as_out: bool) -> str:
     """The dtype of a tensor of dtype `kept` into which a result of dtype `result` is written."""
+    if given_as_out and op in OUT_OF_ANY:
+        return kept
+    if given_as_out and op in OUT_ALIKE and kept != result:
+        raise Refused(f"its result is {result} and `out` is {kept}")
     if not can_hold(kept, result):
         raise Refused(f"a result of dtype {result} does not fit into a tensor of dtype {kept}")
     if op in ALIKE and kept != result:
@@ -218,6 +281,10 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
         raise Unsettled
     if op in NOT_IN_HALF and device != "cuda" and kinds & HALF_DTYPES:
         raise Unsettled
+    if op == "nll_loss" or (op == "cross_entropy" and tensors[1:] and tensors[1].dtype in INTEGRAL):
+        if len(kinds - INTEGRAL) > 1:
+            raise Refused(f"its input is {first} and its weights are not")
+        return first
     if op in PROMOTED:
         return result_type(operands)
     if op in FROM_FIRST:
@@ -237,12 +304,14 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
         return first
     if op == "cosine_embedding_loss":
         return result_type(operands[:2])
-    if op == "binary_cross_entropy_with_logits" and len(tensors) == 2:
+    if op == "binary_cross_entropy_with_logits" and len(tensors) > 1:
         return tensors[1].dtype
     if len({kind for kind in kinds if kind not in INTEGRAL}) > 1:
         raise Unsettled
     if first in INTEGRAL:
-        return first if op in KEEPS else "int64" if op in COUNTS else "float32"
+        if op == "square" and first == "bool":
+            return "int64"
+        return first if op in INTEGERS_TOO else "int64" if op in COUNTS else "float32"
     return first
 
 

@@ -27,11 +27,11 @@ _CAST = words(
     "acos adaptive_avg_pool3d addbmm addcdiv addcmul addmm addmv addr asin atan2 avg_pool3d baddbmm bilinear "
     "binary_cross_entropy binary_cross_entropy_with_logits bmm cat cdist chain_matmul conv1d conv2d conv3d "
     "conv_transpose1d conv_transpose2d conv_transpose3d cosh cosine_embedding_loss cosine_similarity cross "
-    "cross_entropy ctc_loss cumprod cumsum dist dot einsum erfinv exp expm1 grid_sample group_norm gumbel_softmax "
-    "hinge_embedding_loss huber_loss index_copy index_put interpolate kl_div l1_loss layer_norm linear "
-    "local_response_norm log log10 log1p log2 log_softmax logsumexp margin_ranking_loss matmul matrix_norm mm mse_loss "
-    "multi_dot multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss mv nll_loss norm normalize "
-    "pairwise_distance pdist poisson_nll_loss pow prelu prod quantile reciprocal renorm rms_norm rsqrt "
+    "cross_entropy ctc_loss cumprod cumsum dist dot einsum einsum_elementwise erfinv exp expm1 grid_sample group_norm "
+    "gumbel_softmax hinge_embedding_loss huber_loss index_copy index_put interpolate kl_div l1_loss layer_norm linear "
+    "local_response_norm log log10 log1p log2 log_softmax logsumexp margin_ranking_loss matmul matrix_norm mm "
+    "mse_loss multi_dot multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss mv nll_loss norm "
+    "normalize pairwise_distance pdist poisson_nll_loss pow prelu prod quantile reciprocal renorm rms_norm rsqrt "
     "scaled_dot_product_attention scatter_add sinh smooth_l1_loss soft_margin_loss softmax softmin softplus square "
     "stack sum tan tensordot trace triplet_margin_loss vdot vecdot vector_norm"
 )
@@ -40,6 +40,7 @@ _MADE_OF = {
     "chain_matmul": "chain_matmul mm",
     "cross_entropy": "nll_loss cross_entropy_loss",
     "einsum": "einsum bmm",
+    "einsum_elementwise": "einsum",
     "grid_sample": "grid_sampler",
     "gumbel_softmax": "softmax",
     "interpolate": "upsample_nearest2d",

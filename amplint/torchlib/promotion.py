@@ -21,10 +21,14 @@ _INTEGERS = ("bool", "int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An operand as far as dtypes go: what its dtype can be, None for anything, and its rank, None where unknown."""
+    """An operand as far as dtypes go: what its dtype can be, None for anything, and its rank, None where unknown.
+
+    `supposed` dtypes are those that it has if the tensors that it comes from are such as autocast converts.
+    """
 
     dtypes: frozenset[str] | None
     rank: int | None = None
+    supposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

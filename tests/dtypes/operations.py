@@ -38,9 +38,10 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-def _lines(table: str) -> list[Line]:
+def table(rows: str) -> list[Line]:
+    """The lines of a table: what they make, a bar, and their text."""
     found = []
-    for row in table.strip().splitlines():
+    for row in rows.strip().splitlines():
         makes, _, text = row.partition("|")
         found.append(Line(text.strip(), tuple(makes.replace("=", "").split()), "=" in makes))
     return found
@@ -68,7 +69,7 @@ ELEMENTWISE = [
     *(Line(f"torch.{name}({{x}}, {{s}})", ("bx",)) for name in _COMPARED),
 ]
 
-ARITHMETIC = _lines("""
+ARITHMETIC = table("""
 x | {x} + {y}
 x | {x} - {y}
 x | {x} * {y}
@@ -125,7 +126,7 @@ bz | {b}.any()
 bz | torch.all({b})
 """)
 
-PRODUCTS = _lines("""
+PRODUCTS = table("""
 = m | {m} @ {m}
 = t | {t} @ {m}
 = v | {m} @ {v}
@@ -167,7 +168,7 @@ PRODUCTS = _lines("""
 = m | torch.cdist({m}, {m})
 """)
 
-REDUCTIONS = _lines("""
+REDUCTIONS = table("""
 z | {x}.sum()
 z | {x}.mean()
 x- | {X}.sum(-1)
@@ -229,7 +230,7 @@ bx- | ({X} > 0).any(-1)
 
 NORMS_AND_LOSSES = [
     *(Line(f"F.{name}({{x}}, {{h}})", ("z",)) for name in _LOSSES),
-    *_lines("""
+    *table("""
 x | F.layer_norm({X}, (4,))
 = x | F.layer_norm({X}, (4,), {v}, {v})
 x | F.group_norm({M}, 2)
@@ -270,7 +271,7 @@ x | F.pad({X}, (1, 1), value={s})[..., :4]
     """),
 ]  # fmt: skip
 
-SHAPES = _lines("""
+SHAPES = table("""
 x | {M}.transpose(0, 1)
 x | {M}.mT
 m | {m}.t()
@@ -349,7 +350,7 @@ az | torch.tensor({X}.size(0){on})
 k | {X}.argsort(-1).clamp(0, 3).view(-1)[:1].expand(4, 4)
 """)
 
-CASTS = _lines("""
+CASTS = table("""
 x | {x}.half()
 x | {x}.bfloat16()
 x | {x}.float()
@@ -377,7 +378,7 @@ x | {x} + torch.finfo({d}).eps
 x | {x}.to(torch.promote_types({x}.dtype, torch.float32))
 """)
 
-INTEGERS = _lines("""
+INTEGERS = table("""
 fa | {a}.float()
 fa | {a}.half()
 fa | {a}.to({d})
@@ -416,7 +417,7 @@ a | {a}.to(torch.int32) + {a}
 a | {a}.to(torch.uint8) + 1
 """)
 
-FACTORIES = _lines("""
+FACTORIES = table("""
 m | torch.rand(4, 4{on})
 m | torch.randn(4, 4, dtype={d}{on})
 m | torch.ones(4, 4{on})
@@ -454,7 +455,7 @@ c | torch.rand(4, 4, 4, 4{on}).bfloat16()
 m | torch.rand(4, 4).to(DEVICE)
 """)
 
-IN_PLACE = _lines("""
+IN_PLACE = table("""
 | {x}.add_({y})
 | {x}.mul_({n})
 | {x}.sub_({s})

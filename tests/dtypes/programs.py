@@ -18,7 +18,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tests.dtypes import operations
+from tests.dtypes import idioms, operations
 from tests.dtypes.networks import LAYERS, RECURRENT, Layer
 from tests.dtypes.operations import Line
 
@@ -39,8 +39,10 @@ SHARES = (
     (operations.CASTS, 4),
     (operations.INTEGERS, 3),
     (operations.FACTORIES, 3),
+    (idioms.IDIOMS, 20),
 )
 TABLES = tuple(table for table, share in SHARES for _ in range(share))
+IN_PLACE = (*operations.IN_PLACE, *idioms.IN_PLACE)
 _HOLE = re.compile(r"\{(\w+)\}")
 _DTYPE = re.compile(r"torch\.(?:float16|bfloat16|float32|float64)\b")
 _T = TypeVar("_T")
@@ -227,7 +229,7 @@ class Writer:
 
     def change(self, scope: Scope) -> None:
         """Write a line that changes a tensor."""
-        line = self.pick(operations.IN_PLACE)
+        line = self.pick(IN_PLACE)
         text, _, operands = self.filled(scope, line)
         scope.write(text)
         self.show(scope, operands[-1 if "out=" in text else 0].name)
@@ -460,7 +462,8 @@ class Writer:
                 self.call(scope, one)
             except Misfit:
                 continue
-        head = ["import torch", "from torch import nn", "import torch.nn.functional as F", "from world import see", ""]
+        head = ["import math", "", "import torch"]
+        head += ["from torch import nn", "import torch.nn.functional as F", "from world import see", ""]
         head += [f'DEVICE = "{self._device}"', f"DTYPE = {self.pick(HALF)}", "", ""]
         main = ["def main():", *scope.lines, "", "", "main()"] if style == "function" else scope.lines
         return "\n".join([*head, *definitions, *main, ""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from unittest import mock
 
@@ -25,6 +25,8 @@ from amplint.torchlib.names import DTYPES
 from tests.dtypes.oracle import Outcome, observe
 
 KINDS = Dispatcher(Program(Source("nothing.py", "")), Registry().load().rules.values()).kinds | {Operation.kind}
+NOT_CONVERTED = frozenset({"float64", "bool", "uint8", "int8", "int16", "int32", "int64"})
+"""Dtypes that autocast does not convert."""
 DTYPE_NAMES = frozenset(DTYPES.values())
 
 
@@ -32,11 +34,13 @@ DTYPE_NAMES = frozenset(DTYPES.values())
 class Claims:
     """What the linter says of a program, on all its paths.
 
-    Line of `see` -> the value's dtype, None where it is not known; the lines it says can raise, those it says always
-    do, and those where it does not know the dtype of an operand, so that it leaves open whether they raise.
+    Line of `see` -> the value's dtype, None where it is not known; the dtype it supposes, certain only that the value
+    has no other that autocast would convert; the lines it says can raise, those it says always do, and those where it
+    does not know the dtype of an operand, so that it leaves open whether they raise.
     """
 
     dtypes: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    supposed: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
     raises: set[int] = field(default_factory=set)
     always: set[int] = field(default_factory=set)
     unsure: set[int] = field(default_factory=set)
@@ -52,8 +56,10 @@ def claims(text: str) -> Claims:
     def watching(machine: Machine, state: State, node: cst.CSTNode) -> Value:
         value = evaluate(machine, state, node)
         if node in shown and not machine.muted:
-            dtype = value.dtype if isinstance(value, Tensor) else None
-            found.dtypes[source.span(node).start.row].add(dtype if dtype in DTYPE_NAMES else None)
+            row = source.span(node).start.row
+            dtype = value.dtype if isinstance(value, Tensor) and value.dtype in DTYPE_NAMES else None
+            found.supposed[row].add(dtype)
+            found.dtypes[row].add(dtype if isinstance(value, Tensor) and not value.supposed else None)
         return value
 
     def told(event: Event) -> None:
@@ -102,6 +108,9 @@ def compared(said: Claims, outcome: Outcome) -> Comparison:
     for line, dtypes in outcome.shown.items():
         claimed = said.dtypes.get(line, {None})
         found.values += 1
+        supposed = said.supposed.get(line, {None})
+        if None not in supposed and not dtypes <= supposed | NOT_CONVERTED:
+            found.wrong[line] = f"supposes {_text(supposed)}, is {_text(dtypes)}"
         if None not in claimed and not dtypes <= claimed:
             found.wrong[line] = f"claims {_text(claimed)}, is {_text(dtypes)}"
         if claimed == dtypes:
@@ -118,7 +127,7 @@ def compared(said: Claims, outcome: Outcome) -> Comparison:
     return found
 
 
-def _text(dtypes: set[str | None]) -> str:
+def _text(dtypes: Iterable[str | None]) -> str:
     return " or ".join(sorted(str(dtype) for dtype in dtypes))
 
 
