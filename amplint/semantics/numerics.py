@@ -230,11 +230,13 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     if op == "where" and len(arguments.given) == 3:
         return _where(machine, state, node, arguments)
     given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
-    if not given or name.startswith(_OTHER_KINDS):
+    if not given:
         return None
     seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
     if (returned := seams.returned(machine, name, tensor(machine, given[0].value))) is not None:
         return returned
+    if name.startswith(_OTHER_KINDS):
+        return None
     if op not in KNOWN | BOOLEAN | INTEGER and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
     first = given[0].value
