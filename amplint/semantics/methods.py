@@ -103,8 +103,10 @@ def call_method(
         parameters.cast(machine, state, node, owner, name, arguments)
         weights.cast(machine, state, node, owner, name, arguments)
         return converted(machine, node, owner, name, arguments) or owner
-    if name == "type" and (cast := converted(machine, node, owner, name, arguments)) is not None:
-        return cast
+    if name == "type" and not isinstance(owner, Tensor):
+        cast = converted(machine, node, owner, name, arguments)
+        if cast is not None:
+            return cast
     if name in ("div_", "mul_", "divide_", "multiply_") and isinstance(owner, (Tensor, Unknown)):
         state.set_attribute(owner.symbol, windows.CHANGED, TRUE)
     if _is_gradient(machine, owner):

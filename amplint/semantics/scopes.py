@@ -66,7 +66,7 @@ _CALLED = re.compile(r"(\w+)\(")
 MODEL_NAMES = frozenset({"model", "net", "network"})
 """What something unknown is called by only where it is a model, if it is called at all."""
 _MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
-_TYPED_POSITIONS = re.compile(r"\barange\([^\n]*(?:\bdtype\b|type_as)")
+_TYPED_POSITIONS = re.compile(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
 _THREAD_TARGET = re.compile(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
     r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"
@@ -172,7 +172,7 @@ def _named_models(chunk: Chunk) -> frozenset[str]:
 def position_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     """What makes positions, in a file that has regions, or gives positions a dtype that it does not spell out."""
     found = any("autocast" in chunk.words or _TYPED_POSITIONS.search(chunk.text) for chunk in chunks)
-    return frozenset({"arange"} if found else ())
+    return frozenset({"arange", "linspace"} if found else ())
 
 
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:

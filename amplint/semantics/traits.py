@@ -34,9 +34,11 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels."""
-    if op != "arange" or (arguments.value("step", 2) or Const(1)) != Const(1):
+    step = number(arguments.value("step", 2) or Const(1)) if op == "arange" else 1 if op == "linspace" else None
+    if step is None or abs(step) != 1:
         return frozenset()
-    bounds = [number(argument.value) for argument in arguments.given if argument.keyword in (None, "start", "end")]
+    named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
+    bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
     if short or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()

@@ -53,7 +53,7 @@ class IntegersInHalf(Rule):
     code = "AMP406"
     name = "integers-in-half"
     severity = Severity.WARNING
-    screen = (HALF_SIGNS, (b"arange", b"cumsum"))
+    screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum"))
     fixable = Applicability.UNSAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
@@ -73,9 +73,9 @@ class IntegersInHalf(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, Operation)
         call, edit = event.node, None
-        if event.op == "arange" and isinstance(call, cst.Call):
+        if isinstance(call, cst.Call) and event.op in ("arange", "linspace"):
             edit = rewrite.set_argument(call, "dtype", "torch.float32")
-        elif event.op == "to" and isinstance(call, cst.Call):
+        elif isinstance(call, cst.Call) and event.op == "to":
             edit = rewrite.float_instead(call)
         return Fix("Keep positions in float32", (edit,), Applicability.UNSAFE, ("import torch",)) if edit else None
 
@@ -83,7 +83,7 @@ class IntegersInHalf(Rule):
 def _lost(event: Operation) -> Evidence | None:
     """Why whole numbers, or angles made of them, are rounded to half here."""
     traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
-    if event.op == "arange" or (event.op == "to" and any(INTEGERS in known for known in traits)):
+    if event.op in ("arange", "linspace") or (event.op == "to" and any(INTEGERS in known for known in traits)):
         announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
         certain = event.result.dtype in HALF_DTYPES and not _were_half(event.operands)
         wanted = {COORDINATES} if announced else {INTEGERS} if certain else set()
