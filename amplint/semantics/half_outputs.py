@@ -16,7 +16,7 @@ from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.semantics.parameters import root
 from amplint.semantics.state import Model, State
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Function, Items, Ref, Tensor, Unknown, Value
+from amplint.semantics.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.names import HALF_DTYPES
@@ -31,6 +31,7 @@ _NO_LOSS = re.compile(
     r"^_*(?:log|print|plot|save|update|record|reduce|scaled?|add|append|init|build|create|make|set|average|gather|sync"
     r"|track|write|report|register|format|total|zero|reset)(?:_|[A-Z]|$)|[sS]cale|[mM]eter"
 )
+_NOT_HALF = "<not half>"
 _CALLED = re.compile(r"(\w+)\(")
 
 
@@ -49,15 +50,19 @@ def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
         dtypes = region.dtypes & HALF_DTYPES
         text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
         machine.half_outputs[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
+    elif machine.assumes:
+        state.set_attribute(result.symbol, _NOT_HALF, TRUE)
 
 
-def of_output(machine: Machine, symbol: int, passed: frozenset[str] = _TAKEN | _NORMALISED) -> Evidence | None:
+def of_output(
+    machine: Machine, state: State, symbol: int, passed: frozenset[str] = _TAKEN | _NORMALISED
+) -> Evidence | None:
     """Why what a model returned can be half, where `symbol` is a view or a copy of that in the same dtype."""
     todo, seen = [symbol], set[int]()
     while todo:
         symbol = todo.pop()
         if symbol in machine.half_outputs:
-            return machine.half_outputs[symbol]
+            return machine.half_outputs[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
         if symbol not in seen:
             seen.add(symbol)
             todo += _unchanged(machine, symbol, passed)
@@ -96,7 +101,12 @@ def is_loss(name: str) -> bool:
 
 def handed(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:
     """Something is called that cannot be looked into: tell where it is a loss of a half output."""
-    if not machine.assumes or machine.muted or LossOfOutput.kind not in machine.wanted or isinstance(callee, Function):
+    if (
+        not machine.assumes
+        or machine.muted
+        or LossOfOutput.kind not in machine.wanted
+        or isinstance(callee, (Function, Module))
+    ):
         return
     func = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
     name = func.value if isinstance(func, cst.Name) else ""
@@ -106,7 +116,7 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
         return
     for argument in arguments.given:
         for value in _members(argument.value):
-            why = _why(machine, value)
+            why = _why(machine, state, value)
             if why is not None:
                 output = Operand(argument.node.value, value, why)
                 machine.emit(state, LossOfOutput, node, loss=name, output=output, seen=False, assumed=True)
@@ -120,7 +130,7 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
     if machine.region(state)[0] is not None or minds_dtypes(machine):
         return
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
-    why = of_output(machine, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
+    why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
     if why is not None:
         output = Operand(place, value, why)
         machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=True)
@@ -134,7 +144,7 @@ def _members(value: Value) -> Iterator[Value]:
         yield value
 
 
-def _why(machine: Machine, value: Value) -> Evidence | None:
+def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return None
-    return of_output(machine, value.symbol, _HANDED)
+    return of_output(machine, state, value.symbol, _HANDED)

@@ -64,7 +64,7 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
     values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
     given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
     found = flow.comes_to(machine, state, op, given)
-    result = numerics.result(machine, state, node, op, given, found)
+    result = numerics.result(machine, state, node, op, given, found, ((None, called.symbol),))
     result = replace(result, rank=_rank(op, operand, called))
     flow.tell(
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,

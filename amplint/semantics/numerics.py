@@ -155,13 +155,22 @@ def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bo
 
 
 def result(
-    machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Value], found: Outcome
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operands: Sequence[Value],
+    found: Outcome,
+    others: tuple[tuple[str | None, int], ...] = (),
 ) -> Tensor:
-    """What `op` makes of `operands`, the first of which decides about everything but the dtype."""
+    """What `op` makes of `operands`, the first of which decides about everything but the dtype.
+
+    `others` are the symbols of what else it is given: results are the same only where these are.
+    """
     if op in LOWER:
         contexts.missed(machine, state, node)
     operand = tensor(machine, operands[0])
-    symbol = machine.symbols.intern(op, parts=(operand.symbol,))
+    symbol = machine.symbols.intern(op, *([others] if others else ()), parts=(operand.symbol,))
     source = operand if op in FOLLOWS_INPUT else Tensor(symbol)
     kept = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, source)
     scale = operand if op == "sum" else source
@@ -322,7 +331,8 @@ def _operation(
     found = flow.comes_to(machine, state, plain, known_ones, arguments, in_place=in_place)
     if len(known_ones) < len(values):
         found = replace(found, supposed=True)
-    made = result(machine, state, node, plain, values, found)
+    told = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
+    made = result(machine, state, node, plain, values, found, told)
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     rank = ranks.of(plain, values, arguments, shift)
@@ -381,7 +391,8 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         numbers.meets(machine, state, node, "where", operand, met)
         if math.isinf(value) and not spares_rows(machine, operand, _masks(arguments)):
             infinity = met
-    made = result(machine, state, node, "where", [operand], found)
+    told = tuple((None, symbol_of(machine, argument.value)) for argument in arguments.given)
+    made = result(machine, state, node, "where", [operand], found, told)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
     flow.tell(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     return replace(made, infinity=infinity or made.infinity, rank=rank)

@@ -52,7 +52,7 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
         return None
-    known = of_output(machine, value.symbol)
+    known = of_output(machine, state, value.symbol)
     if known is None and machine.assumes:
         return Evidence(Because.ASSUMED, HALF_DTYPES, "nothing here tells its dtype, which may be bfloat16", None)
     return known
