@@ -50,9 +50,11 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
 
 
 def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
-    """Tell that the library name `name` is used, a deprecated one only where newer code does not take its place."""
-    if machine.module(state) is not machine.program.main:
+    """Tell once that `node` uses the library name `name`, a deprecated one only where newer code does not replace it."""
+    if machine.module(state) is not machine.program.main or (node, name) in machine.told:
         return
+    if not machine.muted:
+        machine.told.add((node, name))
     if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.module(state), node, _NATIVE_IMPORT):
         return
     if name in SUCCESSORS and not machine.muted:

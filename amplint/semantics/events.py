@@ -406,7 +406,6 @@ class ApiUse(Event):
     """A library name is imported or used; `name` is its qualified name."""
 
     name: str
-    call: cst.Call | None = None
 
 
 class Job(enum.Enum):

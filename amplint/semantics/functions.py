@@ -242,10 +242,13 @@ def _keep_nested(machine: Machine, end: State, frame: int) -> None:
             machine.nested.setdefault(value.node, (value, end.copy()))
 
 
+_DEFINITIONS = frozenset({Function, Class})
+
+
 def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
     """Whether a function defined in `frame` is still within reach."""
-    values = (value for table in tables for value in table.values())
-    return any(isinstance(value, (Function, Class)) and value.frame == frame for value in values)
+    values = (value for table in tables for value in table.values() if type(value) in _DEFINITIONS)
+    return any(value.frame == frame for value in values)  # type: ignore[union-attr]
 
 
 def _statements(node: cst.FunctionDef) -> Sequence[cst.BaseStatement]:

@@ -151,6 +151,9 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
+    for state in starts:
+        _begin_anew(state)
+    starts = machine.merged(starts, START_LIMIT)
 
     def order(value: Function | Class) -> tuple[bool, bool, bool]:
         last = machine.assumes and isinstance(value, Function) and demos.is_self_test(value)
@@ -218,9 +221,14 @@ def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
             yield node.attr.value
 
 
+def _begin_anew(state: State) -> None:
+    """Something out of sight calls: what gradients there are, and what has run, is not known."""
+    state.gradients, state.ran = {ANY_OPTIMIZER: NO_GRADIENTS}, ()
+
+
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
-    state.gradients, state.ran = {ANY_OPTIMIZER: NO_GRADIENTS}, ()
+    _begin_anew(state)
     held = state.heap.get(me.symbol, {}).values() if me is not None else ()
     for scaler in [value for value in held if isinstance(value, Scaler)]:
         state.scalers[scaler.symbol] = ScalerState(checked=True)

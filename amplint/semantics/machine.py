@@ -198,6 +198,7 @@ class Machine:
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.index = Index()
+        self.told: set[tuple[cst.CSTNode, str]] = set()
         self.follows_models = any(kind.kind in kinds for kind in OF_MODELS)
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.carried: list[cst.CSTNode] = []

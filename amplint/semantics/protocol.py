@@ -379,7 +379,7 @@ def _has_another(machine: Machine, state: State, known: Set[int], count: int = 1
 def _optimizers(state: State) -> list[Optimizer]:
     """The optimizers that variables and attributes hold."""
     tables = [*state.frames.values(), *state.heap.values()]
-    return [value for table in tables for value in table.values() if isinstance(value, Optimizer)]
+    return [value for table in tables for value in table.values() if type(value) is Optimizer]
 
 
 def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:

@@ -182,9 +182,16 @@ class State:
         young = {symbol for symbol in symbols if symbol >= 0 and made_here(symbol)}
         if not young:
             return
-        for table in [*self.frames.values(), *self.heap.values(), {"": result}]:
+        young -= _held(result)
+        for table in [*self.frames.values(), *self.heap.values()]:
             for value in table.values():
-                young -= _held(value)
+                kind = type(value)
+                if kind in _HOLDERS:
+                    young.discard(value.symbol)  # type: ignore[union-attr]
+                elif kind is Items:
+                    young -= _held(value)
+            if not young:
+                return
         self.gradients = {
             key: NO_GRADIENTS if young & known.scalers else known
             for key, known in self.gradients.items()
@@ -194,10 +201,13 @@ class State:
         self.pairs = {pair: stage for pair, stage in self.pairs.items() if not young & set(pair)}
 
 
+_HOLDERS = frozenset({Scaler, Optimizer, Instance, Unknown})
+
+
 def _held(value: Value) -> set[int]:
     if isinstance(value, Items):
         return set().union(*(_held(item) for item in value.values))
-    return {value.symbol} if isinstance(value, (Scaler, Optimizer, Instance, Unknown)) else set()
+    return {value.symbol} if type(value) in _HOLDERS else set()  # type: ignore[union-attr]
 
 
 def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:
@@ -307,11 +317,11 @@ def _join_tables(
             joined[key] = ours or theirs or {}
             continue
         table = dict(ours)
-        for name in ours.keys() | theirs.keys():
-            mine, other = ours.get(name), theirs.get(name)
-            if mine is None or other is None:
-                table[name] = mine or other  # type: ignore[assignment]
-            elif mine != other:
+        for name, other in theirs.items():
+            mine = ours.get(name)
+            if mine is None:
+                table[name] = other
+            elif mine is not other and mine != other:
                 if names is not None and _apart(name, mine, other, names):
                     return None
                 table[name] = either(mine, other)
@@ -324,10 +334,11 @@ def apart(left: State, right: State, names: Set[str]) -> bool:
     tables = [(left.frames, right.frames), (left.heap, right.heap)]
     pairs = ((ours, others[key]) for mine, others in tables for key, ours in mine.items() if key in others)
     return any(
-        ours[name] != theirs[name] and _apart(name, ours[name], theirs[name], names)
+        value is not theirs[name] and value != theirs[name] and _apart(name, value, theirs[name], names)
         for ours, theirs in pairs
         if ours is not theirs
-        for name in ours.keys() & theirs.keys()
+        for name, value in ours.items()
+        if name in theirs
     )
 
 

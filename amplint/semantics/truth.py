@@ -97,8 +97,10 @@ def refined(machine: Machine, state: State, value: Value) -> Value:
     if not state.facts or not (isinstance(value, Unknown) or _may_be_none(value)):
         return value
     symbol = value.symbol  # type: ignore[union-attr]
-    if machine.assumed(state).get(("is none", symbol)) == TRUE:
+    if ("is none", symbol) in state.facts and machine.assumed(state).get(("is none", symbol)) == TRUE:
         return NONE
+    if ("value of", symbol) not in state.facts:
+        return value
     return machine.assumed(state).get(("value of", symbol)) or value
 
 
