@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import libcst
 import pytest
 
 from amplint.engine.analyse import Job, analyse
-from amplint.engine.modules import Modules
+from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
+from amplint.semantics import interpret
+from amplint.semantics.events import Event
+from amplint.semantics.program import Program
+from amplint.semantics.scopes import relevant
+from amplint.source.source import Source
 from benchmarks.chains import chain
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
@@ -47,3 +53,51 @@ def test_the_end_of_a_deep_call_chain_is_seen() -> None:
     broken = f"{head}        scaler.scale(loss).backward()\n{clip}{tail}"
     assert lint(text) == []
     assert lint(broken) == [f"AMP205:{head.count(chr(10)) + 2}"]
+
+
+TRAINING = """
+import torch
+from work import Environment, Trainer
+
+def train(model, optimizer, loader):
+    environment, trainer = Environment(), Trainer(optimizer)
+    for batch in loader:
+        batch = batch + environment.step(batch)
+        trainer.run(model(batch).sum())
+
+train(torch.nn.Linear(2, 2), None, [])
+"""
+WORK = '''
+class Environment:
+    """Steps; a trainer calls `loss.backward()` and `optimizer.step()` with what it returns."""
+
+    def step(self, action):
+        return self.inner.step(action)
+
+class Trainer:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def run(self, loss):
+        loss.backward()
+        self.optimizer.step()
+'''
+
+
+def test_of_other_files_only_what_trains_is_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "train.py").write_text(TRAINING)
+    path = str(tmp_path / "train.py")
+    source = Source(path, TRAINING, path)
+    program = Program(source, Lookups(Modules(), source))
+    found = relevant(program, frozenset(), frozenset(), {"optimizer_step"})
+    assert {chunk.name for chunk in program.chunks} >= {"Environment", "Trainer"}
+    assert {chunk.name for chunk in found if chunk.source is not source} == {"Trainer"}
+
+
+def test_the_same_use_of_a_library_is_told_once() -> None:
+    text = "import torch\nfor i in range(9):\n    for j in range(9):\n        torch.cuda.amp.autocast(i == j)\n"
+    told: list[Event] = []
+    interpret(Program(Source("train.py", text)), told.append, {"api_use"})
+    names = [getattr(event, "name", "") for event in told]
+    assert names.count("torch.cuda.amp.autocast") == 1

@@ -50,7 +50,7 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
 
 
 def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
-    """Tell once that `node` uses the library name `name`, a deprecated one only where newer code does not replace it."""
+    """Tell once that `node` uses the library name `name`, a deprecated one only where newer code does not take over."""
     if machine.module(state) is not machine.program.main or (node, name) in machine.told:
         return
     if not machine.muted:

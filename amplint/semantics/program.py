@@ -99,17 +99,17 @@ class Program:
     def _mentioned(self, chunk: Chunk) -> Iterator[Chunk]:
         """The chunks that the names in `chunk` lead to, through modules too."""
         home = chunk.source
-        dotted = [name for name in home.dotted if chunk.words.issuperset(name.split("."))]
+        dotted = [name for name in home.dotted if chunk.used.issuperset(name.split("."))]
         modules: list[Source] = []
         seen: set[Source] = set()
-        for name in (*(chunk.words & home.names), *dotted):
+        for name in (*(chunk.used & home.names), *dotted):
             yield from self._taken(home, name, modules)
         modules += self._starred(home)
         while modules:
             module = modules.pop()
             if module not in seen:
                 seen.add(module)
-                for name in chunk.words & module.names:
+                for name in chunk.used & module.names:
                     yield from self._taken(module, name, modules)
                 modules += self._starred(module)
 

@@ -205,9 +205,10 @@ def is_extreme(number: float) -> bool:
 
 
 _TRAINS = re.compile(
-    r"\.(?:backward|step|zero_grad)\(|\bunscale_|GradScaler|autocast|nullcontext|clip_grad|\.grad\.|custom_fwd|no_sync"
-    r"|torch\.save\("
+    r"\.(?:backward|zero_grad)\(|\bunscale_|GradScaler|autocast|clip_grad|\.grad\.|custom_fwd|no_sync"
+    r"|(?i:\w*(?:opt|sch|scal|adam|sgd)\w*|\b\w\w?|[])])\.step\("
 )
+_SWITCHES = re.compile(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
 
 
 @per_chunk
@@ -236,7 +237,8 @@ def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]
     found = {
         chunk for chunk in ours if chunk.words & triggers or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
-    found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk)}
+    saves = "state_dict" in names
+    found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}
     users: dict[Chunk, list[Chunk]] = {}
     for user, used in program.mentions.items():
         for chunk in used:
@@ -252,9 +254,15 @@ def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]
 
 @per_chunk
 def _trains(chunk: Chunk) -> bool:
-    if "optimizer" in chunk.text and "state_dict" in chunk.text:
-        return True
-    return _TRAINS.search(chunk.text) is not None
+    """Whether `chunk` does training work; environments are stepped too, and libraries use contexts that do nothing."""
+    text = chunk.code
+    return _TRAINS.search(text) is not None or ("nullcontext" in text and _SWITCHES.search(text) is not None)
+
+
+@per_chunk
+def _saves(chunk: Chunk) -> bool:
+    text = chunk.code
+    return "torch.save(" in text or ("optimizer" in text and "state_dict" in text)
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:

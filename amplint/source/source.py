@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RUN_ROWS = 200
 WORD = re.compile(r"[A-Za-z_]\w*")
 NEWLINE = re.compile(r"\r\n|\r|\n")
+_TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
 class SourceError(Exception):
@@ -90,6 +91,16 @@ class Chunk:
     def words(self) -> frozenset[str]:
         """The names and keywords in the text, those in strings and comments included."""
         return frozenset(WORD.findall(self.text))
+
+    @functools.cached_property
+    def code(self) -> str:
+        """The text without long strings, as documentation is, and without lines that are comments."""
+        return _TOLD.sub(" ", self.text)
+
+    @functools.cached_property
+    def used(self) -> frozenset[str]:
+        """The words of `code`."""
+        return frozenset(WORD.findall(self.code))
 
     @functools.cached_property
     def is_class(self) -> bool:
