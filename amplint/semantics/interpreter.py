@@ -151,6 +151,7 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
+    starts = [state.copy() for state in starts]
     for state in starts:
         _begin_anew(state)
     starts = machine.merged(starts, START_LIMIT)
