@@ -813,6 +813,16 @@ class Fourier(nn.Module):
 def sound(wave):
     return torch.fft.rfft(wave)
 
+def alike(a, b):
+    return (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))  # AMP405
+
+def alike_in_float32(a, b):
+    return a.float().norm(dim=-1) * b.float().norm(dim=-1)
+
+def scores(query, key, scale):
+    attention = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(64)  # AMP405
+    return attention, query.mul(0.125) @ key.transpose(-2, -1), (query.float() @ key.float().transpose(-2, -1)) / 8
+
 class Tried(nn.Module):
     def forward(self, x):
         return torch.linalg.pinv(x)  # AMP503

@@ -12,7 +12,7 @@ from amplint.semantics.contexts import remembers_other_dtypes
 from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
-from amplint.semantics.operation_events import Because, Operand, Operation
+from amplint.semantics.operation_events import SCALED_LATE, Because, Operand, Operation, ScaledLate
 from amplint.semantics.provenance import maker
 from amplint.semantics.state import State
 from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_dtype, is_number, supposes
@@ -114,6 +114,8 @@ def tell(
     if machine.muted or Operation.kind not in machine.wanted:
         return
     told = tuple(_told(machine, state, place, value) for place, value in operands)
+    if machine.assumes and SCALED_LATE in result.traits and (half := told[0].half) is not None:
+        machine.emit(state, ScaledLate, node, half=half, assumed=True)
     decided = result.dtype is not None or result.among is not None
     becomes = evidence(machine, state, result) if decided else announced(machine, node) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}

@@ -14,6 +14,14 @@ from amplint.semantics.values import Tensor, Value
 
 SQUARES = "squares"
 """Products of a tensor with itself."""
+LENGTHS = "lengths"
+"""Norms, and what they are multiplied by."""
+LENGTH_PRODUCTS = "products of lengths"
+"""Products of two norms, or the square of one."""
+SCORES = "scores"
+"""Products of all rows of one tensor with all rows of another."""
+SCALED_LATE = "scaled late"
+"""Such products, divided afterwards by what is to keep them small."""
 INTEGERS = "integers"
 """Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
 COORDINATES = "coordinates"
@@ -99,6 +107,16 @@ class Operation(Event):
     def half(self) -> Evidence | None:
         """Why an operand is half: the first that is."""
         return best(self.operands)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledLate(Event):
+    """Products of all rows with all rows, which are or can be float16 for the reason `half`, are scaled down at `node`.
+
+    They are computed first.
+    """
+
+    half: Evidence
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -151,3 +151,13 @@ def keep_in_float32(event: Event, cast: cst.CSTNode | None, rewrite: Rewriter) -
     edits = tuple(filter(None, map(rewrite.drop_conversion, near)))
     done = len(edits) == len(near)
     return Fix("Keep the parameters in float32", edits, Applicability.UNSAFE) if done else None
+
+
+def squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The expressions of the tensor that `node` squares."""
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right] if isinstance(node.operator, cst.Multiply) else [node.left]
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return []
+    library = isinstance(node.func.value, cst.Name) and node.func.value.value == "torch"
+    return [node.args[0].value] if library and node.args else [] if library else [node.func.value]

@@ -10,7 +10,18 @@ import libcst as cst
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import running
-from amplint.semantics.operation_events import ANGLES, COORDINATES, FLAGS, INTEGERS, ONE, SQUARES
+from amplint.semantics.operation_events import (
+    ANGLES,
+    COORDINATES,
+    FLAGS,
+    INTEGERS,
+    LENGTH_PRODUCTS,
+    LENGTHS,
+    ONE,
+    SCALED_LATE,
+    SCORES,
+    SQUARES,
+)
 from amplint.semantics.tensors import is_number
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Tensor, Value, number
@@ -28,6 +39,10 @@ _PLACING = words("meshgrid outer einsum cos sin")
 _CHANNELS = re.compile(r"dim$|channel")
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
+_NORMS = words("norm vector_norm")
+_MATRIX_PRODUCTS = words("matmul bmm")
+_TRANSPOSES = words("transpose t T mT swapaxes swapdims")
+_SCALE = re.compile(r"scal|sqrt|norm_factor|temper")
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
@@ -67,9 +82,48 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
     if op in _PRODUCTS and INTEGERS in given and len(factors) > 1:
         found.add(ANGLES)
+    found |= _of_products(machine, op, values, known)
     if op == "cumsum" and dtype in INTEGRAL:
         found.add(INTEGERS)
     return frozenset(found | {SQUARES} if _squares(machine, op, values) else found)
+
+
+def _of_products(machine: Machine, op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> frozenset[str]:
+    """What becomes of lengths and of scores."""
+    if op in _NORMS:
+        return frozenset({LENGTHS})
+    if op in _MATRIX_PRODUCTS and len(values) > 1 and _is_transposed(machine, values[1]):
+        return frozenset({SCORES})
+    found = {LENGTHS} if LENGTHS in known[0] and op in _RESHAPES else set[str]()
+    lengths = sum(LENGTHS in traits for traits in known) if op == "mul" else 0
+    if lengths:
+        found.add(LENGTHS if lengths == 1 else LENGTH_PRODUCTS)
+    if LENGTHS in known[0] and (op == "square" or (op == "pow" and number(values[1]) == 2)):
+        found.add(LENGTH_PRODUCTS)
+    if SCORES in known[0] and op in ("mul", "div") and len(values) > 1 and _is_scale(machine, op, values[1]):
+        found.add(SCALED_LATE)
+    return frozenset(found)
+
+
+def _is_transposed(machine: Machine, value: Value) -> bool:
+    key, parts = machine.symbols.key(symbol_of(machine, value)), machine.symbols.parts(symbol_of(machine, value))
+    if key[0] == "call" and parts:
+        key = machine.symbols.key(parts[0])
+    return key[0] in _TRANSPOSES or (key[0] == "attribute" and key[1] in _TRANSPOSES)
+
+
+def _is_scale(machine: Machine, op: str, value: Value) -> bool:
+    """Whether to multiply or divide by a number, known or not, makes things smaller."""
+    constant = number(value)
+    if constant is not None:
+        return 0 < constant < 1 if op == "mul" else constant > 1
+    key = machine.symbols.key(symbol_of(machine, value))
+    if key[0] == "Power" or (key[0] == "call" and str(key[1]).endswith("sqrt")):
+        return True
+    return (
+        key[0] in ("attribute", "parameter")
+        and _SCALE.search(str(key[-1] if key[0] == "parameter" else key[1])) is not None
+    )
 
 
 def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:

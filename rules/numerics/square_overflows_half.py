@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import SQUARES, Because, Operation
+from amplint.semantics.operation_events import LENGTH_PRODUCTS, SQUARES, Because, Operation, ScaledLate
+from amplint.semantics.repairs import squared
 from amplint.torchlib.names import HALF_SIGNS
 
 if TYPE_CHECKING:
@@ -26,7 +25,8 @@ class SquareOverflowsHalf(Rule):
     The largest float16 number is 65504, so the square of anything past 255 is infinity, and a norm, a variance or a
     mean square written out by hand is infinite as soon as one element is. Small ones vanish likewise: below 1.7e-4 a
     square is 0. Under CUDA autocast `x ** 2`, `x.pow(2)` and `x.square()` are computed in float32, but `x * x` and
-    `x.var()` are not; in a model that was converted to float16 none of them is.
+    `x.var()` are not; in a model that was converted to float16 none of them is. The product of two norms, or of rows
+    that are scaled down only afterwards, overflows as easily.
 
     ## Example
     ```python
@@ -54,8 +54,8 @@ class SquareOverflowsHalf(Rule):
     code = "AMP405"
     name = "square-overflows-half"
     severity = Severity.WARNING
-    screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var("))
-    assumed = ((b"sum(", b"mean(", b".var("),)
+    screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var(", b"norm("))
+    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT"),)
     fixable = Applicability.UNSAFE
     reason = "The square of a number past 255 is infinity in float16, that of one below 1.7e-4 is 0."
 
@@ -66,29 +66,32 @@ class SquareOverflowsHalf(Rule):
             return
         if first.dtype is None and not event.assumed:
             return
-        summed = event.op in REDUCTIONS and SQUARES in getattr(first.value, "traits", ())
-        if summed or event.op == "var":
+        squares = event.op in REDUCTIONS and SQUARES in getattr(first.value, "traits", ())
+        lengths = LENGTH_PRODUCTS in event.result.traits
+        what = "squares" if squares else "product of two norms" if lengths else "variance"
+        if squares or lengths or event.op == "var":
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
-                f"the {'squares' if summed else 'variance'} of a tensor that {'can be' if announced else 'is'} float16",
+                f"the {what} of a tensor that {'can be' if announced else 'is'} float16",
                 advice="Convert the tensor to float32 before it is squared: x.float().",
                 severity=Severity.INFO if announced else None,
                 notes=[(half.node, half.text)] if half.node is not None else (),
             )
 
+    def on_scaled_late(self, event: ScaledLate) -> Iterator[Report]:
+        if "float16" in event.half.dtypes:
+            yield self.report(
+                event,
+                "products of rows are scaled down only after they were computed, in float16 perhaps past 65504",
+                reason="The product of two rows is infinite in float16 where it is past 65504.",
+                advice="Scale one of the factors before the product: (x * scale) @ y.",
+                notes=[(event.half.node, event.half.text)] if event.half.node is not None else (),
+            )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Operation)
-        places = _squared(event.operands[0].node) if event.op in REDUCTIONS else [event.operands[0].node]
+        if not isinstance(event, Operation) or LENGTH_PRODUCTS in event.result.traits:
+            return None
+        places = squared(event.operands[0].node) if event.op in REDUCTIONS else [event.operands[0].node]
         edits = tuple(map(rewrite.add_float, places))
         return Fix("Square in float32", edits, Applicability.UNSAFE) if edits else None
-
-
-def _squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The expressions of the tensor that `node` squares."""
-    if isinstance(node, cst.BinaryOperation):
-        return [node.left, node.right] if isinstance(node.operator, cst.Multiply) else [node.left]
-    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
-        return []
-    library = isinstance(node.func.value, cst.Name) and node.func.value.value == "torch"
-    return [node.args[0].value] if library and node.args else [] if library else [node.func.value]
