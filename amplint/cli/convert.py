@@ -46,6 +46,7 @@ def convert(
     line and the reason, and its file stays untouched, byte by byte.
 
     \b
+    --from apex      apex.amp of NVIDIA becomes torch.autocast and torch.amp.GradScaler
     --from cuda-amp  the deprecated torch.cuda.amp and torch.cpu.amp become torch.amp
 
     Exit status: 0 nothing is left to convert; 1 something is: a file was refused, or changes were shown and not

@@ -33,10 +33,14 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits that are applied together or not at all, and what they do, for the user."""
+    """Edits that are applied together or not at all, and what they do, for the user.
+
+    `left` is what then deserves a look by a person, by the rows of the text that this change alone leads to.
+    """
 
     fix: Fix
     done: tuple[Remark, ...]
+    left: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

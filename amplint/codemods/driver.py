@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
+from amplint.codemods.rows import row_after
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
 from amplint.fixes.apply import apply_round
@@ -28,19 +29,21 @@ def run(text: str, wish: Wish, path: str) -> Conversion:
 
 
 def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:
-    text, done = original, list[Remark]()
+    text, done, left = original, list[Remark](), list[Remark]()
     for _ in range(ROUNDS):
         with deep_recursion():
             plan = codemod(text, wish, path)
         if plan.refused:
             return Conversion(original, refused=plan.refused)
         if not plan.changes:
-            return Conversion(text, tuple(done), left=plan.left)
+            return Conversion(text, tuple(done), left=(*left, *plan.left))
         new, applied = _applied(text, plan.changes)
         why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
         if not applied or why is not None:
             row = (applied or plan.changes)[0].done[0].row
             return _refusal(original, row, why or "the edits would get in each other's way")
+        left = [Remark(row_after(text, new, remark.row), remark.text) for remark in left]
+        left += [remark for change in applied for remark in change.left]
         text = new
         done += [remark for change in applied for remark in change.done]
     return _refusal(original, 1, "the conversion comes to no end")

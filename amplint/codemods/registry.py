@@ -16,7 +16,7 @@ Codemod = Callable[[str, Wish, str], Plan]
 GOALS: dict[str, str] = {}
 """Value of `--to` -> module."""
 
-SOURCES = {"cuda-amp": "amplint.codemods.cuda_amp"}
+SOURCES = {"apex": "amplint.codemods.apex", "cuda-amp": "amplint.codemods.cuda_amp"}
 """Value of `--from` -> module."""
 
 

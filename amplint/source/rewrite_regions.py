@@ -70,10 +70,13 @@ class RegionEdits(RewriterBase):
             self._lines.rows(region.first_row if start == 0 else first_rows[0], region.last_row), "".join(lines)
         )
 
-    def drop_region(self, with_node: cst.With) -> Edit | None:
-        """Take the region away: the header goes, its comment stays on a line of its own, and the body is dedented."""
+    def drop_region(self, with_node: cst.With, *, named: bool = False) -> Edit | None:
+        """Take the region away: the header goes, its comment stays on a line of its own, and the body is dedented.
+
+        With `named` the caller vouches that nothing needs the name any more that the region gives its context.
+        """
         region = self._region(with_node)
-        if region is None or with_node.items[0].asname is not None or "#" in region.header:
+        if region is None or (with_node.items[0].asname is not None and not named) or "#" in region.header:
             return None
         untouched = self._string_rows(with_node)
         comment = region.comment.strip()

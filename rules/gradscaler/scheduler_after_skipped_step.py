@@ -77,11 +77,12 @@ class SchedulerAfterSkippedStep(Rule):
         if update is None or spelled is None or not together or BEFORE in rewrite.source.text:
             return None
         reading = f"{BEFORE} = {spelled}.get_scale()"
-        guarded = f"if {spelled}.get_scale() >= {BEFORE}:\n    {rewrite.text(call)}"
+        guard = f"if {spelled}.get_scale() >= {BEFORE}"
         if rewrite.span(update).start < rewrite.span(call).start:
-            first, second = rewrite.insert_before(update, reading), rewrite.insert_after(call, guarded)
-            edits = (first, second, rewrite.remove_statement(call))
+            first, second = rewrite.insert_before(update, reading), rewrite.wrap_statement(call, guard)
         else:
-            edits = (rewrite.replace(call, reading), rewrite.insert_after(update, guarded), None)
-        kept = tuple(edit for edit in edits if edit is not None)
-        return Fix("Wait for steps that are taken", kept, Applicability.UNSAFE) if len(kept) > 1 else None
+            guarded = f"{guard}:\n    {rewrite.text(call)}"
+            first, second = rewrite.replace(call, reading), rewrite.insert_after(update, guarded)
+        if first is None or second is None:
+            return None
+        return Fix("Wait for steps that are taken", (first, second), Applicability.UNSAFE)

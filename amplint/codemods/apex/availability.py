@@ -1,0 +1,203 @@
+"""Imports of apex under `try`, and what a script does where apex is missing: after the conversion it never is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Edit
+
+_TELLS = ("print", "warn", "warning", "info", "error", "exit", "ImportError", "RuntimeError", "debug")
+
+
+def unguard(script: Script) -> Script:
+    """The script with plain imports of apex, and without the names that told whether there is one."""
+    told: dict[str, bool] = {}
+    edits = []
+    for node in script.of_kind(cst.Try):
+        assert isinstance(node, cst.Try)
+        imports = list(_apex_imports(script, node.body))
+        names = {name for each in imports for small in each.body for _, name in imported(script, small)}
+        if any(name == "apex" or name.startswith((AMP, FP16_UTILS)) for name in names):
+            told.update(_told(script, node, imports))
+            edits.append(_plain(script, node, imports))
+    script = script.apply(edits)
+    return _without(script, told) if told else script
+
+
+def _apex_imports(script: Script, block: cst.BaseSuite) -> Iterator[cst.SimpleStatementLine]:
+    for statement in block.body:
+        if isinstance(statement, cst.SimpleStatementLine) and any(
+            any(True for _ in imported(script, small)) for small in statement.body
+        ):
+            yield statement
+
+
+def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> dict[str, bool]:
+    """The names that tell whether there is an apex; True for those that are true, False for those that are not None."""
+    row = script.row(node)
+    told: dict[str, bool] = {}
+    bound = {name for statement in imports for small in statement.body for name, _ in imported(script, small)}
+    after = list(node.orelse.body.body) if node.orelse is not None else []
+    for statement in (*_others(node, imports, bound), *after):
+        name = _flag(statement, "True")
+        if name is None:
+            raise Refused(script.row(statement), "the try block does more than import apex")
+        told[name] = True
+    if node.finalbody is not None:
+        raise Refused(row, "the try block around the import of apex has a finally")
+    for handler in node.handlers:
+        for handled in handler.body.body:
+            name = _flag(handled, "False") or _flag(handled, "None")
+            if name in bound:
+                told[name] = False
+            elif name is not None:
+                told.setdefault(name, True)
+            elif not _only_tells(handled):
+                raise Refused(script.row(handled), "without apex the script does something else")
+    return told
+
+
+def _others(node: cst.Try, imports: list[cst.SimpleStatementLine], bound: set[str]) -> list[cst.CSTNode]:
+    """The statements of the try block that have nothing to do with what it imports."""
+    return [each for each in node.body.body if each not in imports and not names_in(each) & bound]
+
+
+def _flag(statement: cst.CSTNode, value: str) -> str | None:
+    """`name` of `name = value`."""
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
+        statement = statement.body[0]
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return None
+    target, given = statement.targets[0].target, statement.value
+    return (
+        target.value if isinstance(target, cst.Name) and isinstance(given, cst.Name) and given.value == value else None
+    )
+
+
+def _only_tells(statement: cst.CSTNode) -> bool:
+    """Whether a statement raises, returns, passes or says something."""
+    parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+    return all(isinstance(part, (cst.Raise, cst.Pass, cst.Return)) or _says(part) for part in parts)
+
+
+def _says(part: cst.CSTNode) -> bool:
+    if not isinstance(part, cst.Expr) or not isinstance(part.value, cst.Call):
+        return False
+    func = part.value.func
+    name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
+    return name in _TELLS
+
+
+def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> Edit:
+    """The edit that leaves of a try block what imports apex and uses it."""
+    first, last = script.rows(node)
+    outer = script.lines.indentation(first)
+    bound = {name for statement in imports for small in statement.body for name, _ in imported(script, small)}
+    others = _others(node, imports, bound)
+    parts = []
+    for statement in node.body.body:
+        if statement not in others:
+            rows = script.rows(statement)
+            start = rows[0]
+            while script.lines.comment(start - 1) and statement not in imports:
+                start -= 1
+            inner = script.lines.indentation(rows[0])
+            parts.append(script.indented(range(start, rows[1] + 1), outer, inner, script.string_rows(statement)))
+    text = "".join(part if part.endswith(("\n", "\r")) else part + script.source.newline for part in parts)
+    return Edit(script.whole_rows(first, last), text)
+
+
+def _without(script: Script, told: dict[str, bool]) -> Script:
+    """The script with every condition on the `told` names decided, one at a time: each changes the rows of others."""
+    while True:
+        conditions = (node for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+        edit = next((edit for node in conditions if (edit := _decided(script, node, told))), None)
+        if edit is None:
+            break
+        script = script.apply([edit])
+    gone = [
+        edit
+        for node in script.of_kind(cst.SimpleStatementLine, cst.Assert)
+        if (edit := _dropped(script, node, told)) is not None
+    ]
+    script = script.apply(gone)
+    for node in script.of_kind(cst.Name):
+        assert isinstance(node, cst.Name)
+        if told.get(node.value) and not isinstance(script.source.parent(node), cst.Attribute):
+            raise Refused(
+                script.row(node), f"{node.value} tells whether apex is there; this use of it is not understood"
+            )
+    return script
+
+
+def _dropped(script: Script, node: cst.CSTNode, told: dict[str, bool]) -> Edit | None:
+    if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
+        return None
+    only = node.body[0]
+    name = _flag(node, "False") or _flag(node, "None") or _flag(node, "True")
+    asserted = isinstance(only, cst.Assert) and _value(only.test, told) is True
+    return script.rewrite.remove_statement(node) if (name in told) or asserted else None
+
+
+def _decided(script: Script, node: cst.If, told: dict[str, bool]) -> Edit | None:
+    """The edit that takes the `told` names out of the condition of an `if`, with what can no longer run."""
+    if not names_in(node.test) & told.keys():
+        return None
+    parts = conjunction(node.test)
+    values = [_value(part, told) for part in parts]
+    kept = [part for part, value in zip(parts, values, strict=True) if value is None]
+    if False not in values:
+        if kept and any(names_in(part) & told.keys() for part in kept):
+            return None
+        if kept:
+            return Edit(script.rewrite.span(node.test), " and ".join(script.text_of(part) for part in kept))
+    return settled(script, node, taken=False not in values)
+
+
+def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
+    """The edit that leaves of an `if` what runs where its condition is true, or is not."""
+    first, last = script.rows(node)
+    above = script.source.parent(node)
+    is_elif = isinstance(above, cst.If) and above.orelse is node
+    rest = node.orelse
+    if is_elif or isinstance(rest, cst.If):
+        raise Refused(first, "a chain of elif depends on whether apex is there")
+    block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
+    if block is not None and not isinstance(block, cst.IndentedBlock):
+        raise Refused(first, "the statement shares its line with others")
+    if block is None:
+        removal = script.rewrite.remove_statement(node)
+        assert removal is not None
+        return removal
+    start, _ = script.rows(block.body[0])
+    end = script.rows(block.body[-1])[1]
+    while start - 1 > first and script.lines.comment(start - 1):
+        start -= 1
+    outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
+    text = script.indented(range(start, end + 1), outer, inner, script.string_rows(block))
+    return Edit(script.whole_rows(first, last), text)
+
+
+def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The conditions that `test` joins by `and`."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return [*conjunction(test.left), *conjunction(test.right)]
+    return [test]
+
+
+def _value(test: cst.BaseExpression, told: dict[str, bool]) -> bool | None:
+    """What a condition on one of the `told` names comes to, None for any other."""
+    if isinstance(test, cst.Name) and test.value in told:
+        return True
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        value = _value(test.expression, told)
+        return None if value is None else not value
+    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and isinstance(test.left, cst.Name):
+        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
+        if test.left.value in told and isinstance(other, cst.Name) and other.value == "None":
+            return isinstance(operator, (cst.IsNot, cst.NotEqual)) if told[test.left.value] is False else None
+    return None

@@ -1,0 +1,167 @@
+"""The passes of the conversion, each on the text that the one before has left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from amplint.codemods.apex.availability import unguard
+from amplint.codemods.apex.checks import findings, repaired
+from amplint.codemods.apex.forward import enter_autocast
+from amplint.codemods.apex.others import drop_imports, replace_others
+from amplint.codemods.apex.pairs import Flags, join_pairs
+from amplint.codemods.apex.protocol import Protocol, leave_regions
+from amplint.codemods.apex.reach import Reach
+from amplint.codemods.apex.setup import Setup, setups
+from amplint.codemods.apex.start import drop_empty, empty_conditions, scaler_made, start_edits
+from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
+from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Finding, Fix, Severity
+from amplint.fixes.imports import add_imports
+
+_REPAIRED = frozenset(
+    {
+        "bce-in-autocast", "clip-without-unscale", "constant-overflows-half", "constant-vanishes-in-half",
+        "cross-entropy-keeps-half", "evaluation-dtype-differs", "infinity-in-half", "loss-in-half",
+        "scaler-not-checkpointed", "scheduler-after-skipped-step", "square-overflows-half",
+    }
+)  # fmt: skip
+"""The rules whose repairs complete the conversion: for regions and scaler, and for what apex computed in float32."""
+_AS_BEFORE = ("AMP3", "AMP4", "AMP5", "AMP7")
+"""The families of rules about what was so under apex as well: accumulation, numbers, dtypes, old APIs."""
+
+
+def plan(text: str, wish: Wish, path: str) -> Plan:
+    """Take `apex.amp` out of the text as a whole; refuse where a part of it cannot be understood."""
+    if "apex" not in text:
+        return Plan()
+    try:
+        script = Script(text, path)
+        if not any(f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}.")) for name in _used(script)):
+            return Plan()
+        if wish.dtype != "float16":
+            raise Refused(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
+        new, remarks = _converted(script, wish)
+        new = tidied(text, new)
+    except Refused as refusal:
+        return Plan(refused=(refusal.remark,))
+    fix = Fix("Use torch.autocast and torch.amp.GradScaler", changed_edits(text, new))
+    left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
+    first = min((edit.span.start.row for edit in fix.edits), default=1)
+    return Plan((Change(fix, (Remark(first, fix.message),), left),))
+
+
+def _used(script: Script) -> set[str]:
+    return {*aliases(script).values(), *(use.name for use in uses(script))}
+
+
+def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
+    """The new text, and remarks with rows of the old one."""
+    stages = [original]
+
+    def back(refusal: Refused) -> Refused:
+        row = row_before(original.text, stages[-1].text, refusal.remark.row)
+        return Refused(row, refusal.remark.text)
+
+    remarks: list[Remark] = []
+
+    def note(new: list[Remark]) -> None:
+        remarks.extend(replace(r, row=row_before(original.text, stages[-1].text, r.row)) for r in new)
+
+    try:
+        stages.append(unguard(original))
+        script = stages[-1]
+        every = uses(script)
+        calls = setups(script, every)
+        if not calls:
+            _without_setup(script)
+            return _only_imported(script), remarks
+        note([remark for setup in calls for remark in setup.remarks])
+        _alike(script, calls)
+        empty = empty_conditions(script)
+        reach = Reach(script, calls)
+        on = not calls[0].off
+        training = on and reach.has_scaler
+        protocol = Protocol(script, reach, every, on=training)
+        edits = protocol.edits()
+        if training:
+            _served(protocol, calls)
+        scaler = reach.scaler if training else ""
+        for index, setup in enumerate(calls):
+            made = scaler_made(setup, scaler, wish) if training and index == 0 else None
+            edits += start_edits(script, setup, made)
+        stages.append(script.apply(edits))
+        stages.append(drop_imports(stages[-1].apply(leave_regions(stages[-1]))))
+        flags = Flags(calls[0].flags, calls[0].scope)
+        stages.append(join_pairs(stages[-1], reach, flags, scaler))
+        script, more = replace_others(stages[-1])
+        note(more)
+        stages.append(script)
+        stages.append(drop_empty(drop_imports(stages[-1]), empty))
+        _no_amp_left(stages[-1])
+        if on:
+            stages.append(enter_autocast(stages[-1], reach, flags, wish, training=training))
+        stages.append(Script(add_imports(stages[-1].text, ["import torch"]), original.path))
+        known = findings(original.text, original.path)
+        text, remaining = repaired(known, stages[-1].text, original.path, _REPAIRED)
+        stages.append(Script(text, original.path))
+        for finding in remaining:
+            message = f"{finding.code} {finding.message}"
+            if finding.severity > Severity.INFO and not _was_so(finding):
+                raise Refused(finding.span.start.row, f"in the result: {message}")
+            note([Remark(finding.span.start.row, message)])
+    except Refused as refusal:
+        raise back(refusal) from None
+    return stages[-1].text, remarks
+
+
+def _only_imported(script: Script) -> str:
+    """The text without imports that nothing uses."""
+    script = drop_imports(script)
+    _no_amp_left(script)
+    return script.text
+
+
+def _was_so(finding: Finding) -> bool:
+    return finding.code.startswith(_AS_BEFORE) or finding.name == "scaler-not-checkpointed"
+
+
+def _without_setup(script: Script) -> None:
+    for use in uses(script):
+        if use.name.startswith(f"{FP16_UTILS}."):
+            raise Refused(script.row(use.node), f"PyTorch has nothing that {use.name} could become")
+        if use.name.startswith(f"{AMP}."):
+            raise Refused(script.row(use.node), "amp.initialize is not called in this file")
+
+
+def _alike(script: Script, calls: list[Setup]) -> None:
+    """Raises Refused where one scaler cannot serve what several calls of `amp.initialize` set up."""
+    first = calls[0]
+    for setup in calls[1:]:
+        if (setup.scope, setup.flags, setup.off) != (first.scope, first.flags, first.off):
+            raise Refused(script.row(setup.call), "amp.initialize is called in different ways in several places")
+        if script.statement(setup.call) not in script.rewrite.block_of(first.call):
+            raise Refused(script.row(setup.call), "amp.initialize is called in several branches")
+
+
+def _served(protocol: Protocol, calls: list[Setup]) -> None:
+    """Raises Refused where an optimizer gets no scaled gradients, or is stepped out of sight."""
+    script, reach = protocol.script, protocol.reach
+    row = script.row(calls[0].call)
+    if not protocol.scaled:
+        raise Refused(row, "this file never scales a loss with amp.scale_loss")
+    stepped = {(script.scope(call), text) for call, text in protocol.steps()}
+    for setup in calls:
+        for target, given in setup.optimizers:
+            if not any(reach.one_optimizer or text in (target, given) for _, text in stepped):
+                raise Refused(script.row(setup.call), f"the step of {target} is not in this file")
+
+
+def _no_amp_left(script: Script) -> None:
+    """Raises Refused where apex is still used for mixed precision, or no import of it can be removed."""
+    left = next(
+        (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None
+    )
+    if left is not None:
+        raise Refused(1, f"the import of {left} cannot be removed")

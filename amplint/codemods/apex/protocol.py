@@ -1,0 +1,304 @@
+"""The calls of apex one by one: each becomes what the scaler of PyTorch does instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.codemods.apex.reach import Reach
+from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, Use, uses
+from amplint.codemods.script import Refused, Scope, Script
+from amplint.findings import Edit, Span
+from amplint.source.tree import walk
+
+_SCALE_LOSS = ("loss", "optimizers", "loss_id", "model", "delay_unscale", "delay_overflow_check")
+_STATES = (STATE_DICT, LOAD_STATE_DICT)
+_GRADIENTS = re.compile(r"(?i)grad|clip|norm")
+
+
+class Protocol:
+    """The edits of one script; `on` is false where mixed precision is switched off for good."""
+
+    def __init__(self, script: Script, reach: Reach, uses: list[Use], *, on: bool) -> None:
+        self.script = script
+        self.reach = reach
+        self.uses = uses
+        self.on = on
+        self.scaled = [use for use in uses if use.name == SCALE_LOSS]
+        self.masters = [use for use in uses if use.name == MASTER_PARAMS]
+        self.states = [use for use in uses if use.name in _STATES]
+
+    def edits(self) -> list[Edit]:
+        """Every edit, after the scaler has found its way to where it is needed."""
+        steps = list(self.steps())
+        if self.on:
+            calls = [use.node for use in (*self.scaled, *self.masters, *self.states)]
+            self.reach.need(self.script.scope(node) for node in (*calls, *(step for step, _ in steps)))
+        elif self.states:
+            raise Refused(self.script.row(self.states[0].node), "with O0 there is no state to save or load")
+        found: list[Edit] = []
+        for use in self.scaled:
+            found += self._scaled(use)
+        for use in self.masters:
+            found += self._masters(use)
+        for use in self.states:
+            found.append(
+                self.script.rewrite.replace(use.node, f"{self._scaler(use.node)}.{use.name.rpartition('.')[2]}")
+            )
+        if self.on and not self.states:
+            found += self._saved()
+        return [*found, *self._stepped(steps), *self._handed()]
+
+    def _saved(self) -> Iterator[Edit]:
+        """The scaler's state beside the optimizer's where that is saved and loaded, as far as the scaler gets there."""
+        for call in self.script.calls:
+            func, scope = call.func, self.script.scope(call)
+            if not isinstance(func, cst.Attribute) or func.attr.value not in ("state_dict", "load_state_dict"):
+                continue
+            if scope == self.reach.home and self.script.row(call) < self.script.row(self.reach.setups[0].call):
+                continue
+            if self.reach.means(scope, self.script.text_of(func.value), "optimizer") and self.reach.can_need(scope):
+                scaler = self._scaler(call)
+                yield from _saved(self.script, call, scaler) if not call.args else _loaded(self.script, call, scaler)
+
+    def _scaler(self, node: cst.CSTNode) -> str:
+        found = self.reach.scaler_in(self.script.scope(node))
+        assert found is not None
+        return found
+
+    def _scaled(self, use: Use) -> Iterator[Edit]:
+        row = self.script.row(use.node)
+        item = use.call and self.script.source.parent(use.call)
+        region = item and self.script.source.parent(item)
+        if use.call is None or not isinstance(item, cst.WithItem) or not isinstance(region, cst.With):
+            raise Refused(row, "amp.scale_loss is not used in a with statement")
+        if len(region.items) != 1 or item.asname is None or not isinstance(item.asname.name, cst.Name):
+            raise Refused(row, "amp.scale_loss is entered together with something else or without a name")
+        given = _arguments(use.call, _SCALE_LOSS)
+        if given is None or "loss" not in given or "optimizers" not in given:
+            raise Refused(row, "what amp.scale_loss is called with is not written out")
+        self._known_optimizers(given["optimizers"], row)
+        name, loss = item.asname.name.value, self.script.text_of(given["loss"])
+        scaled = f"{self._scaler(region)}.scale({loss})" if self.on else self.script.rewrite.operand(given["loss"])
+        uses = [n for n in walk(region.body) if isinstance(n, cst.Name) and n.value == name]
+        backward = [n for n in uses if self._runs_backward(n)]
+        if not backward:
+            raise Refused(row, "no backward pass runs on the scaled loss inside of the with statement")
+        later = loss != name and self._mentioned_later(region, name)
+        body = region.body
+        if len(uses) == 1 and not later:
+            yield Edit(self.script.rewrite.span(uses[0]), scaled)
+        elif isinstance(body, cst.IndentedBlock):
+            inserted = self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}")
+            if inserted is None:
+                raise Refused(row, "the statement shares its line with others")
+            yield inserted
+
+    def _known_optimizers(self, node: cst.BaseExpression, row: int) -> None:
+        nodes = [each.value for each in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
+        texts = [self.script.text_of(each) for each in nodes]
+        for text in texts:
+            if not self.reach.means(self.script.scope(node), text, "optimizer"):
+                raise Refused(row, f"where {text} goes through amp.initialize is not in sight")
+
+    def _runs_backward(self, name: cst.Name) -> bool:
+        above = self.script.source.parent(name)
+        return isinstance(above, cst.Attribute) and above.value is name and above.attr.value == "backward"
+
+    def _mentioned_later(self, region: cst.With, name: str) -> bool:
+        function = self.script.functions.get(self.script.scope(region))
+        inside = set(map(id, walk(region)))
+        others = (function.body,) if function is not None else tuple(c.module for c in self.script.source.chunks)
+        reads = [n for root in others for n in walk(root) if isinstance(n, cst.Name) and n.value == name]
+        bound = {id(n) for root in others for n in walk(root) if isinstance(n, cst.AsName) for n in [n.name]}
+        named = {id(n) for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
+        return any(id(n) not in inside and id(n) not in bound and id(n) not in named for n in reads)
+
+    def _own(self, region: cst.With, name: str) -> list[cst.CSTNode]:
+        """What stands in another `with` that binds the same name."""
+        binds = any(
+            item.asname is not None and isinstance(item.asname.name, cst.Name) and item.asname.name.value == name
+            for item in region.items
+        )
+        return list(walk(region)) if binds else []
+
+    def _masters(self, use: Use) -> Iterator[Edit]:
+        row, scope = self.script.row(use.node), self.script.scope(use.node)
+        given = _arguments(use.call, ("optimizer",)) if use.call is not None else None
+        if use.call is None or given is None or "optimizer" not in given:
+            raise Refused(row, "amp.master_params is handed on instead of being called")
+        optimizer = self.script.text_of(given["optimizer"])
+        self._known_optimizers(given["optimizer"], row)
+        yield self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
+        if self.on and self._reads_gradients(use.call) and not self._unscaled_before(use, optimizer):
+            self._ends_window(use.call, optimizer)
+            edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
+            if edit is None:
+                raise Refused(row, "there is no place for unscale_ before this use of the gradients")
+            yield edit
+
+    def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
+        """What `amp.master_params(optimizer)` gives, as the other branch of an `if` spells it if there is one."""
+        for above in self.script.source.ancestors(call):
+            if isinstance(above, cst.If) and isinstance(above.orelse, cst.Else):
+                found = [c for c in walk(above.orelse) if isinstance(c, cst.Call) and _gives_parameters(c)]
+                if len(found) == 1:
+                    return self.script.text_of(found[0])
+        models = self.reach.named(scope, "model")
+        single = len(self.reach.setups) == 1 and len(self.reach.setups[0].pairs) == 2
+        if single and models:
+            return f"{models[0]}.parameters()"
+        return f'[p for group in {optimizer}.param_groups for p in group["params"]]'
+
+    def _reads_gradients(self, call: cst.Call) -> bool:
+        """Whether the statement of `call` is about gradients, and not about the parameters alone."""
+        return _GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
+
+    def _ends_window(self, call: cst.Call, optimizer: str) -> None:
+        """Raises Refused where the gradients are used on micro-batches that no step follows."""
+        around = set(self.script.source.ancestors(call))
+        for step, text in self.steps():
+            if text == optimizer and self.script.scope(step) == self.script.scope(call):
+                for above in self.script.source.ancestors(step):
+                    if above in around:
+                        break
+                    if isinstance(above, cst.If):
+                        why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
+                        raise Refused(self.script.row(call), why + "can unscale them only once, right before it")
+
+    def _unscaled_before(self, use: Use, optimizer: str) -> bool:
+        """Whether an earlier use of the same gradients in this block, or in one around it, has unscaled them."""
+        earlier = self.masters[: self.masters.index(use)]
+        return any(
+            self.script.rewrite.shares_block(one.node, use.node)
+            and one.call is not None
+            and self.script.text_of(one.call.args[0].value) == optimizer
+            and not self._step_between(one.node, use.node, optimizer)
+            for one in earlier
+        )
+
+    def _step_between(self, first: cst.CSTNode, second: cst.CSTNode, optimizer: str) -> bool:
+        rows = range(self.script.row(first), self.script.row(second))
+        return any(text == optimizer and self.script.row(call) in rows for call, text in self.steps())
+
+    def steps(self) -> Iterator[tuple[cst.Call, str]]:
+        """The steps of the optimizers, with the text of each, except those right after the gradients were cleared."""
+        for call in self.script.calls:
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "step":
+                text = self.script.text_of(func.value)
+                if self.reach.means(self.script.scope(call), text, "optimizer") and not self._in_vain(call, text):
+                    yield call, text
+
+    def _in_vain(self, call: cst.Call, optimizer: str) -> bool:
+        """Whether a step follows `zero_grad`: apex needed one to get ready for `delay_unscale`."""
+        block = list(self.script.rewrite.block_of(call))
+        statement = self.script.rewrite.statement_of(call)
+        place = next((index for index, each in enumerate(block) if each is statement), 0)
+        return place > 0 and self.script.text_of(block[place - 1]).strip() == f"{optimizer}.zero_grad()"
+
+    def _stepped(self, steps: list[tuple[cst.Call, str]]) -> Iterator[Edit]:
+        if not self.on:
+            return
+        last: dict[int, cst.Call] = {}
+        for call, text in steps:
+            row = self.script.row(call)
+            statement = self.script.source.parent(call)
+            if call.args or not isinstance(statement, cst.Expr):
+                raise Refused(row, f"{text}.step() is called with a closure, or its result is used")
+            yield self.script.rewrite.replace(call, f"{self._scaler(call)}.step({text})")
+            block = self.script.source.parent(self.script.statement(call))
+            last[id(block)] = call
+        for call in last.values():
+            edit = self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()")
+            if edit is None:
+                raise Refused(self.script.row(call), "the statement shares its line with others")
+            yield edit
+
+    def _handed(self) -> Iterator[Edit]:
+        """The new parameter of each function that needs the scaler, and what its calls pass on."""
+        for scope in dict.fromkeys(self.reach.handed):
+            function = self.script.functions[scope]
+            yield _new_parameter(self.script, function, self.reach.scaler)
+            for call in self.reach.calls_of(scope):
+                passed = any(argument.keyword is not None for argument in call.args)
+                keyword = passed or _has_optional(function)
+                text = f"{self.reach.scaler}={self.reach.scaler}" if keyword else self.reach.scaler
+                edit = self.script.rewrite.insert_argument(call, len(call.args), text)
+                if edit is None:
+                    raise Refused(self.script.row(call), "the scaler cannot be passed on here")
+                yield edit
+
+
+def _saved(script: Script, call: cst.Call, scaler: str) -> Iterator[Edit]:
+    """The entry of the scaler below that of the optimizer, in a dict that is written out."""
+    entry = script.source.parent(call)
+    if isinstance(entry, cst.DictElement) and isinstance(entry.key, cst.SimpleString):
+        quote = entry.key.quote
+        end = script.source.span(call).end
+        line = script.lines.line(end.row)
+        alone = line[: script.source.span(entry).start.column - 1].strip() == ""
+        rest = script.lines.after(end).strip()
+        gap = f"{script.source.newline}{script.lines.indentation(end.row)}" if alone and rest[:1] in ("", ",") else " "
+        yield Edit(Span(end, end), f",{gap}{quote}scaler{quote}: {scaler}.state_dict()")
+
+
+def _loaded(script: Script, call: cst.Call, scaler: str) -> Iterator[Edit]:
+    """The scaler's state loaded after the optimizer's, from checkpoints that hold it."""
+    given = call.args[0].value
+    if not isinstance(given, cst.Subscript) or not isinstance(script.source.parent(call), cst.Expr):
+        return
+    key = given.slice[0].slice
+    if isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString) and isinstance(given.value, cst.Name):
+        quote, checkpoint = key.value.quote, given.value.value
+        name = f"{quote}scaler{quote}"
+        code = f"if {checkpoint}.get({name}):\n    {scaler}.load_state_dict({checkpoint}[{name}])"
+        edit = script.rewrite.insert_after(call, code)
+        if edit is not None:
+            yield edit
+
+
+def leave_regions(script: Script) -> Iterator[Edit]:
+    """The edits that take away the `with amp.scale_loss(...)` around statements that no longer need it."""
+    for use in uses(script):
+        if use.name == SCALE_LOSS and use.call is not None:
+            region = next(above for above in script.source.ancestors(use.call) if isinstance(above, cst.With))
+            if isinstance(region.body, cst.SimpleStatementSuite):
+                inside = "; ".join(script.text_of(small) for small in region.body.body)
+                yield script.rewrite.replace(region, inside)
+                continue
+            edit = script.rewrite.drop_region(region, named=True)
+            if edit is None:
+                raise Refused(script.row(region), "the with statement cannot be taken apart line by line")
+            yield edit
+
+
+def _arguments(call: cst.Call | None, parameters: tuple[str, ...]) -> dict[str, cst.BaseExpression] | None:
+    found: dict[str, cst.BaseExpression] = {}
+    for index, argument in enumerate(call.args if call is not None else ()):
+        if argument.star or (argument.keyword is None and index >= len(parameters)):
+            return None
+        found[argument.keyword.value if argument.keyword is not None else parameters[index]] = argument.value
+    return found
+
+
+def _gives_parameters(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "parameters" and not call.args
+
+
+def _has_optional(function: cst.FunctionDef) -> bool:
+    params = function.params
+    return any(param.default is not None for param in (*params.params, *params.posonly_params))
+
+
+def _new_parameter(script: Script, function: cst.FunctionDef, name: str) -> Edit:
+    params = function.params
+    every = (*params.posonly_params, *params.params)
+    starred = params.star_kwarg is not None or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
+    if not every or starred:
+        raise Refused(script.row(function), f"{function.name.value} needs the scaler; add a parameter for it by hand")
+    last = every[-1]
+    end = script.rewrite.span(last.default or last.annotation or last.name).end
+    return Edit(Span(end, end), f", *, {name}" if _has_optional(function) else f", {name}")

@@ -1,0 +1,225 @@
+"""What the calls of `amp.initialize` in a script say: models, optimizers, and when mixed precision is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods.apex.availability import conjunction
+from amplint.codemods.apex.uses import AMP, INITIALIZE, Use
+from amplint.codemods.conversion import Remark
+from amplint.codemods.script import Refused, Scope, Script
+
+_PARAMETERS = (
+    "models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",
+    "master_weights", "loss_scale", "cast_model_outputs", "num_losses", "verbosity", "min_loss_scale", "max_loss_scale",
+)  # fmt: skip
+_UNSAID = {"keep_batchnorm_fp32", "master_weights", "num_losses", "verbosity", "patch_torch_functions"}
+"""What autocast and GradScaler have no need of."""
+_LEVELS = ("O0", "O1", "O2", "O3")
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One call of `amp.initialize`.
+
+    `pairs` are what its result is assigned to and what was handed in. `flags` are the conditions, joined by `and`,
+    under which mixed precision is on; the rows of the `guards` among them are those of the `if` statements around the
+    call. `off` tells that it never is. `scale` is the number that the loss scale begins with.
+    """
+
+    call: cst.Call
+    scope: Scope
+    models: tuple[Pair, ...]
+    optimizers: tuple[Pair, ...]
+    flags: tuple[str, ...]
+    guards: tuple[cst.If, ...]
+    off: bool
+    scale: str | None
+    remarks: tuple[Remark, ...]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Models and optimizers, in this order."""
+        return (*self.models, *self.optimizers)
+
+
+def setups(script: Script, uses: list[Use]) -> list[Setup]:
+    """The calls of `amp.initialize` among `uses`."""
+    found = []
+    for use in uses:
+        if use.name == INITIALIZE:
+            if use.call is None:
+                raise Refused(script.row(use.node), "amp.initialize is handed on instead of being called")
+            found.append(_read(script, use.call, uses))
+    return found
+
+
+def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
+    row = script.row(call)
+    given = _arguments(script, call)
+    models, optimizers = _many(script, given.get("models")), _many(script, given.get("optimizers"))
+    nested = any(isinstance(given.get(name), (cst.List, cst.Tuple)) for name in ("models", "optimizers"))
+    targets = _targets(script, call, len(models), given.get("optimizers") is not None, nested)
+    remarks = list(_remarks(script, given, row))
+    level, off = _level(script, given.get("opt_level"))
+    if level and not isinstance(given.get("opt_level"), cst.Name):
+        option = script.text_of(given["opt_level"])
+        remarks.append(Remark(row, f"{option} now only tells O0 (float32) from the other levels"))
+    guards = list(_guards(script, call, uses))
+    conditions = [part for guard in reversed(guards) for part in conjunction(guard.test)]
+    flags = [_operand(script, condition) for condition in conditions]
+    enabled = given.get("enabled")
+    if isinstance(enabled, cst.Name) and enabled.value == "False":
+        off = True
+    elif enabled is not None and not (isinstance(enabled, cst.Name) and enabled.value == "True"):
+        flags += [_operand(script, part) for part in conjunction(enabled)]
+    if level:
+        flags.append(level)
+    cut = len(models)
+    if optimizers and len(targets) != cut + len(optimizers):
+        raise Refused(row, "the optimizers that amp.initialize returns are kept in one variable")
+    return Setup(
+        call,
+        script.scope(call),
+        tuple(zip(targets[:cut], models, strict=True)),
+        tuple(zip(targets[cut:], optimizers, strict=False)),
+        tuple(dict.fromkeys(flags)),
+        tuple(guards),
+        off,
+        _scale(given.get("loss_scale"), script),
+        tuple(remarks),
+    )
+
+
+def _arguments(script: Script, call: cst.Call) -> dict[str, cst.BaseExpression]:
+    found: dict[str, cst.BaseExpression] = {}
+    for index, argument in enumerate(call.args):
+        if argument.star:
+            raise Refused(script.row(call), "what amp.initialize is called with is not written out")
+        name = argument.keyword.value if argument.keyword is not None else _PARAMETERS[index]
+        if name not in _PARAMETERS:
+            raise Refused(script.row(call), f"amp.initialize has no argument {name}")
+        found[name] = argument.value
+    if "models" not in found:
+        raise Refused(script.row(call), "amp.initialize is called without a model")
+    return {name: value for name, value in found.items() if script.text_of(value) != "None"}
+
+
+def _many(script: Script, node: cst.BaseExpression | None) -> list[str]:
+    if node is None:
+        return []
+    if isinstance(node, (cst.List, cst.Tuple)):
+        return [script.text_of(element.value) for element in node.elements]
+    return [script.text_of(node)]
+
+
+def _targets(script: Script, call: cst.Call, models: int, two: bool, nested: bool) -> list[str]:
+    """The expressions that the models and then the optimizers are assigned to, as many as there are."""
+    row = script.row(call)
+    above = script.source.parent(call)
+    if isinstance(above, cst.Expr):
+        return _many_in_place(script, call)
+    if not isinstance(above, cst.Assign) or len(above.targets) != 1:
+        raise Refused(row, "the result of amp.initialize is not assigned to variables")
+    target = above.targets[0].target
+    if not two:
+        return _leaves(script, target)
+    if not isinstance(target, (cst.Tuple, cst.List)) or len(target.elements) != 2:
+        raise Refused(row, "the result of amp.initialize is not assigned to a model and an optimizer")
+    first, second = (element.value for element in target.elements)
+    found = _leaves(script, first)
+    if len(found) != models:
+        raise Refused(row, "the models that amp.initialize returns are kept in one variable")
+    return found + _leaves(script, second)
+
+
+def _many_in_place(script: Script, call: cst.Call) -> list[str]:
+    given = _arguments(script, call)
+    return _many(script, given.get("models")) + _many(script, given.get("optimizers"))
+
+
+def _leaves(script: Script, target: cst.BaseExpression) -> list[str]:
+    if isinstance(target, (cst.Tuple, cst.List)):
+        return [script.text_of(element.value) for element in target.elements]
+    return [script.text_of(target)]
+
+
+def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]:
+    """The `if` statements that decide whether mixed precision is on, the nearest first.
+
+    One around other uses of apex in the same function, too, decides something else.
+    """
+    scope, inner = script.scope(call), call
+    amp = [use for use in uses if use.name.startswith(f"{AMP}.") and use.name != INITIALIZE]
+    others = [use.call for use in amp if use.call is not None]
+    node: cst.CSTNode = inner
+    for above in script.source.ancestors(call):
+        if isinstance(above, (cst.FunctionDef, cst.ClassDef)):
+            return
+        if isinstance(above, (cst.For, cst.While, cst.Try, cst.Else)) or (
+            isinstance(above, cst.If) and node is above.orelse
+        ):
+            raise Refused(script.row(call), "amp.initialize is called in a loop, a try block or an else branch")
+        if isinstance(above, cst.If):
+            if isinstance(script.source.parent(above), cst.If) and _is_elif(script, above):
+                raise Refused(script.row(call), "amp.initialize is one of several choices of an elif chain")
+            inside = [c for c in others if script.scope(c) == scope and above in script.source.ancestors(c)]
+            if inside or _is_main(script, above):
+                return
+            yield above
+        node = above
+
+
+def _is_elif(script: Script, node: cst.If) -> bool:
+    above = script.source.parent(node)
+    return isinstance(above, cst.If) and above.orelse is node
+
+
+def _is_main(script: Script, node: cst.If) -> bool:
+    return "__name__" in script.text_of(node.test)
+
+
+def _operand(script: Script, condition: cst.BaseExpression) -> str:
+    text = script.text_of(condition)
+    loose = isinstance(condition, (cst.IfExp, cst.Lambda, cst.NamedExpr)) or (
+        isinstance(condition, cst.BooleanOperation) and isinstance(condition.operator, cst.Or)
+    )
+    return f"({text})" if loose and not condition.lpar else text
+
+
+def _level(script: Script, node: cst.BaseExpression | None) -> tuple[str | None, bool]:
+    """The condition that a level which is not written out adds, and whether the level is O0."""
+    if node is None:
+        return None, False
+    if isinstance(node, cst.SimpleString):
+        level = str(node.evaluated_value)
+        if level not in _LEVELS:
+            raise Refused(script.row(node), f"apex has no opt_level {level}")
+        return None, level == "O0"
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+        raise Refused(script.row(node), "which opt_level is meant is worked out here")
+    return f'{script.text_of(node)} != "O0"', False
+
+
+def _scale(node: cst.BaseExpression | None, script: Script) -> str | None:
+    return script.text_of(node) if isinstance(node, (cst.Float, cst.Integer)) else None
+
+
+def _remarks(script: Script, given: dict[str, cst.BaseExpression], row: int) -> Iterator[Remark]:
+    level = given.get("opt_level")
+    if isinstance(level, cst.SimpleString) and level.evaluated_value in ("O2", "O3"):
+        yield Remark(row, f"{level.evaluated_value!s} held the weights in float16; under autocast they stay float32")
+    scale = given.get("loss_scale")
+    if isinstance(scale, (cst.Float, cst.Integer)):
+        yield Remark(row, "apex held the loss scale constant; GradScaler begins with it and adapts it")
+    elif scale is not None and script.text_of(scale).strip("'\"") != "dynamic":
+        yield Remark(row, f"the loss scale {script.text_of(scale)} is no longer read; GradScaler finds its own")
+    for name in given:
+        if name in ("min_loss_scale", "max_loss_scale"):
+            yield Remark(row, f"GradScaler has no {name}")
+        elif name in ("cast_model_type", "cast_model_outputs"):
+            yield Remark(row, f"{name} is gone; autocast decides the dtype of each operation")

@@ -1,0 +1,112 @@
+"""The call of `amp.initialize`: it goes, and a scaler is made where it stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.codemods.apex.setup import Setup
+from amplint.codemods.conversion import Wish
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Edit
+
+
+def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:
+    """The statement that makes the scaler."""
+    arguments = [f'"{wish.device}"']
+    if setup.scale is not None:
+        arguments.append(f"init_scale={setup.scale}")
+    if setup.flags:
+        arguments.append(f"enabled={' and '.join(setup.flags)}")
+    return f"{scaler} = torch.amp.GradScaler({', '.join(arguments)})"
+
+
+def start_edits(script: Script, setup: Setup, made: str | None) -> Iterator[Edit]:
+    """The edits that put `made` into the place of `amp.initialize`, outside of what only switches it on."""
+    statement = script.statement(setup.call)
+    row = script.row(statement)
+    first, last = script.rows(statement)
+    indentation = script.lines.indentation(first)
+    rest = _rest(setup)
+    outermost = setup.guards[-1] if setup.guards else None
+    lines = [rest] if rest is not None else []
+    if made is not None and outermost is None:
+        lines.append(made)
+    if "#" in script.lines.line(last) and not lines:
+        raise Refused(row, "a comment stands beside amp.initialize")
+    if lines:
+        newline = script.source.newline
+        text = newline.join(f"{indentation}{line}" for line in lines)
+        tail = script.lines.after(script.source.span(statement).end)
+        yield Edit(script.whole_rows(first, last), text + tail + newline)
+    else:
+        removal = script.rewrite.remove_statement(statement)
+        if removal is None:
+            raise Refused(row, "the statement shares its line with others")
+        yield _with_blank(script, statement, removal)
+    if made is not None and outermost is not None:
+        edit = script.rewrite.insert_before(outermost, made)
+        if edit is None:
+            raise Refused(row, "there is no place for the scaler")
+        yield edit
+
+
+def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:
+    """The removal of a statement, with the blank row below where it was the first of its block."""
+    block = script.rewrite.block_of(statement)
+    below = script.rows(statement)[1] + 1
+    alone = removal.content or not block or block[0] is not statement
+    if alone or below > len(script.lines) or not script.lines.blank(below):
+        return removal
+    return Edit(script.whole_rows(script.rows(statement)[0], below), "")
+
+
+def _rest(setup: Setup) -> str | None:
+    """The assignment that remains of the call."""
+    pairs = [(target, given) for target, given in setup.pairs if target != given and target != "_"]
+    if not pairs:
+        return None
+    return f"{', '.join(target for target, _ in pairs)} = {', '.join(given for _, given in pairs)}"
+
+
+def drop_empty(script: Script, before: frozenset[str]) -> Script:
+    """The script without the `if` statements in which the conversion has left nothing but `pass`.
+
+    `before` holds the conditions of those that were empty already.
+    """
+    while True:
+        edits = (_emptied(script, node, before) for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+        edit = next((edit for edit in edits if edit is not None), None)
+        if edit is None:
+            return script
+        script = script.apply([edit])
+
+
+def empty_conditions(script: Script) -> frozenset[str]:
+    """The conditions of the `if` statements that hold nothing but `pass`."""
+    found = (node for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+    return frozenset(script.text_of(node.test) for node in found if _only_passes(node.body))
+
+
+def _emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | None:
+    if not _only_passes(node.body) or script.text_of(node.test) in before:
+        return None
+    above = script.source.parent(node)
+    if (isinstance(above, cst.If) and above.orelse is node) or isinstance(node.orelse, cst.If):
+        return None
+    if node.orelse is None:
+        return script.rewrite.remove_statement(node)
+    first = script.row(node)
+    plain = isinstance(node.test, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.test.lpar
+    text = script.text_of(node.test)
+    negated = f"not {text}" if plain else f"not ({text})"
+    header = f"{script.lines.indentation(first)}if {negated}:{script.source.newline}"
+    return Edit(script.whole_rows(first, script.row(node.orelse)), header)
+
+
+def _only_passes(block: cst.BaseSuite) -> bool:
+    only = block.body[0] if len(block.body) == 1 else None
+    if isinstance(only, cst.SimpleStatementLine) and len(only.body) == 1:
+        return isinstance(only.body[0], cst.Pass)
+    return False

@@ -1,0 +1,69 @@
+"""Two texts of one file compared row by row."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Sequence
+
+from amplint.findings import Edit, Position, Span
+from amplint.source.rewrite_lines import Lines
+
+_Block = tuple[str, int, int, int, int]
+
+
+@functools.lru_cache(maxsize=4)
+def _blocks(old: str, new: str) -> Sequence[_Block]:
+    """What is equal, replaced, deleted and inserted, by rows counted from 0."""
+    matcher = difflib.SequenceMatcher(None, old.splitlines(True), new.splitlines(True), autojunk=False)
+    return matcher.get_opcodes()
+
+
+def changed_edits(old: str, new: str) -> tuple[Edit, ...]:
+    """The edits of whole rows that turn `old` into `new`."""
+    before, after = Lines(old), new.splitlines(True)
+    edits = []
+    for kind, first, last, start, end in _blocks(old, new):
+        if kind == "equal":
+            continue
+        begin = _start(before, first)
+        if start < end:
+            edits.append(Edit(Span(begin, begin), "".join(after[start:end])))
+        if first < last:
+            edits.append(Edit(Span(begin, _start(before, last)), ""))
+    return tuple(edits)
+
+
+def _start(lines: Lines, row: int) -> Position:
+    """Where the row `row`, counted from 0, begins."""
+    if row < len(lines):
+        return Position(row + 1, 1)
+    return Position(len(lines), len(lines.line(len(lines))) + 1)
+
+
+def row_after(old: str, new: str, row: int) -> int:
+    """The row of `new` that the row `row` of `old` has become, or that stands where it stood."""
+    for _, first, last, start, end in _blocks(old, new):
+        if first < row <= last:
+            return start + min(row - first, max(1, end - start))
+    return row
+
+
+def row_before(old: str, new: str, row: int) -> int:
+    """The row of `old` that the row `row` of `new` comes from, or that stood where it stands."""
+    return row_after(new, old, row)
+
+
+def tidied(old: str, new: str) -> str:
+    """`new` without the surplus of blank rows where rows between blank ones are gone."""
+    rows = new.splitlines(True)
+    surplus: set[int] = set()
+    for kind, _, _, start, end in _blocks(old, new):
+        if kind == "delete" and start == end:
+            above, below = start, start
+            while above > 0 and not rows[above - 1].strip():
+                above -= 1
+            while below < len(rows) and not rows[below].strip():
+                below += 1
+            surplus.update(range(start, start + min(start - above, below - start)))
+    return "".join(row for index, row in enumerate(rows) if index not in surplus)

@@ -1,0 +1,250 @@
+"""`--from apex`: programs then run on PyTorch alone, lint clean, are fixed points, and train as they did."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import math
+import runpy
+import sys
+import types
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from amplint.codemods import Conversion, Wish, convert
+from tests.conftest import Command
+
+PROGRAMS = sorted((Path(__file__).parent / "apex_programs").glob("*.py"))
+STEPS = 50
+TOLERANCE = 0.02
+"""How far a loss may be from the one of the original, relative to 1 plus its size, on each of the 50 steps."""
+APEX = Wish(source="apex")
+
+
+def _apex() -> types.ModuleType:
+    """What apex does to a program, but for the dtypes: nothing."""
+
+    @contextlib.contextmanager
+    def scale_loss(loss: torch.Tensor, optimizers: object, *_: object, **__: object) -> Iterator[torch.Tensor]:
+        yield loss
+
+    def initialize(models: object, optimizers: object = None, *_: object, **__: object) -> object:
+        return models if optimizers is None else (models, optimizers)
+
+    def master_params(optimizer: torch.optim.Optimizer) -> Iterable[torch.Tensor]:
+        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+    module, amp = types.ModuleType("apex"), types.ModuleType("apex.amp")
+    names = {"scale_loss": scale_loss, "initialize": initialize, "master_params": master_params}
+    for name, value in {**names, "state_dict": dict, "load_state_dict": lambda state: None}.items():
+        setattr(amp, name, value)
+    module.amp = amp  # type: ignore[attr-defined]
+    return module
+
+
+def losses(path: Path) -> list[float]:
+    """The losses that a program records when it is run."""
+    before = sys.argv
+    sys.argv = [path.name]
+    torch.manual_seed(0)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return list(runpy.run_path(str(path), run_name="__main__")["losses"])
+    finally:
+        sys.argv = before
+
+
+@functools.cache
+def converted(text: str, device: str = "cuda") -> Conversion:
+    """The conversion of `text`, which must not be refused."""
+    conversion = convert(text, Wish(source="apex", device=device))
+    assert conversion.refused == ()
+    assert conversion.text != text
+    return conversion
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_the_result_lints_clean_and_stays(amplint: Command, project: Path, program: Path, device: str) -> None:
+    new = converted(program.read_text(encoding="utf-8"), device).text
+    assert "amp.scale_loss" not in new
+    assert "import amp" not in new
+    (project / program.name).write_text(new, encoding="utf-8")
+    ran = amplint("check", "--select", "ALL", "--output-format", "concise", program.name)
+    assert [line for line in ran.out.splitlines() if " AMP9" not in line] == []
+    again = convert(new, APEX)
+    assert (again.text, again.done, again.refused) == (new, (), ())
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_the_result_trains_as_before(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        apex = _apex()
+        patch.setitem(sys.modules, "apex", apex)
+        patch.setitem(sys.modules, "apex.amp", apex.amp)
+        before = losses(program)
+    path = tmp_path / program.name
+    path.write_text(converted(program.read_text(encoding="utf-8"), "cpu").text, encoding="utf-8")
+    after = losses(path)
+    assert len(before) == len(after) == STEPS
+    assert all(math.isfinite(loss) for loss in after)
+    far = [step for step in range(STEPS) if abs(after[step] - before[step]) > TOLERANCE * (1 + abs(before[step]))]
+    assert far == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_comments_are_kept(program: Path) -> None:
+    text = program.read_text(encoding="utf-8")
+    new = converted(text).text
+    comments = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
+    assert [comment for comment in comments if comment not in new] == []
+
+
+def test_a_whole_conversion() -> None:
+    old = """from apex import amp
+from apex.parallel import DistributedDataParallel as DDP
+import torch
+
+
+def main(args, net, loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = amp.initialize(net, optimizer, opt_level=args.opt_level, loss_scale=args.loss_scale)
+    net = DDP(net, delay_allreduce=True)  # one device for each process
+    for inputs, targets in loader:
+        loss = torch.nn.functional.mse_loss(net(inputs), targets)
+
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+        optimizer.step()
+"""
+    new = """import torch
+
+
+def main(args, net, loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", enabled=args.opt_level != "O0")
+    net = torch.nn.parallel.DistributedDataParallel(net)  # one device for each process
+    for inputs, targets in loader:
+        with torch.autocast("cuda", enabled=scaler.is_enabled()):
+            loss = torch.nn.functional.mse_loss(net(inputs), targets)
+
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+"""
+    conversion = converted(old)
+    assert conversion.text == new
+    assert [remark.row for remark in conversion.done] == [1]
+    assert {(remark.row, remark.text) for remark in conversion.left} == {
+        (6, "the loss scale args.loss_scale is no longer read; GradScaler finds its own"),
+        (6, "args.opt_level now only tells O0 (float32) from the other levels"),
+        (7, "unlike apex's, DistributedDataParallel of PyTorch broadcasts buffers"),
+    }
+    assert converted(old.replace("\n", "\r\n")).text == new.replace("\n", "\r\n")
+
+
+def test_what_pytorch_has_besides() -> None:
+    old = LOOP.replace("from apex import amp", IMPORTS).replace("torch.optim.SGD(net.parameters(), lr=0.1)", FUSED)
+    old = old.replace("import torch\n", "import torch\n\nlayer = FusedLayerNorm(8)\n", 1)
+    conversion = converted(old)
+    assert "torch.optim.AdamW(net.parameters(), lr=0.1, weight_decay=0.0, fused=True)" in conversion.text
+    assert "layer = torch.nn.LayerNorm(8)" in conversion.text
+    assert "from apex.parallel.LARC import LARC\n" in conversion.text
+    assert "from apex.optimizers import FusedLAMB\n" in conversion.text
+    assert "apex.normalization" not in conversion.text
+    assert [remark.text for remark in conversion.left] == [
+        "apex.parallel.LARC.LARC still comes from apex: it has no equal in PyTorch",
+        "apex.optimizers.FusedLAMB still comes from apex: it has no equal in PyTorch",
+    ]
+
+
+IMPORTS = """from apex import amp
+from apex.normalization import FusedLayerNorm
+from apex.optimizers import FusedAdam, FusedLAMB
+from apex.parallel.LARC import LARC"""
+FUSED = "LARC(FusedAdam(net.parameters(), lr=0.1, bias_correction=True)) or FusedLAMB(net.parameters())"
+LOOP = """from apex import amp
+import torch
+
+
+def main(args, net, loader):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = amp.initialize(net, optimizer, opt_level="O1")
+    for step, (inputs, targets) in enumerate(loader):
+        loss = torch.nn.functional.mse_loss(net(inputs), targets)
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        optimizer.step()
+"""
+REFUSALS = {
+    "no setup": (
+        '    net, optimizer = amp.initialize(net, optimizer, opt_level="O1")\n',
+        "",
+        10,
+        "not called in this file",
+    ),
+    "a whole kept": ("net, optimizer = amp", "both = amp", 7, "not assigned to a model and an optimizer"),
+    "hidden arguments": ('opt_level="O1"', "**args.amp", 7, "not written out"),
+    "no level": ('"O1"', '"O4"', 7, "no opt_level O4"),
+    "a level worked out": ('"O1"', '"O%d" % args.level', 7, "worked out"),
+    "other loss": ("        optimizer.step()\n", "", 7, "the step of optimizer is not in this file"),
+    "a closure": ("optimizer.step()", "optimizer.step(lambda: loss)", 13, "closure"),
+    "patched functions": (
+        "    for step",
+        '    amp.register_float_function(torch, "sigmoid")\n    for step',
+        8,
+        "nothing that",
+    ),
+    "handed on": ("    for step", "    log(amp)\n    for step", 8, "nothing that apex.amp could become"),
+    "two meanings": ("import torch\n", "import torch\nfrom torch.cuda import amp\n", 3, "not apex"),
+    "another condition": (
+        "        with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()\n",
+        "        if args.half:\n            with amp.scale_loss(loss, optimizer) as scaled_loss:\n"
+        "                scaled_loss.backward()\n        else:\n            loss.backward()\n",
+        11,
+        "not the one that amp.initialize depends on",
+    ),
+    "clipped too often": (
+        "        optimizer.step()\n",
+        "        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)\n"
+        "        if step % 2:\n            optimizer.step()\n",
+        13,
+        "micro-batches",
+    ),
+    "no forward pass": ("torch.nn.functional.mse_loss(net(inputs), targets)", "inputs.sum()", 11, "forward pass"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "row", "why"), REFUSALS.values(), ids=list(REFUSALS))
+def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None:
+    assert old in LOOP
+    text = LOOP.replace(old, new)
+    conversion = convert(text, APEX)
+    assert conversion.text == text
+    assert conversion.done == conversion.left == ()
+    assert [remark.row for remark in conversion.refused] == [row]
+    assert why in conversion.refused[0].text
+
+
+def test_bfloat16_is_a_second_step() -> None:
+    refused = convert(LOOP, Wish(source="apex", dtype="bfloat16")).refused
+    assert [remark.row for remark in refused] == [1]
+    assert "then from float16 to bfloat16" in refused[0].text
+
+
+@pytest.mark.parametrize("text", ["import torch\n", "# apex\n", "from apex.parallel import DistributedDataParallel\n"])
+def test_what_has_no_amp_of_apex_is_left_alone(text: str) -> None:
+    conversion = convert(text, APEX)
+    assert (conversion.text, conversion.done, conversion.refused) == (text, (), ())
