@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from amplint.semantics.state import State, apart
+from amplint.semantics.values import Tensor, Value
 
 
 class Heads:
@@ -27,4 +28,22 @@ class Heads:
         return True
 
     def _covers(self, earlier: State, state: State) -> bool:
-        return earlier.facts.items() <= state.facts.items() and not apart(earlier, state, self._deciding)
+        if not earlier.facts.items() <= state.facts.items() or apart(earlier, state, self._deciding):
+            return False
+        return not _retyped(earlier, state)
+
+
+def _retyped(earlier: State, state: State) -> bool:
+    """Whether a variable or attribute that was a tensor of a known dtype now can be of another."""
+    for before, now in ((earlier.frames, state.frames), (earlier.heap, state.heap)):
+        for key, table in now.items():
+            known = before.get(key, table)
+            if known is not table and any(_differs(known.get(name), value) for name, value in table.items()):
+                return True
+    return False
+
+
+def _differs(before: Value | None, now: Value) -> bool:
+    if not isinstance(before, Tensor) or before.dtype is None or before is now:
+        return False
+    return not isinstance(now, Tensor) or now.dtype != before.dtype

@@ -173,7 +173,7 @@ def _outcome(
         for device, low in itertools.product(devices, lows):
             try:
                 result = _cast(op, operation, device, low, table) if asked is None else _asked(op, operation, asked)
-                results.add(result if kept is None else _received(op, kept, result, out is not None))
+                results.add(result if kept is None else _received(op, operation, kept, result, out is not None))
             except Refused as reason:
                 refusal = str(reason)
             except Unsettled:
@@ -212,11 +212,12 @@ def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
     return asked
 
 
-def _received(op: str, kept: str, result: str, given_as_out: bool) -> str:
+def _received(op: str, operands: Sequence[Operand], kept: str, result: str, given_as_out: bool) -> str:
     """The dtype of a tensor of dtype `kept` into which a result of dtype `result` is written."""
     if given_as_out and op in OUT_OF_ANY:
         return kept
-    if given_as_out and op in OUT_ALIKE and kept != result:
+    strict = op in OUT_ALIKE or (op == "clamp" and all(operand.is_number for operand in operands[1:]))
+    if given_as_out and strict and kept != result:
         raise Refused(f"its result is {result} and `out` is {kept}")
     if not can_hold(kept, result):
         raise Refused(f"a result of dtype {result} does not fit into a tensor of dtype {kept}")

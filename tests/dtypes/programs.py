@@ -21,6 +21,7 @@ from hypothesis.strategies import DrawFn
 from tests.dtypes import idioms, operations
 from tests.dtypes.networks import LAYERS, RECURRENT, Layer
 from tests.dtypes.operations import Line
+from tests.dtypes.structures import STRUCTURES
 
 DIMENSIONS = "zvmtc"
 HALF = ("torch.float16", "torch.bfloat16")
@@ -111,7 +112,7 @@ class Writer:
 
     def __init__(self, draw: DrawFn, device: str) -> None:
         self._draw = draw
-        self._device = device
+        self.device = device
         self._names = 0
 
     def number(self, limit: int) -> int:
@@ -126,27 +127,27 @@ class Writer:
 
     def on(self) -> str:
         """What puts a new tensor on the device."""
-        options = ["device=DEVICE", f'device="{self._device}"']
-        return self.pick(options) if self._device == "cuda" or self.number(9) == 9 else ""
+        options = ["device=DEVICE", f'device="{self.device}"']
+        return self.pick(options) if self.device == "cuda" or self.number(9) == 9 else ""
 
     def region(self) -> tuple[str, str]:
         """What enters an autocast region, and the dtype it seems to have, nothing where it is off."""
         dtype, kind = self.pick(HALF), self.number(9)
-        default = "torch.float16" if self._device == "cuda" else "torch.bfloat16"
+        default = "torch.float16" if self.device == "cuda" else "torch.bfloat16"
         name = self.pick(["torch.autocast", "torch.amp.autocast"])
         if kind == 0:
-            return f'{name}("{self._device}", enabled=False)', ""
+            return f'{name}("{self.device}", enabled=False)', ""
         if kind == 1:
             return f"{name}(DEVICE)", default
-        if kind == 2 and self._device == "cuda":
+        if kind == 2 and self.device == "cuda":
             return "torch.cuda.amp.autocast()", default
         if kind == 3:
-            return f'{name}("{self._device}", dtype=DTYPE)', dtype
+            return f'{name}("{self.device}", dtype=DTYPE)', dtype
         if kind == 4:
             return f"{name}(device_type=DEVICE, enabled=True, dtype={dtype})", dtype
         if kind == 5:
-            return f'{name}("{self._device}", {dtype})', dtype
-        return f'{name}("{self._device}", dtype={dtype})', dtype
+            return f'{name}("{self.device}", {dtype})', dtype
+        return f'{name}("{self.device}", dtype={dtype})', dtype
 
     def filled(self, scope: Scope, line: Line) -> tuple[str, Variable | None, list[Variable]]:
         """The text of a line with operands in its holes, the leading one, and all. Raises Misfit."""
@@ -275,6 +276,8 @@ class Writer:
                     self.in_region(scope, depth)
                 elif kind == 3:
                     self.branch(scope, depth)
+                elif kind in (5, 6):
+                    self.pick(STRUCTURES)(self, scope)
                 elif kind == 4 and any("ModuleList" in layer.made_by for _, layer in scope.layers):
                     self.loop(scope)
                 else:
@@ -305,7 +308,7 @@ class Writer:
             f"{of.name}.dtype != {dtype}",
             f"{of.name}.dtype in (torch.float16, torch.bfloat16)",
             f"{of.name}.is_floating_point()",
-            f'torch.is_autocast_enabled("{self._device}")',
+            f'torch.is_autocast_enabled("{self.device}")',
             f"{of.name}.dtype is {dtype}",
         ]
         name = self.fresh()
@@ -406,7 +409,7 @@ class Writer:
         return [*lines, "", *(f"    {line}" for line in head), *scope.lines], Callable(name, takes, returns)
 
     def layer(self) -> Layer:
-        recurrent = RECURRENT if self._device == "cpu" and self.number(9) == 9 else ()
+        recurrent = RECURRENT if self.device == "cpu" and self.number(9) == 9 else ()
         return self.pick(recurrent or LAYERS)
 
     def model(self, scope: Scope, network: Callable) -> Callable:
@@ -414,7 +417,7 @@ class Writer:
         name, dtype = self.fresh("model"), ""
         kind = self.number(7)
         text = f"{network.name}()"
-        device = self.pick(['.to("cuda")', ".cuda()", ".to(DEVICE)"]) if self._device == "cuda" else ""
+        device = self.pick(['.to("cuda")', ".cuda()", ".to(DEVICE)"]) if self.device == "cuda" else ""
         if kind == 0:
             text, dtype = f"{text}.half()", "torch.float16"
         elif kind == 1:
@@ -452,7 +455,7 @@ class Writer:
         scope.callables += [self.model(scope, network) for network in networks]
         for _ in range(self.number(2)):
             layer, name = self.layer(), self.fresh("layer")
-            moved = ".cuda()" if self._device == "cuda" else ""
+            moved = ".cuda()" if self.device == "cuda" else ""
             scope.write(f"{name} = {layer.made_by}{moved}")
             scope.layers.append((name, layer))
         for _ in range(4 + self.number(8)):
@@ -462,9 +465,9 @@ class Writer:
                 self.call(scope, one)
             except Misfit:
                 continue
-        head = ["import math", "", "import torch"]
+        head = ["import contextlib", "import math", "", "import torch"]
         head += ["from torch import nn", "import torch.nn.functional as F", "from world import see", ""]
-        head += [f'DEVICE = "{self._device}"', f"DTYPE = {self.pick(HALF)}", "", ""]
+        head += [f'DEVICE = "{self.device}"', f"DTYPE = {self.pick(HALF)}", "", ""]
         main = ["def main():", *scope.lines, "", "", "main()"] if style == "function" else scope.lines
         return "\n".join([*head, *definitions, *main, ""])
 
