@@ -9,6 +9,7 @@ import libcst as cst
 from amplint.semantics import (
     attributes,
     checkpoints,
+    clashes,
     contexts,
     custom_functions,
     frameworks,
@@ -378,6 +379,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         return _copied(machine, state, node, arguments.values[0])
     if _runs_backward(last):
         protocol.forget_gradients(state)
+    clashes.handed(machine, state, node, arguments)
     protocol.forget(machine, state, arguments.values, last)
     parameters.forget_dtypes(machine, state, arguments.values)
     weights.handed(machine, arguments.values)
@@ -431,6 +433,7 @@ def _unseen(
         parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:
         machine.idle.add(node)
+    clashes.handed(machine, state, node, arguments)
     symbol = symbol_of(machine, callee)
     result = same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
     if isinstance(owner, Instance) and _is_inherited(machine, state, owner, name):

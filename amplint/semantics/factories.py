@@ -15,7 +15,7 @@ from amplint.semantics.traits import counted
 from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import words
-from amplint.torchlib.promotion import promote
+from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
 
 PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn randperm tensor zeros")
 LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
@@ -44,11 +44,14 @@ def make(
     constant = number(content.value) if content is not None else None
     kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
-    unasked = wanted is None and like is None and dtype == "float32"
+    plain = like is None and dtype == "float32"
+    rank = _rank(op, arguments, like)
+    if rank is None and machine.assumes and op in _SIZED:
+        rank = SOME_DIMENSIONS
     made = Tensor(
-        provenance.made_by(machine, node) if unasked else machine.fresh(), dtype,
+        provenance.made_by(machine, node, asked=wanted is not None) if plain else machine.fresh(), dtype,
         node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
-        among=dtypes if dtype is None else None, rank=_rank(op, arguments, like), device=_device(arguments, like),
+        among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
         supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if dtype in HALF_DTYPES:

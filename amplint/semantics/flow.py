@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.semantics import clashes
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.contexts import remembers_other_dtypes
 from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import SCALED_LATE, Because, Operand, Operation, ScaledLate
-from amplint.semantics.provenance import maker
 from amplint.semantics.state import State
 from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_dtype, is_number, supposes
 from amplint.semantics.values import Const, Tensor, Value, number
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime
-from amplint.torchlib.promotion import NUMBER, Typed
+from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
 
 NOTHING = Arguments(())
 Place = tuple[cst.BaseExpression, Value]
@@ -109,13 +109,20 @@ def tell(
     module: cst.CSTNode | None = None,
     raises: str | None = None,
     follows: bool = False,
+    supposing: bool = True,
 ) -> None:
-    """Tell the rules that `op` runs on `operands`; `follows` tells that another tensor decides its dtype."""
+    """Tell the rules that `op` runs on `operands`, and, if `supposing`, what follows if one of them is half.
+
+    `follows` tells that another tensor decides its dtype.
+    """
     if machine.muted or Operation.kind not in machine.wanted:
         return
-    told = tuple(_told(machine, state, place, value) for place, value in operands)
+    told = tuple(clashes.told(machine, state, place, value) for place, value in operands)
     if machine.assumes and SCALED_LATE in result.traits and (half := told[0].half) is not None:
         machine.emit(state, ScaledLate, node, half=half, assumed=True)
+    if supposing and machine.assumes and raises is None and (met := clashes.pair(machine, op, told)) is not None:
+        supposed = _supposed(machine, state, op, told, met[1], in_place)
+        clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
     decided = result.dtype is not None or result.among is not None
     becomes = evidence(machine, state, result) if decided else announced(machine, node) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
@@ -125,10 +132,22 @@ def tell(
     )  # fmt: skip
 
 
-def _told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
-    if not isinstance(value, Tensor):
-        return Operand(place, value)
-    return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
+def _supposed(
+    machine: Machine, state: State, op: str, told: Sequence[Operand], half: Operand, in_place: bool
+) -> Outcome:
+    """What `op` comes to where `half` is half, and parameters and buffers are float32."""
+    here = _reached(regime(machine, state), [operand.value for operand in told])
+    lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
+    given = []
+    for operand in told:
+        known = typed(machine, operand.value)
+        dtypes = known.dtypes
+        if operand is half:
+            dtypes = frozenset(sorted(lows)[-1:])
+        elif operand.dtype in (None, FROM_PARAMETER) and known.rank != NUMBER:
+            dtypes = frozenset({"float32"})
+        given.append(Typed(dtypes, SOME_DIMENSIONS if known.rank is None else known.rank))
+    return outcome(op, given, here, in_place=in_place)
 
 
 def with_dtype(

@@ -6,7 +6,7 @@ import math
 
 import libcst as cst
 
-from amplint.semantics import flow, numbers, ranks
+from amplint.semantics import clashes, flow, numbers, ranks
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import spares_rows
 from amplint.semantics.state import State
@@ -38,6 +38,8 @@ def stored(
 ) -> None:
     """`target = source`, an assignment to elements of what may be a tensor."""
     owner = used_as_tensor(machine, machine.evaluate(state, target.value))
+    if machine.assumes:
+        clashes.assigned(machine, state, node, target, owner, (source, value))
     constant = number(value)
     large = constant is not None and abs(constant) > FLOAT16_MAX
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
@@ -45,7 +47,7 @@ def stored(
     keys = _keys(machine, state, target)
     refusal = _refusal(owner, value, keys)
     places = ((target.value, owner), (source, value))
-    flow.tell(machine, state, node, "index_put", places, owner, in_place=True, raises=refusal)
+    flow.tell(machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False)
     if constant is None or not large:
         return
     met = Number(constant, source, target.value)

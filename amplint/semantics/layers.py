@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import contexts, flow, half_outputs, numerics, ranks, subregions, weights
+from amplint.semantics import clashes, contexts, flow, half_outputs, numerics, ranks, subregions, weights
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.machine import Machine
+from amplint.semantics.operation_events import Operand
 from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
 from amplint.semantics.values import Items, Module, Tensor, Unknown, Value
@@ -70,6 +71,8 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
         module=called.made, raises=found.refusal,
     )  # fmt: skip
+    if flow.regime(machine, state) is None and places:
+        clashes.weighed(machine, state, node, op, Operand(places[0][0], operand), own)
     return result
 
 

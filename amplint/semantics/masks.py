@@ -10,7 +10,8 @@ import libcst as cst
 from amplint.semantics.machine import Machine
 from amplint.semantics.values import Tensor, Value
 from amplint.source.tree import walk
-from amplint.torchlib.policy import words
+from amplint.torchlib.names import DTYPES
+from amplint.torchlib.policy import INTEGRAL, words
 
 _CAUSAL_WORDS = ("causal", "tril", "triu", "future", "subsequent", "look_ahead", "lookahead")
 _MENDERS = words("nan_to_num nan_to_num_ isnan isfinite all")
@@ -73,9 +74,15 @@ def _chooses_by_dtype(function: cst.CSTNode) -> bool:
             return True
         if isinstance(node, cst.Comparison):
             sides = [node.left, *(target.comparator for target in node.comparisons)]
-            if any(_is_dtype(side) for side in sides) and not any(isinstance(side, cst.BaseString) for side in sides):
+            if any(_is_dtype(side) for side in sides) and not any(_is_about_others(side) for side in sides):
                 return True
     return False
+
+
+def _is_about_others(node: cst.BaseExpression) -> bool:
+    """Whether a dtype is compared with one of whole numbers, or with a text."""
+    whole = isinstance(node, cst.Attribute) and DTYPES.get(f"torch.{node.attr.value}") in INTEGRAL
+    return whole or isinstance(node, cst.BaseString)
 
 
 def _is_dtype(node: cst.BaseExpression) -> bool:

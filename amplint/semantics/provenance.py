@@ -8,13 +8,14 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.torchlib.policy import words
 
-_MADE, _KEPT = "made here", "kept by a module"
-_VIEWS = KEEPS_DTYPE | words("index to cpu cuda T mT data zero fill normal uniform Minus")
+_MADE, _ASKED, _KEPT = "made here", "made as asked", "kept by a module"
+ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
+_VIEWS = KEEPS_DTYPE | words("index part to cpu cuda T mT data zero fill normal uniform Minus")
 
 
-def made_by(machine: Machine, node: cst.Call) -> int:
-    """A symbol for a tensor that `node` makes in the default dtype, without being asked for one."""
-    return machine.symbols.fresh(_MADE, node)
+def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
+    """A symbol for a tensor that `node` makes in the default dtype, or in one that it is `asked` for."""
+    return machine.symbols.fresh(_ASKED if asked else _MADE, node)
 
 
 def kept(machine: Machine) -> int:
@@ -24,16 +25,52 @@ def kept(machine: Machine) -> int:
 
 def behind(machine: Machine, symbol: int) -> int:
     """The symbol of what `symbol` is a view of, or was computed from by operations that keep the dtype."""
-    while str(machine.symbols.key(symbol)[0]).removesuffix("_") in _VIEWS and machine.symbols.parts(symbol):
-        symbol = machine.symbols.parts(symbol)[0]
+    while (viewed := _viewed(machine, symbol)) is not None:
+        symbol = viewed
     return symbol
 
 
-def maker(machine: Machine, symbol: int) -> cst.Call | None:
-    """The call that made this tensor without being asked for a dtype."""
-    key = machine.symbols.key(behind(machine, symbol))
+def _viewed(machine: Machine, symbol: int) -> int | None:
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    name = str(key[0]).partition(" ")[0].removesuffix("_")
+    if name == "attribute":
+        name = str(key[1])
+    elif (callee := called(machine, symbol)) is not None:
+        name, parts = callee
+    return parts[0] if parts and name in _VIEWS else None
+
+
+def called(machine: Machine, symbol: int) -> tuple[str, tuple[int, ...]] | None:
+    """The method by whose unseen call something was made, and what that belongs to."""
+    key = machine.symbols.key(symbol)
+    callee = str(key[1]).removeprefix("of ") if key[0] == "call" and len(key) > 1 else ""
+    if not callee.isdigit() or machine.symbols.key(int(callee))[0] != "attribute":
+        return None
+    return str(machine.symbols.key(int(callee))[1]), machine.symbols.parts(int(callee))
+
+
+def maker(machine: Machine, symbol: int, depth: int = 4) -> cst.Call | None:
+    """The call that made this tensor, or one it was computed from, without being asked for a dtype."""
+    symbol = behind(machine, symbol)
+    key = machine.symbols.key(symbol)
+    if key[0] in ARITHMETIC and depth:
+        found = (maker(machine, part, depth - 1) for part in machine.symbols.parts(symbol))
+        return next(filter(None, found), None)
     node = key[3] if key[0] == "fresh" and len(key) > 3 and key[2] == _MADE else None
     return node if isinstance(node, cst.Call) else None
+
+
+def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
+    """A call that made this tensor, or something that it was computed from."""
+    todo, seen = [symbol], set[int]()
+    while todo:
+        current = todo.pop()
+        key = machine.symbols.key(current)
+        if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED) and isinstance(key[3], cst.Call):
+            return key[3]
+        seen.add(current)
+        todo += [part for part in machine.symbols.parts(current) if part not in seen]
+    return None
 
 
 def is_kept(machine: Machine, symbol: int) -> bool:

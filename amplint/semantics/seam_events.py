@@ -27,3 +27,16 @@ class HalfRefused(Event):
     op: str
     operand: Operand
     late: cst.Call | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clash(Event):
+    """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.
+
+    `refusal` says why PyTorch raises then; where it does not, the result is float32.
+    """
+
+    op: str
+    steady: Operand
+    half: Operand
+    refusal: str | None

@@ -14,6 +14,7 @@ from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value, number
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.policy import LOWER
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
@@ -207,8 +208,10 @@ def is_data(machine: Machine, symbol: int) -> bool:
         method = str(key[1]).removeprefix("of ") if key[0] == "call" else ""
         if key[0] == "item":
             found = True
+        elif key[0] in LOWER:
+            return False
         elif key[0] != "call":
-            todo += machine.symbols.parts(current)
+            todo += machine.symbols.parts(current)[: 1 if key[0] == "index" else None]
         elif method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
             todo += machine.symbols.parts(int(method))
         else:

@@ -9,6 +9,8 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.seam_events import Clash
+from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 WRITES = frozenset({"index_put", "index_copy", "index_add", "scatter", "scatter_add", "masked_scatter"})
+WRITING = (b"index_put", b"index_copy", b"index_add", b"scatter", b"scatter_add", b"masked_scatter")
+FLOAT32_MADE = (*(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT), b"register_buffer", b"Parameter")
 WIDE = frozenset({"float32", "float64"})
 
 
@@ -56,6 +60,7 @@ class DtypeMismatchAfterAutocast(Rule):
     name = "dtype-mismatch-after-autocast"
     severity = Severity.ERROR
     screen = ((b"autocast", b".half()", b"float16"),)
+    assumed = ((*FLOAT32_MADE, *WRITING),)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
@@ -72,8 +77,22 @@ class DtypeMismatchAfterAutocast(Rule):
             notes=[(half.half.node, half.half.text)] if half.half.node is not None else (),
         )
 
+    def on_clash(self, event: Clash) -> Iterator[Report]:
+        if event.refusal is not None:
+            made = event.steady.made
+            told = (made, "the float32 tensor is made here") if made is not None else None
+            yield self.report(
+                event,
+                f"{event.op} raises in half precision: {event.refusal}",
+                advice="Convert what is written to the dtype of the tensor that takes it."
+                if event.op in WRITES
+                else "Make the tensor with dtype=x.dtype, or convert one to the dtype of the other.",
+                notes=[told] if told is not None else (),
+            )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Operation)
+        if not isinstance(event, Operation):
+            return None
         half = _half(event)
         if event.op in WRITES and len(event.operands) > 1:
             target, source = event.operands[0].node, event.operands[-1].node

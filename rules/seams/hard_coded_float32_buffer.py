@@ -11,12 +11,14 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.seam_events import Clash
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
 JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
 
 
@@ -51,11 +53,8 @@ class HardCodedFloat32Buffer(Rule):
     code = "AMP504"
     name = "hard-coded-float32-buffer"
     severity = Severity.WARNING
-    screen = (
-        (b"autocast", b"half()", b"float16"),
-        (b"cat", b"stack"),
-        tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT),
-    )
+    screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
+    assumed = (MAKING,)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
@@ -71,6 +70,16 @@ class HardCodedFloat32Buffer(Rule):
             advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
             notes=[*told, (call, "the float32 tensor is made here")],
         )
+
+    def on_clash(self, event: Clash) -> Iterator[Report]:
+        if event.refusal is None and event.steady.made is not None:
+            yield self.report(
+                event,
+                f"made without a dtype, this tensor is float32 even where what it meets in {event.op} is half",
+                advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
+                at=event.steady.made,
+                notes=[(event.node, "here it meets a tensor that can be half")],
+            )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         found = _buffer(event) if isinstance(event, Operation) else None

@@ -1,0 +1,229 @@
+"""What would happen if a tensor of unknown dtype were half, where it meets one that is float32 in any case."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.evidence import evidence
+from amplint.semantics.machine import Machine
+from amplint.semantics.masks import minds_dtypes
+from amplint.semantics.operation_events import Operand
+from amplint.semantics.provenance import ARITHMETIC, behind, called, ingredient, is_kept, maker
+from amplint.semantics.seam_events import Clash
+from amplint.semantics.state import State
+from amplint.semantics.tensors import used_as_tensor
+from amplint.semantics.values import Items, Tensor, Unknown, Value
+from amplint.source.tree import walk
+from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, Outcome
+from amplint.torchlib.policy import LOWER, words
+
+WRITES = words("index_put index_copy index_add scatter scatter_add scatter_reduce masked_scatter")
+"""Operations that write into a tensor what has to have its dtype; autocast does not convert it."""
+_PRODUCTS = words("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+_OF_TENSORS_ONLY = words("index_copy index_add scatter_add masked_scatter")
+"""Those of them that never write a number."""
+_WHOLE_NUMBERS = re.compile(
+    r"(?:^|_)(?:masks?|labels?|targets?|gt|y|classes|lens?|lengths?|idxs?|ids?|ind(?:ex|exes|ices|s)?|tokens?|num|n|"
+    r"counts?|sizes?|shape|timesteps?|t|steps?|offsets?|batch|segments?|cu_seqlens)$"
+)
+"""Names of what is given to functions and holds no half numbers."""
+_INDICES = re.compile(r"mask|indices|inds$|idxs$|indexes")
+"""Names of what selects elements of a tensor, more than one."""
+_OF_TENSORS = words(
+    "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
+    "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
+)
+_PLACED = words("device shape size get_device new")
+
+
+def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
+    """`value`, at `place`, as an operand that rules are told of."""
+    if not isinstance(value, Tensor):
+        return Operand(place, value)
+    return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
+
+
+def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """An operand that is float32 whatever comes, and one that can be half though nothing tells of it."""
+    if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
+        return None
+    steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
+    if steady is None:
+        return None
+    other = next(
+        (operand for operand in operands if operand is not steady and _may_be_half(machine, operand, op)), None
+    )
+    return (steady, other) if other is not None else None
+
+
+def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
+    value = operand.value
+    if not isinstance(value, Tensor) or value.rank == 0:
+        return False
+    if operand.made is not None:
+        return value.dtype == "float32"
+    return op in WRITES and value.dtype not in HALF_DTYPES and is_kept(machine, value.symbol)
+
+
+def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
+    value = operand.value
+    if isinstance(value, Tensor):
+        if value.dtype is not None or value.among is not None:
+            return operand.half is not None and value.dtype in HALF_DTYPES
+        return operand.half is not None and value.rank != 0 and _is_computed(machine, value.symbol)
+    if not isinstance(value, Unknown) or not _is_computed(machine, value.symbol):
+        return False
+    return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
+
+
+def _is_computed(machine: Machine, symbol: int, depth: int = 4) -> bool:
+    """Whether a tensor has the dtype of what a function is given, or comes out of a layer."""
+    symbol = behind(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "parameter":
+        return not _WHOLE_NUMBERS.search(str(key[2]))
+    if key[0] in LOWER:
+        return True
+    if key[0] in ARITHMETIC and depth:
+        return any(_is_computed(machine, part, depth - 1) for part in parts)
+    callee = called(machine, symbol)
+    return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
+
+
+def _is_tensor(machine: Machine, symbol: int) -> bool:
+    """Whether something given to the running function is used as only tensors are."""
+    key = machine.symbols.key(behind(machine, symbol))
+    if key[0] != "parameter":
+        return called(machine, symbol) is not None
+    return any(str(key[2]) in _tensors_in(function) for function in machine.calls)
+
+
+@functools.lru_cache(maxsize=512)
+def _tensors_in(function: cst.CSTNode) -> frozenset[str]:
+    """The names that a function uses as tensors, and those that it says are some."""
+    found = set[str]()
+    for node in walk(function):
+        if isinstance(node, cst.Attribute) and node.attr.value in _OF_TENSORS and isinstance(node.value, cst.Name):
+            found.add(node.value.value)
+        elif isinstance(node, cst.Param) and node.annotation is not None:
+            words_of = {inner.value for inner in walk(node.annotation) if isinstance(inner, cst.Name)}
+            if "Tensor" in words_of:
+                found.add(node.name.value)
+    return frozenset(found)
+
+
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    met: tuple[Operand, Operand],
+    found: Outcome,
+    *,
+    in_place: bool,
+) -> None:
+    """Tell of two operands that meet in `op`, which comes to `found` where the second one is half."""
+    steady, half = met
+    widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
+    if found.refusal is not None or (widens and steady.made is not None and _follows(machine, steady.made)):
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=found.refusal, assumed=True)
+
+
+def assigned(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: cst.Subscript,
+    owner: Value,
+    source: tuple[cst.BaseExpression, Value],
+) -> None:
+    """`target = source`, an assignment to elements of `owner`: where indices select them, nothing is converted."""
+    if Clash.kind not in machine.wanted or not any(_selects(machine, state, element) for element in target.slice):
+        return
+    operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
+    if (met := pair(machine, "index_put", operands)) is not None:
+        steady, half = met
+        kinds = ("half", "float32") if steady is operands[0] else ("float32", "half")
+        refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
+        machine.emit(state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True)
+
+
+def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
+    """A layer runs on `source` outside of any region: its weights are half where the model was converted."""
+    if not machine.assumes or Clash.kind not in machine.wanted or op not in _PRODUCTS or weights.dtype is not None:
+        return
+    if source.dtype != "float32" or not isinstance(source.value, Tensor) or minds_dtypes(machine):
+        return
+    made = ingredient(machine, source.value.symbol)
+    if made is not None:
+        steady, half = replace(source, made=made), Operand(node.func, weights)
+        refusal = "its input is float32 in any case, its weights have the dtype of the model"
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+
+
+def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> bool:
+    """Whether an index is a tensor or a list: what is assigned then has to have the dtype."""
+    if not isinstance(element.slice, cst.Index):
+        return False
+    key = used_as_tensor(machine, machine.evaluate(state, element.slice.value))
+    if isinstance(key, (Items, Tensor)):
+        return not isinstance(key, Tensor) or key.rank != 0
+    kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
+    names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
+    return kind in ("parameter", "call") and any(map(_INDICES.search, names))
+
+
+def _follows(machine: Machine, made: cst.Call) -> bool:
+    """Whether a tensor is made after another one, with its size or on its device, but not with its dtype."""
+    last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
+    if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS:
+        return True
+    return any(_takes_place(argument) for argument in [*made.args, *_moves(machine, made)])
+
+
+def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
+    """The arguments of `made.to(...)`."""
+    source = machine.program.source_of(made)
+    method = source.parent(made) if source is not None else None
+    if source is None or not isinstance(method, cst.Attribute) or method.attr.value != "to":
+        return ()
+    call = source.parent(method)
+    return call.args if isinstance(call, cst.Call) else ()
+
+
+def _takes_place(argument: cst.Arg) -> bool:
+    return any(isinstance(node, cst.Attribute) and node.attr.value in _PLACED for node in walk(argument.value))
+
+
+def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """An unseen function is given tensors to read and one to write its results to, by a custom autograd function."""
+    if not machine.assumes or Clash.kind not in machine.wanted or not _in_custom_function(machine):
+        return
+    if not isinstance(machine.statement, cst.SimpleStatementLine) or minds_dtypes(machine):
+        return
+    if not any(isinstance(small, cst.Expr) and small.value is node for small in machine.statement.body):
+        return
+    operands = [told(machine, state, argument.node.value, argument.value) for argument in arguments.given]
+    steady = next((operand for operand in operands if operand.made is not None), None)
+    half = next((operand for operand in operands if operand is not steady and _may_be_half(machine, operand)), None)
+    if steady is not None and half is not None:
+        machine.emit(state, Clash, node, op=_name(node), steady=steady, half=half, refusal=None, assumed=True)
+
+
+def _name(node: cst.Call) -> str:
+    last = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    return last.value if isinstance(last, cst.Name) else "the call"
+
+
+def _in_custom_function(machine: Machine) -> bool:
+    function = machine.calls[-1] if machine.calls else None
+    if not isinstance(function, cst.FunctionDef) or not function.params.params:
+        return False
+    return function.name.value in ("forward", "backward") and function.params.params[0].name.value != "self"

@@ -1,0 +1,205 @@
+"""What would happen in half precision where tensors of unknown dtype meet float32: said to those who ask for it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Severity
+
+RULES = tuple(load_registry().rules[code] for code in ("AMP502", "AMP504"))
+HEADER = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from extension import kernels
+
+
+"""
+
+
+def found(program: str) -> set[tuple[int, str]]:
+    """The lines of `program` that are reported, each with the code; all of it infos."""
+    code = HEADER + textwrap.dedent(program).lstrip("\n")
+    job = Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP502", "AMP504"}))
+    findings = analyse(job, Modules()).findings
+    assert all(finding.severity is Severity.INFO for finding in findings)
+    assert not analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    return {(finding.span.start.row - HEADER.count("\n"), finding.code) for finding in findings}
+
+
+PROGRAMS = {
+    "padding on the device of a tensor": """
+        def pad(x, n):
+            return torch.cat([x, torch.zeros(x.shape[0], n, device=x.device)], dim=1)  # AMP504
+    """,
+    "padding of the dtype": """
+        def pad(x, n):
+            return torch.cat([x, torch.zeros(x.shape[0], n, device=x.device, dtype=x.dtype)], dim=1)
+    """,
+    "noise of the size of a tensor": """
+        def noisy(x, sigma):
+            noise = torch.randn(x.shape, device=x.device)  # AMP504
+            return x + sigma * noise
+    """,
+    "noise like a tensor": """
+        def noisy(x, sigma):
+            return x + sigma * torch.randn_like(x)
+    """,
+    "constants of an old class": """
+        def corners(box: torch.Tensor):
+            signs = torch.FloatTensor([0.5, -0.5]).to(box.device)  # AMP504
+            return signs * box
+    """,
+    "an accumulator that stays float32": """
+        def total(xs, x):
+            sums = torch.zeros(x.shape, device=x.device)
+            sums += x
+            return sums
+    """,
+    "whole numbers": """
+        def starts(lengths):
+            return torch.cat([torch.zeros(1, device=lengths.device), lengths.cumsum(0)])
+    """,
+    "an output buffer of an extension": """
+        class Group(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, features, indices):
+                assert indices.dtype == torch.int
+                output = torch.cuda.FloatTensor(features.size(0), 4)  # AMP504
+                kernels.group(features, indices, output)
+                return output
+    """,
+    "an output buffer of the dtype": """
+        class Group(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, features, indices):
+                output = features.new_zeros(features.size(0), 4)
+                kernels.group(features, indices, output)
+                return output
+    """,
+    "a cache": """
+        class Cache(nn.Module):
+            def __init__(self, shape, dtype=None):
+                super().__init__()
+                self.register_buffer("k", torch.zeros(shape, dtype=dtype))
+
+            def forward(self, position, k):
+                return self.k.index_copy_(2, position, k)  # AMP502
+    """,
+    "a cache that follows": """
+        class Cache(nn.Module):
+            def __init__(self, shape, dtype=None):
+                super().__init__()
+                self.register_buffer("k", torch.zeros(shape, dtype=dtype))
+
+            def forward(self, position, k):
+                self.k = self.k.to(k.dtype)
+                return self.k.index_copy_(2, position, k)
+    """,
+    "a cache and converted keys": """
+        class Cache(nn.Module):
+            def __init__(self, shape, dtype=None):
+                super().__init__()
+                self.register_buffer("k", torch.zeros(shape, dtype=dtype))
+
+            def forward(self, position, k):
+                return self.k.index_copy_(2, position, k.to(self.k.dtype))
+    """,
+    "a cache that is written by index": """
+        class Cache(nn.Module):
+            def __init__(self, shape):
+                super().__init__()
+                self.register_buffer("k", torch.zeros(shape))
+
+            def forward(self, k, mask):
+                picked = mask.nonzero(as_tuple=True)
+                indices = mask.long()
+                self.k[:, :, indices] = k.contiguous()  # AMP502
+                self.k[:, :, :4] = k
+    """,
+    "a learned embedding in the place of masked ones": """
+        class Masked(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.proj = nn.Linear(dim, dim)
+                self.mask_emb = nn.Parameter(torch.FloatTensor(dim).uniform_())
+
+            def forward(self, x, mask_indices):
+                x = self.proj(x)
+                x[mask_indices] = self.mask_emb  # AMP502
+                return x
+    """,
+    "a learned embedding of the dtype": """
+        class Masked(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.proj = nn.Linear(dim, dim)
+                self.mask_emb = nn.Parameter(torch.FloatTensor(dim).uniform_())
+
+            def forward(self, x, mask_indices):
+                x = self.proj(x)
+                x[mask_indices] = self.mask_emb.to(x.dtype)
+                return x
+    """,
+    "messages added up": """
+        def aggregate(x: torch.Tensor, index: torch.Tensor, n: int):
+            out = torch.zeros(n, x.size(1), device=x.device)
+            return out.index_add_(0, index, x)  # AMP502
+    """,
+    "messages scattered": """
+        def aggregate(x: torch.Tensor, index: torch.Tensor, n: int):
+            out = torch.zeros(n, x.size(1), device=x.device)
+            out.scatter_add_(0, index, x)  # AMP502
+            out.scatter_(0, index, 1.0)
+            return torch.zeros(n, x.size(1)).to(x).scatter_add_(0, index, x)
+    """,
+    "experts": """
+        class Experts(nn.Module):
+            def __init__(self, dim):
+                super().__init__()
+                self.gate = nn.Linear(dim, 4)
+                self.experts = nn.ModuleList(nn.Linear(dim, dim) for _ in range(4))
+
+            def forward(self, x):
+                out = torch.zeros(x.shape, device=x.device)
+                chosen = self.gate(x).argmax(-1)
+                for number, expert in enumerate(self.experts):
+                    rows = (chosen == number).nonzero(as_tuple=True)[0]
+                    out[rows] = expert(x[rows])  # AMP502
+                return out
+    """,
+    "sampling on a grid": """
+        def warp(x, theta):
+            ys, xs = torch.meshgrid(torch.linspace(-1, 1, 4), torch.linspace(-1, 1, 4))
+            grid = torch.zeros(x.shape[0], 4, 4, 2, device=x.device)
+            return F.grid_sample(x, grid)  # AMP502
+    """,
+    "an operator of the file": """
+        def blur(x):
+            kernel = torch.tensor([1.0, 2.0, 1.0], device=x.device).view(1, 1, 3)
+            return F.conv1d(x, kernel)  # AMP502
+    """,
+    "an embedding of time": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Sequential(nn.Linear(8, 8), nn.SiLU())
+                self.proj = nn.Linear(8, 8)
+
+            def forward(self, x, t):
+                frequencies = torch.exp(-torch.arange(0, 4, device=x.device).float())
+                return self.proj(torch.zeros(x.shape[0], 8, device=x.device))  # AMP502
+    """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_clash(name: str) -> None:
+    lines = textwrap.dedent(PROGRAMS[name]).lstrip("\n").splitlines()
+    expected = {(row, line.partition("# ")[2]) for row, line in enumerate(lines, 1) if "# AMP" in line}
+    assert found(PROGRAMS[name]) == expected
