@@ -184,7 +184,7 @@ PROGRAMS = {
             kernel = torch.tensor([1.0, 2.0, 1.0], device=x.device).view(1, 1, 3)
             return F.conv1d(x, kernel)  # AMP502
     """,
-    "an embedding of time": """
+    "a layer of float32": """
         class Model(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -192,8 +192,66 @@ PROGRAMS = {
                 self.proj = nn.Linear(8, 8)
 
             def forward(self, x, t):
-                frequencies = torch.exp(-torch.arange(0, 4, device=x.device).float())
-                return self.proj(torch.zeros(x.shape[0], 8, device=x.device))  # AMP502
+                empty = torch.zeros(x.shape[0], 8, device=x.device)
+                return self.proj(empty) + self.proj(empty.to(x.dtype)) + self.proj(x.float())  # AMP502
+    """,
+    "an embedding of time": """
+        def embedding(t, size):
+            frequencies = torch.exp(torch.arange(size, dtype=torch.float32) / size)
+            angles = t[:, None].float() * frequencies[None]
+            return torch.cat([angles.cos(), angles.sin()], dim=-1)
+
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.proj = nn.Linear(8, 8)
+
+            def forward(self, x, t):
+                return x + self.proj(embedding(t, 4))  # AMP502
+    """,
+    "a half model and pictures of a loader": """
+        def evaluate(loader, model):
+            model.half()
+            model.eval()
+            for images, labels in loader:
+                images = images.cuda()
+                model(images)  # AMP502
+                model(images.half())
+                with torch.autocast("cuda"):
+                    model(images)
+            model.float()
+            for images, labels in loader:
+                model(images)
+    """,
+    "a half model that is made at once": """
+        import torchvision
+
+
+        def time():
+            model = torchvision.models.resnet18().cuda().half()
+            model.eval()
+            model(torch.randn(1, 3, 224, 224, device="cuda"))  # AMP502
+            model(torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.half))
+    """,
+    "a half copy": """
+        import copy
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+
+            def forward(self, x):
+                return self.body(x)
+
+
+        def save(x):
+            model = Net()
+            twin = copy.deepcopy(model).half()
+            torch.save(twin, "model.pt")
+            return model(torch.zeros(1, 8))
     """,
 }
 

@@ -11,8 +11,10 @@ from amplint.semantics import (
     checkpoints,
     clashes,
     contexts,
+    copies,
     custom_functions,
     frameworks,
+    half_models,
     half_outputs,
     layers,
     methods,
@@ -163,6 +165,7 @@ def _follow_model(
     model = models.called(machine, state, node.func, callee) if machine.follows_models else None
     if model is not None:
         models.forward(machine, state, node, *model, arguments.values)
+        half_models.fed(machine, state, node, *model, arguments)
     return model[0] if model is not None else None
 
 
@@ -376,7 +379,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
             return found
         return same_again(machine, state, name, arguments)
     if name == "copy.deepcopy" and arguments.given and isinstance(arguments.values[0], (Instance, Module)):
-        return _copied(machine, state, node, arguments.values[0])
+        return copies.copied(machine, state, node, arguments.values[0])
     if _runs_backward(last):
         protocol.forget_gradients(state)
     clashes.handed(machine, state, node, arguments)
@@ -389,12 +392,6 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if last == "from_pretrained":
         parameters.load(machine, state, node, made, arguments)
     return made
-
-
-def _copied(machine: Machine, state: State, node: cst.Call, value: Instance | Module) -> Value:
-    twin = replace(value, symbol=machine.identity(state, node))
-    state.heap[twin.symbol] = state.heap.get(value.symbol, {})
-    return twin
 
 
 def _runs_backward(name: str) -> bool:

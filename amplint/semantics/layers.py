@@ -71,7 +71,7 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
         module=called.made, raises=found.refusal,
     )  # fmt: skip
-    if flow.regime(machine, state) is None and places:
+    if called.dtype is None and flow.regime(machine, state) is None:
         clashes.weighed(machine, state, node, op, Operand(places[0][0], operand), own)
     return result
 

@@ -18,7 +18,7 @@ from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
 from amplint.semantics.program import Program
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
-from amplint.semantics.seam_events import ToNumpy
+from amplint.semantics.seam_events import Clash, ToNumpy
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail, merge
 from amplint.semantics.summaries import Summaries
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 PATH_LIMIT = 16
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
-OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput)
+OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
 """The events for which models and what they return have to be followed."""
 STEP_BUDGET = 60_000
 EXACT_STEPS = 500

@@ -147,7 +147,7 @@ def forward(
         training=training,
         gradients=gradients,
         purpose=_purpose(machine, training, gradients),
-        autocast=_recipe(machine, state, model),
+        autocast=recipe(machine, state, model),
         entered=_entered(state),
         way=_way(machine, node),
         half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
@@ -236,7 +236,8 @@ def _entered(state: State) -> cst.CSTNode | None:
     return next((r.entered_by for r in reversed(state.regions) if isinstance(r.context, (Autocast, Opaque))), None)
 
 
-def _recipe(machine: Machine, state: State, model: Value) -> Recipe:
+def recipe(machine: Machine, state: State, model: Value) -> Recipe:
+    """What is known of autocast where `model` runs."""
     if machine.region(state)[0] is not None:
         return Recipe.ON
     for region in reversed(state.regions):

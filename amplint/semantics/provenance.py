@@ -10,6 +10,7 @@ from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _KEPT = "made here", "made as asked", "kept by a module"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
+_CONVERSIONS = frozenset({"cast", "converted"})
 _VIEWS = KEEPS_DTYPE | words("index part to cpu cuda T mT data zero fill normal uniform Minus")
 
 
@@ -54,14 +55,16 @@ def maker(machine: Machine, symbol: int, depth: int = 4) -> cst.Call | None:
     symbol = behind(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] in ARITHMETIC and depth:
-        found = (maker(machine, part, depth - 1) for part in machine.symbols.parts(symbol))
-        return next(filter(None, found), None)
+        parts = machine.symbols.parts(symbol)
+        if any(machine.symbols.key(behind(machine, part))[0] in _CONVERSIONS for part in parts):
+            return None
+        return next(filter(None, (maker(machine, part, depth - 1) for part in parts)), None)
     node = key[3] if key[0] == "fresh" and len(key) > 3 and key[2] == _MADE else None
     return node if isinstance(node, cst.Call) else None
 
 
 def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
-    """A call that made this tensor, or something that it was computed from."""
+    """A call that made this tensor, or something that it was computed from and that was not converted since."""
     todo, seen = [symbol], set[int]()
     while todo:
         current = todo.pop()
@@ -69,7 +72,8 @@ def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
         if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED) and isinstance(key[3], cst.Call):
             return key[3]
         seen.add(current)
-        todo += [part for part in machine.symbols.parts(current) if part not in seen]
+        if key[0] not in _CONVERSIONS:
+            todo += [part for part in machine.symbols.parts(current) if part not in seen]
     return None
 
 

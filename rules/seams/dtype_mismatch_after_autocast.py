@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.operation_events import Operation
 from amplint.semantics.seam_events import Clash
-from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
+
+from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, story
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
-
-WRITES = frozenset({"index_put", "index_copy", "index_add", "scatter", "scatter_add", "masked_scatter"})
-WRITING = (b"index_put", b"index_copy", b"index_add", b"scatter", b"scatter_add", b"masked_scatter")
-FLOAT32_MADE = (*(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT), b"register_buffer", b"Parameter")
-WIDE = frozenset({"float32", "float64"})
 
 
 class DtypeMismatchAfterAutocast(Rule):
@@ -31,6 +25,8 @@ class DtypeMismatchAfterAutocast(Rule):
     made half meets float32 weights, and PyTorch raises `expected m1 and m2 to have the same dtype`. Assignments to
     elements, `index_copy_`, `index_add_` and their kind are not converted inside of a region either: a float32 buffer
     does not take half values.
+
+    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, as an info.
 
     ## Example
     ```python
@@ -60,13 +56,13 @@ class DtypeMismatchAfterAutocast(Rule):
     name = "dtype-mismatch-after-autocast"
     severity = Severity.ERROR
     screen = ((b"autocast", b".half()", b"float16"),)
-    assumed = ((*FLOAT32_MADE, *WRITING),)
+    assumed = (MEETING,)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
-        half = _half(event)
-        if event.raises is None or half is None or half.half is None or _is_told_elsewhere(event):
+        half = half_of(event)
+        if event.raises is None or half is None or half.half is None or is_told_elsewhere(event):
             return
         yield self.report(
             event,
@@ -79,21 +75,17 @@ class DtypeMismatchAfterAutocast(Rule):
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.refusal is not None:
-            made = event.steady.made
-            told = (made, "the float32 tensor is made here") if made is not None else None
             yield self.report(
                 event,
                 f"{event.op} raises in half precision: {event.refusal}",
-                advice="Convert what is written to the dtype of the tensor that takes it."
-                if event.op in WRITES
-                else "Make the tensor with dtype=x.dtype, or convert one to the dtype of the other.",
-                notes=[told] if told is not None else (),
+                advice="Convert one to the dtype of the other, x.to(y.dtype), or make it with dtype=y.dtype.",
+                notes=story(event),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, Operation):
             return None
-        half = _half(event)
+        half = half_of(event)
         if event.op in WRITES and len(event.operands) > 1:
             target, source = event.operands[0].node, event.operands[-1].node
             edit = rewrite.replace(source, f"{rewrite.operand(source)}.to({rewrite.operand(target)}.dtype)")
@@ -101,16 +93,3 @@ class DtypeMismatchAfterAutocast(Rule):
         if half is None:
             return None
         return Fix("Convert to float32", (rewrite.add_float(half.node),), Applicability.UNSAFE)
-
-
-def _is_told_elsewhere(event: Operation) -> bool:
-    """Whether autocast refuses the operation itself, or leaves this form of it alone."""
-    own_form = event.in_place and f"{event.op}_" in NOT_CAST_IN_PLACE
-    return event.op in BANNED or own_form or event.arguments.get("out") is not None
-
-
-def _half(event: Operation) -> Operand | None:
-    """The half operand of an operation that has another one, or weights, in float32."""
-    halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
-    others = [operand for operand in event.operands if operand.dtype in WIDE]
-    return halves[0] if halves and (others or event.module is not None) else None

@@ -10,16 +10,13 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.operation_events import Operation
 from amplint.semantics.seam_events import Clash
-from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import HALF_DTYPES
+
+from .float32 import MAKING, buffer_of
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
-
-MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
-JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
 
 
 class HardCodedFloat32Buffer(Rule):
@@ -29,6 +26,9 @@ class HardCodedFloat32Buffer(Rule):
     `torch.zeros(...)` and its kind make float32 tensors, in an autocast region too. Joined with half tensors by `cat`
     or `stack` they make the whole result float32: it takes twice the memory, and what comes after runs in float32
     where autocast does not convert it, or raises where a kernel asks for one dtype.
+
+    Selected by its code, the rule also tells of tensors made for others, with their size or on their device but not
+    with their dtype, where nothing says whether those are half, as an info.
 
     ## Example
     ```python
@@ -59,7 +59,7 @@ class HardCodedFloat32Buffer(Rule):
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
-        found = _buffer(event)
+        found = buffer_of(event)
         if found is None or (event.op == "stack" and event.result.dtype != "float32"):
             return
         half, call = found
@@ -82,7 +82,7 @@ class HardCodedFloat32Buffer(Rule):
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        found = _buffer(event) if isinstance(event, Operation) else None
+        found = buffer_of(event) if isinstance(event, Operation) else None
         if found is None or not isinstance(found[0].node, cst.Name):
             return None
         half, call = found
@@ -90,11 +90,3 @@ class HardCodedFloat32Buffer(Rule):
             return None
         edit = rewrite.set_argument(call, "dtype", f"{rewrite.text(half.node)}.dtype")
         return Fix("Use the dtype of the other tensor", (edit,), Applicability.UNSAFE) if edit else None
-
-
-def _buffer(event: Operation) -> tuple[Operand, cst.Call] | None:
-    """A half operand of a join, and the call that makes a float32 one without asking for a dtype."""
-    halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
-    made = [operand.made for operand in event.operands if operand.dtype == "float32"]
-    calls = [call for call in made if call is not None]
-    return (halves[0], calls[0]) if event.op in JOINS and halves and len(made) == len(calls) > 0 else None

@@ -1,0 +1,50 @@
+"""What the rules about float32 among half tensors share: words that screen files, operands, stories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.seam_events import Clash
+from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
+
+MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
+WRITES = frozenset({"index_put", "index_copy", "index_add", "scatter", "scatter_add", "masked_scatter"})
+"""Operations that write into a tensor what has to have its dtype."""
+JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
+WIDE = frozenset({"float32", "float64"})
+MEETING = (*MAKING, b"register_buffer", b"Parameter", *sorted(name.encode() for name in WRITES))
+
+
+def story(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where the tensor was made that is float32, and what made the other one half."""
+    made, why = event.steady.made, event.half.half
+    if made is not None:
+        yield made, "the float32 tensor is made here"
+    if why is not None and why.node is not None:
+        yield why.node, why.text
+
+
+def is_told_elsewhere(event: Operation) -> bool:
+    """Whether autocast refuses the operation itself, or leaves this form of it alone."""
+    own_form = event.in_place and f"{event.op}_" in NOT_CAST_IN_PLACE
+    return event.op in BANNED or own_form or event.arguments.get("out") is not None
+
+
+def half_of(event: Operation) -> Operand | None:
+    """The half operand of an operation that has another one, or weights, in float32."""
+    halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
+    others = [operand for operand in event.operands if operand.dtype in WIDE]
+    return halves[0] if halves and (others or event.module is not None) else None
+
+
+def buffer_of(event: Operation) -> tuple[Operand, cst.Call] | None:
+    """A half operand of a join, and the call that makes a float32 one without asking for a dtype."""
+    halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
+    made = [operand.made for operand in event.operands if operand.dtype == "float32"]
+    calls = [call for call in made if call is not None]
+    return (halves[0], calls[0]) if event.op in JOINS and halves and len(made) == len(calls) > 0 else None
