@@ -770,6 +770,10 @@ class Lifted(nn.Module):
 def attend(scores, mask):
     return scores.masked_fill(mask, MASK).softmax(-1)  # AMP401
 
+def added(mask: torch.Tensor, scores):
+    scores = scores * 1e9 - 1e9
+    return scores + (1.0 - mask) * -1e9  # AMP401
+
 def ratio(signal, noise):
     return torch.mean(signal) / (torch.mean(noise) + 1e-8)  # AMP402
 

@@ -13,7 +13,7 @@ import libcst as cst
 
 from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
 from amplint.semantics.function_passes import Passes, computes_again, left_out, mixed, products, runs_again
-from amplint.semantics.kernels import handed, unprepared
+from amplint.semantics.kernels import callers_mind, handed, unprepared
 from amplint.semantics.machine import Applied, Machine
 from amplint.semantics.modules import quietly
 from amplint.semantics.scopes import dotted
@@ -33,7 +33,10 @@ _PLAIN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Decoration:
-    """The autocast decorator of a method, by its qualified name too; `unclear` where one has an unknown effect."""
+    """The autocast decorator of a method; `unclear` where one has an unknown effect.
+
+    `api` is its qualified name, the bare one for what another library or one of several imports brings by that name.
+    """
 
     node: cst.BaseExpression | None = None
     api: str = ""
@@ -97,6 +100,8 @@ def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Deco
         api = value.name if isinstance(value, Ref) else ""
         if api.startswith("torch.") and api.rpartition(".")[2] in _PAIR:
             found = Decoration(node, api)
+        elif (known := next((kind for kind in _PAIR if name.endswith(kind)), None)) is not None:
+            found = Decoration(node, known)
         elif name.rpartition(".")[2] not in _PLAIN:
             return Decoration(unclear=True)
     return found
@@ -120,7 +125,8 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
         return
     if (again := runs_again(passes)) is not None and not _names_autocast(cls):
         machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, **details)
-    if (found := mixed(passes, _given_attributes(machine, cls.name.value, passes))) is not None:
+    given = _given_attributes(machine, cls.name.value, passes)
+    if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
         machine.emit(
             state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
             forward=passes.forward, backward=passes.backward, **details,

@@ -27,8 +27,9 @@ class CustomFunctionEvent(Event):
 class Unpaired(CustomFunctionEvent):
     """One pass has `decorator`, which is `custom_fwd` or `custom_bwd` as `api`, the other one, `method`, not its kin.
 
-    `api` is a qualified name. `instead` is a decorator of the wrong kind in that place. `casts` tells that `custom_fwd`
-    converts the inputs, so that forward runs with autocast off.
+    `api` is a qualified name, without a module where the decorator is known by its name only. `instead` is a decorator
+    of the wrong kind in that place. `casts` tells that `custom_fwd` converts the inputs, so that forward runs with
+    autocast off.
     """
 
     api: str

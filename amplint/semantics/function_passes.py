@@ -16,7 +16,7 @@ from amplint.torchlib.policy import FLOAT32, LOWER
 PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
 _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
-_LIKE_WEIGHT = re.compile(r"(?:^|_)(?:weight|kernel)\d?$")
+_LIKE_WEIGHT = re.compile(r"(?:^|_)(?:weights?|kernel|[wW])\d?$")
 _LIBRARIES = frozenset({"torch", "F", "nn", "np", "math", "ctx", "self"})
 
 
@@ -125,10 +125,10 @@ def _backward(passes: Passes, forward: _Forward) -> Origins:
     return Origins(names, own[0] if own else "", dict(forward.origins.saved), kept)
 
 
-def mixed(passes: Passes, parameters: Set[str]) -> Mixed | None:
+def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
     """The first product of backward of the gradient with a weight that has kept its own dtype.
 
-    Of forward's inputs, those named so and `parameters`, the attributes of objects, are weights.
+    Of forward's inputs, `parameters`, the attributes of objects, are weights, and those `named` so if that may be.
     """
     forward = _Forward(passes)
     if not forward.products or not forward.results or set(forward.results) != {_HALF}:
@@ -142,7 +142,7 @@ def mixed(passes: Passes, parameters: Set[str]) -> Mixed | None:
             if product is None:
                 continue
             of = [origins.of(operand) for operand in product.operands]
-            weights = [o for o in of if o in passes.inputs and (o in parameters or _LIKE_WEIGHT.search(o))]
+            weights = [o for o in of if o in passes.inputs and (o in parameters or (named and _LIKE_WEIGHT.search(o)))]
             if _GRADIENT in of and weights:
                 found.append(Mixed(product.node, product.op, weights[0], forward.products[-1]))
 

@@ -20,7 +20,11 @@ def pair(event: Unpaired, rewrite: Rewriter) -> Fix | None:
     call = event.decorator if isinstance(event.decorator, cst.Call) else None
     spelled = call.func if call is not None else event.decorator
     imports: tuple[str, ...] = ()
-    if isinstance(spelled, cst.Attribute):
+    if not module:
+        text = f"{rewrite.text(spelled).removesuffix(present)}{kin}"
+        if isinstance(spelled, cst.Name) and text not in rewrite.source.text:
+            return None
+    elif isinstance(spelled, cst.Attribute):
         text = f"{rewrite.text(spelled.value)}.{kin}"
     else:
         text, imports = kin, (f"from {module} import {kin}",)

@@ -7,7 +7,6 @@ tensors that operations of the region made half, others that are float32, such a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -25,7 +24,7 @@ from amplint.torchlib.policy import words
 _FLOAT32 = "a new float32 buffer"
 _FACTORIES = words("zeros ones empty full rand randn")
 _CONVERSIONS = words("float half double bfloat16 type type_as")
-_SIGNS = re.compile(r"autocast|custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16")
+_CASTERS = re.compile(r"custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16")
 _LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
 _WHOLE_NUMBERS = re.compile(
     r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|lens?|"
@@ -45,7 +44,48 @@ class Handed:
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
     """Whether neither the passes of the class `name` nor its callers in the file mind dtypes."""
-    return not any(map(_minds_dtypes, (passes.forward, passes.backward, *_callers(machine, name))))
+    return not (_minds_dtypes(passes.forward) or _minds_dtypes(passes.backward) or callers_mind(machine, name))
+
+
+def callers_mind(machine: Machine, name: str) -> bool:
+    """Whether something in the file that calls the class `name` converts what it passes, or casts around the call."""
+    aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
+    aliases = {alias for chunk in chunks for alias in aliasing.findall(chunk.text)}
+    for chunk in chunks:
+        if not chunk.words.isdisjoint({name, *aliases}):
+            inside = [node for node in walk(chunk.module) if isinstance(node, cst.FunctionDef)]
+            for code in inside if chunk.name is not None else [chunk.module]:
+                calls = [node for node in walk(code) if isinstance(node, cst.Call)]
+                given = [call for call in calls if dotted(call.func) in {f"{name}.apply", *aliases}]
+                wrapped = any(dotted(argument.value) == f"{name}.apply" for call in calls for argument in call.args)
+                if ((given or wrapped) and _casts(code)) or any(_converts(call, code) for call in given):
+                    return True
+    return False
+
+
+def _casts(code: cst.CSTNode) -> bool:
+    """Whether a decorator or wrapper casts, or a region is switched off."""
+    for node in walk(code):
+        if isinstance(node, cst.Name) and _CASTERS.search(node.value):
+            return True
+        if isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "enabled":
+            if isinstance(node.value, cst.Name) and node.value.value == "False":
+                return True
+    return False
+
+
+def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
+    """Whether an argument is converted in the call, or was where its name is assigned."""
+    names = {argument.value.value for argument in call.args if isinstance(argument.value, cst.Name)}
+    assigned = [
+        node.value
+        for node in walk(code)
+        if isinstance(node, cst.Assign)
+        for target in node.targets
+        if isinstance(target.target, cst.Name) and target.target.value in names
+    ]
+    return any(_minds_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
 
 
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
@@ -90,19 +130,6 @@ def _bound(function: cst.FunctionDef) -> set[str]:
     return {node.value for target in targets for node in walk(target) if isinstance(node, cst.Name)}
 
 
-def _callers(machine: Machine, name: str) -> Iterator[cst.CSTNode]:
-    """The functions and top-level statements of the file that use the class `name`."""
-    aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
-    chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
-    names = {name, *(alias for chunk in chunks for alias in aliasing.findall(chunk.text))}
-    for chunk in chunks:
-        if not chunk.words.isdisjoint(names):
-            inside = [node for node in walk(chunk.module) if isinstance(node, cst.FunctionDef)]
-            for code in inside if chunk.name is not None else [chunk.module]:
-                if any(isinstance(node, cst.Name) and node.value in names for node in walk(code)):
-                    yield code
-
-
 def _minds_dtypes(function: cst.CSTNode) -> bool:
     """Whether code converts tensors, compares dtypes or speaks of autocast."""
     return any(_minds(node) for node in walk(function))
@@ -110,7 +137,7 @@ def _minds_dtypes(function: cst.CSTNode) -> bool:
 
 def _minds(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Name):
-        return _SIGNS.search(node.value) is not None
+        return "autocast" in node.value
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         return any(isinstance(side, cst.Attribute) and side.attr.value == "dtype" for side in sides)

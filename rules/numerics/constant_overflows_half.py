@@ -63,7 +63,8 @@ class ConstantOverflowsHalf(Rule):
         number, op = event.number, event.op
         if number is None or math.isinf(number.value) or abs(number.value) <= FLOAT16_MAX or op == "Divide":
             return
-        if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None:
+        masks = event.assumed and op == "Multiply" and number.value < 0
+        if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None and not masks:
             return
         infinity = "inf" if number.value > 0 else "-inf"
         outcome = f"becomes {infinity}" if op in ("where", *ARITHMETIC) else f"raises or becomes {infinity}"
