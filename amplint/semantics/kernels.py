@@ -66,13 +66,14 @@ def callers_mind(machine: Machine, name: str) -> bool:
 
 def _casts(code: cst.CSTNode) -> bool:
     """Whether a decorator or wrapper casts, or a region is switched off."""
-    for node in walk(code):
-        if isinstance(node, cst.Name) and _CASTERS.search(node.value):
-            return True
-        if isinstance(node, cst.Arg) and node.keyword is not None and node.keyword.value == "enabled":
-            if isinstance(node.value, cst.Name) and node.value.value == "False":
-                return True
-    return False
+    nodes = list(walk(code))
+    wrapped = any(isinstance(node, cst.Name) and _CASTERS.search(node.value) for node in nodes)
+    return wrapped or any(isinstance(node, cst.Arg) and _switches_off(node) for node in nodes)
+
+
+def _switches_off(argument: cst.Arg) -> bool:
+    value = argument.value.value if isinstance(argument.value, cst.Name) else ""
+    return argument.keyword is not None and (argument.keyword.value, value) == ("enabled", "False")
 
 
 def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
