@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from amplint.cli.failures import Failure, load_rules, warn
 from amplint.codemods.conversion import Conversion, Wish
-from amplint.codemods.registry import SOURCES, find
+from amplint.codemods.registry import GOALS, SOURCES, find
 from amplint.engine.config import ConfigError
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
@@ -32,31 +33,45 @@ class _Tally:
 
 @click.command(context_settings={"max_content_width": 100})
 @click.argument("paths", nargs=-1, type=click.Path(), required=True)
+@click.option("--to", type=click.Choice(list(GOALS)), help="What the code is to become.")
 @click.option("--from", "source", type=click.Choice(list(SOURCES)), help="What the code is written for now.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float16", "bfloat16"]),
+    default="float16",
+    show_default=True,
+    help="What --to amp computes in; bfloat16 needs no gradient scaler.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu", "auto"]),
+    default="cuda",
+    show_default=True,
+    help="What --to amp is for; auto asks the torch.device that the code has.",
+)
 @click.option("--diff", is_flag=True, help="Show the changes; this is so anyway where nothing is written.")
 @click.option("--write", is_flag=True, help="Replace the files.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.pass_context
-def convert(
-    ctx: click.Context, /, paths: tuple[str, ...], source: str | None, diff: bool, write: bool, quiet: bool
-) -> None:
+def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bool, quiet: bool, **wishes: Any) -> None:
     """Rewrite training code: whole files are converted with certainty or left as they are.
 
     Without --write the changes are shown as a diff. What cannot be converted is named on standard error, with the
     line and the reason, and its file stays untouched, byte by byte.
 
     \b
+    --to amp         float32 training becomes mixed precision: autocast regions and a gradient scaler
     --from apex      apex.amp of NVIDIA becomes torch.autocast and torch.amp.GradScaler
     --from cuda-amp  the deprecated torch.cuda.amp and torch.cpu.amp become torch.amp
 
     Exit status: 0 nothing is left to convert; 1 something is: a file was refused, or changes were shown and not
     written; 2 the run failed: wrong usage, a path that does not exist, a file that cannot be read or written.
     """
-    wish = Wish(source=source)
+    wish = Wish(**wishes)
     try:
         find(wish)
     except ValueError:
-        raise click.UsageError(f"Say what to convert: --from {'|'.join(SOURCES)}.", ctx) from None
+        raise click.UsageError(f"Say --to {'|'.join(GOALS)} or --from {'|'.join(SOURCES)}.", ctx) from None
     tally = _convert_all(paths, wish, show=diff or not write, write=write)
     if not quiet:
         sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import row_after
@@ -37,6 +38,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             return Conversion(original, refused=plan.refused)
         if not plan.changes:
             return Conversion(text, tuple(done), left=(*left, *plan.left))
+        completion = Completion(text, path) if plan.repairs else None
         new, applied = _applied(text, plan.changes)
         why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
         if not applied or why is not None:
@@ -44,8 +46,15 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             return _refusal(original, row, why or "the edits would get in each other's way")
         left = [Remark(row_after(text, new, remark.row), remark.text) for remark in left]
         left += [remark for change in applied for remark in change.left]
-        text = new
         done += [remark for change in applied for remark in change.done]
+        if completion is not None:
+            new, more = completion.repaired(new, plan.repairs)
+            objection = completion.objection(new)
+            if objection is not None:
+                return Conversion(original, refused=(objection,))
+            done += more
+            left += completion.left(new)
+        text = new
     return _refusal(original, 1, "the conversion comes to no end")
 
 

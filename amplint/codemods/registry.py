@@ -13,7 +13,7 @@ from amplint.codemods.conversion import Plan, Wish
 
 Codemod = Callable[[str, Wish, str], Plan]
 
-GOALS: dict[str, str] = {}
+GOALS = {"amp": "amplint.codemods.amp"}
 """Value of `--to` -> module."""
 
 SOURCES = {"apex": "amplint.codemods.apex", "cuda-amp": "amplint.codemods.cuda_amp"}

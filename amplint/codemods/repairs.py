@@ -24,11 +24,17 @@ def rule_named(name: str) -> type[Rule]:
     return found
 
 
-def findings_of(rule: type[Rule], text: str, path: str) -> list[Finding]:
-    """What `rule` finds in `text`, the content of the file at `path` where there is one."""
+@functools.cache
+def all_rules() -> tuple[type[Rule], ...]:
+    """Every rule that is on by default."""
+    return tuple(rule for rule in load_registry().rules.values() if rule.default and rule.handlers())
+
+
+def findings_of(rules: tuple[type[Rule], ...], text: str, path: str) -> list[Finding]:
+    """What `rules` find in `text`, the content of the file at `path` where there is one."""
     raw = encode(text)
-    screened = screen((rule,), raw)
-    others = (rule,) if not screened and path and follows(raw) else ()
+    screened = screen(rules, raw)
+    others = tuple(rule for rule in rules if rule not in screened) if path and follows(raw) else ()
     if not screened and not others:
         return []
     return analyse(Job(path, path, raw, screened, others), Modules()).findings
@@ -38,7 +44,7 @@ def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:
     """Repair everything that `rule` finds, safely or not; refuse where a finding has no repair."""
     changes: list[Change] = []
     refused: list[Remark] = []
-    for finding in findings_of(rule, text, path):
+    for finding in findings_of((rule,), text, path):
         row = finding.span.start.row
         if finding.fix is not None:
             changes.append(Change(finding.fix, (Remark(row, finding.fix.message),)))

@@ -1,0 +1,71 @@
+"""`--to amp`: a float32 training loop in mixed precision."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.codemods.amp import devices, limits
+from amplint.codemods.amp.flow import Flow
+from amplint.codemods.amp.observed import observe
+from amplint.codemods.amp.protocol import Protocol
+from amplint.codemods.amp.regions import Regions, statements_of
+from amplint.codemods.amp.scalers import Scalers
+from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.layout import Layout
+from amplint.codemods.refusal import Refusal
+from amplint.findings import Edit, Fix
+from amplint.source.source import Source
+
+REPAIRS = (
+    "scaler-not-checkpointed",
+    "unscaled-gradient-penalty",
+    "bce-in-autocast",
+    "constant-overflows-half",
+    "constant-vanishes-in-half",
+    "cross-entropy-keeps-half",
+    "bfloat16-to-numpy",
+    "scheduler-after-skipped-step",
+)
+"""The rules whose repairs complete the conversion: what was right in float32 and is not in mixed precision."""
+
+
+def plan(text: str, wish: Wish, path: str) -> Plan:
+    """Regions round forward passes and losses, and for float16 a scaler; nothing where either is there already."""
+    if ".backward(" not in text and "optimizer_step" not in text:
+        return Plan()
+    source = Source(path or "<text>", text, path)
+    try:
+        return _planned(source, wish)
+    except Refusal as refusal:
+        row = source.span(refusal.node).start.row if source.owns(refusal.node) else 1
+        return Plan(refused=(Remark(row, refusal.why),))
+
+
+def _planned(source: Source, wish: Wish) -> Plan:
+    observed = observe(source)
+    if observed.mixed:
+        return Plan()
+    layout = Layout(source)
+    limits.check(layout, observed)
+    flow = Flow(layout, observed)
+    regions = Regions(layout, observed, flow)
+    edits: list[Edit] = []
+    done: list[Remark] = []
+    if wish.dtype == "float16":
+
+        def construction(below: cst.CSTNode) -> str:
+            return f"torch.amp.GradScaler({devices.spell(layout, wish.device, [below])})"
+
+        scalers = Scalers(layout, observed, construction)
+        protocol = Protocol(layout, observed, scalers, regions)
+        edits += [*scalers.edits, *protocol.edits]
+        done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
+    else:
+        edits += regions.plain_losses()
+    places = [*statements_of(regions.training), *statements_of(regions.evaluation), *regions.hoists]
+    device = devices.spell(layout, wish.device, places)
+    edits += regions.edits(f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype})")
+    done += [Remark(row, "run the forward pass in an autocast region") for row in regions.rows()]
+    done.sort(key=lambda remark: remark.row)
+    fix = Fix("Train in mixed precision", tuple(edits), imports=("import torch",))
+    return Plan((Change(fix, tuple(done)),), repairs=REPAIRS)

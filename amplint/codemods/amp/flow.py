@@ -1,0 +1,181 @@
+"""Which statements compute a loss: from the first forward pass to what backward runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+import libcst as cst
+
+from amplint.codemods.amp.observed import Observed
+from amplint.codemods.layout import Layout, bound_paths, paths
+from amplint.codemods.refusal import Refusal
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
+_COLLECTING = ("append", "extend", "add", "insert", "update", "setdefault")
+_CALLS_LIMIT = 4
+
+
+class Flow:
+    """Follows losses back to the forward passes they come from, through blocks and to the callers of a function."""
+
+    def __init__(self, layout: Layout, observed: Observed) -> None:
+        self._layout = layout
+        self._forwards = observed.forwards
+        self._work = {*observed.backwards, *observed.steps, *observed.uses}
+        self._training = self._functions_that(self._work)
+        self._running = self._functions_that(self._forwards)
+
+    def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
+        """The statements that compute the loss of `backward`, from its forward passes on; none of them trains.
+
+        Empty where the statement of the backward pass does it all by itself. Raises Refusal.
+        """
+        assert isinstance(backward.func, cst.Attribute)
+        loss = backward.func.value
+        found: dict[cst.CSTNode, None] = {}
+        alone = self._runs_model(loss)
+        for way in self._ways(backward, paths(loss), 0):
+            tainted: set[str] = set()
+            for statement in reversed(way):
+                if self.trains(statement):
+                    continue
+                if self._runs_model(statement) or self._reads(statement) & tainted:
+                    found[statement] = None
+                    tainted |= set(self._binds(statement))
+            if not tainted and not alone:
+                raise Refusal(backward, "no forward pass of a model was found that this loss comes from")
+        return list(found)
+
+    def trains(self, node: cst.CSTNode) -> bool:
+        """Whether `node` holds a backward pass, a step or a use of gradients, or a call that leads to one."""
+        return any(inner in self._work or _calls(inner) in self._training for inner in walk(node))
+
+    def binds(self, statement: cst.CSTNode) -> set[str]:
+        """The variables that `statement` or something inside it may set or change."""
+        return set(self._binds(statement))
+
+    def _runs_model(self, node: cst.CSTNode) -> bool:
+        return any(inner in self._forwards or _calls(inner) in self._running for inner in walk(node))
+
+    def _functions_that(self, nodes: Set[cst.CSTNode]) -> set[str]:
+        """The names of the functions that hold one of `nodes`, or a call that leads to one."""
+        found = set[str]()
+        while True:
+            more = {
+                name
+                for name, functions in self._layout.functions.items()
+                if name not in found
+                and any(inner in nodes or _calls(inner) in found for one in functions for inner in walk(one.body))
+            }
+            if not more:
+                return found
+            found |= more
+
+    def _ways(self, node: cst.CSTNode, needed: set[str], depth: int) -> Iterator[list[cst.CSTNode]]:
+        """The statements that `needed` is computed by before `node`, the latest first, for each way to get there."""
+        way: list[cst.CSTNode] = []
+        inner = True
+        for statement, block in self._layout.climb(node):
+            if not inner:
+                needed = self._through_header(statement, needed)
+            inner = False
+            position = next(index for index, one in enumerate(block) if one is statement)
+            for above in reversed(block[:position]):
+                bound = set(self._binds(above))
+                if isinstance(above, (cst.FunctionDef, cst.ClassDef)) or not bound & needed:
+                    continue
+                way.append(above)
+                needed = (needed - self._certainly_binds(above)) | self._reads(above)
+        function = self._layout.function_of(node)
+        complete = any(self._runs_model(one) and not self.trains(one) for one in way)
+        if function is None or (complete and not self._is_given(function, needed)):
+            yield way
+            return
+        yield from self._from_callers(function, way, needed, node, depth)
+
+    def _is_given(self, function: cst.FunctionDef, needed: set[str]) -> bool:
+        """Whether some of `needed` comes from outside of `function`, as an attribute of the object or a parameter."""
+        return any(path.startswith("self.") or self._layout.parameter(function, path) for path in needed - {"self"})
+
+    def _from_callers(
+        self, function: cst.FunctionDef, way: list[cst.CSTNode], needed: set[str], node: cst.CSTNode, depth: int
+    ) -> Iterator[list[cst.CSTNode]]:
+        callers = self._layout.callers(function)
+        if not callers or depth == _CALLS_LIMIT:
+            yield way
+            return
+        outside = {path for path in needed if path.startswith("self.")}
+        offset = 0 if self._layout.method_owner(function) is None else 1
+        for call in callers:
+            passed = set(outside)
+            for name in needed:
+                place = self._layout.parameter(function, name)
+                argument = place and self._layout.rewrite.find_argument(call, name, place[0] - offset)
+                if argument is not None:
+                    passed |= paths(argument.value)
+                    if self._runs_model(argument.value):
+                        raise Refusal(argument.value, "the forward pass is an argument of the call that trains on it")
+            for further in self._ways(call, passed, depth + 1):
+                yield [*way, *further]
+
+    def _through_header(self, statement: cst.CSTNode, needed: set[str]) -> set[str]:
+        bound = bound_paths(statement)
+        if not bound & needed:
+            return needed
+        if isinstance(statement, cst.For):
+            return (needed - bound) | paths(statement.iter)
+        return needed | {path for item in getattr(statement, "items", ()) for path in paths(item.item)}
+
+    def _binds(self, statement: cst.CSTNode) -> Iterator[str]:
+        for node in walk(statement):
+            if isinstance(node, _BINDING):
+                yield from bound_paths(node)
+            elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
+                call = node.value
+                if isinstance(call.func, cst.Attribute):
+                    method = call.func.attr.value
+                    if method in _COLLECTING or (method.endswith("_") and not method.endswith("__")):
+                        yield from paths(call.func.value)
+                    elif dotted(call.func) == f"self.{method}":
+                        yield from self._sets(method)
+
+    def _sets(self, method: str) -> Iterator[str]:
+        """The attributes that a method of this file sets."""
+        for function in self._layout.functions.get(method, ()):
+            for node in walk(function.body):
+                if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
+                    yield from (path for path in bound_paths(node) if path.startswith("self."))
+
+    def _certainly_binds(self, statement: cst.CSTNode) -> set[str]:
+        if not isinstance(statement, cst.SimpleStatementLine):
+            return set()
+        plain = [one for one in statement.body if isinstance(one, (cst.Assign, cst.AnnAssign))]
+        changed = any(isinstance(node, cst.Subscript) for one in plain for node in _targets(one))
+        return set() if changed else {path for one in plain for path in bound_paths(one)}
+
+    def _reads(self, statement: cst.CSTNode) -> set[str]:
+        if isinstance(statement, cst.SimpleStatementLine):
+            parts = [_value(one) for one in statement.body]
+            return {path for part in parts for path in paths(part)}
+        return paths(statement)
+
+
+def _calls(node: cst.CSTNode) -> str | None:
+    """The last name of what a call calls: a function, or a method of whatever object."""
+    return (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, cst.Call) else None
+
+
+def _targets(one: cst.BaseSmallStatement) -> list[cst.CSTNode]:
+    if isinstance(one, cst.Assign):
+        return [target.target for target in one.targets]
+    return [one.target] if isinstance(one, cst.AnnAssign) else []
+
+
+def _value(one: cst.BaseSmallStatement) -> cst.CSTNode:
+    plain = isinstance(one, (cst.Assign, cst.AnnAssign)) and not any(
+        isinstance(t, cst.Subscript) for t in _targets(one)
+    )
+    value = one.value if isinstance(one, (cst.Assign, cst.AnnAssign)) else None
+    return value if plain and value is not None else one

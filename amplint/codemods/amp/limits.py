@@ -1,0 +1,51 @@
+"""What cannot be converted: refusals before anything is planned."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.codemods.amp.observed import Observed, framework
+from amplint.codemods.layout import Layout
+from amplint.codemods.refusal import Refusal
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+
+def check(layout: Layout, observed: Observed) -> None:
+    """Raises Refusal where something in the file trains in a way that cannot be followed."""
+    foreign = framework(layout.source.text)
+    if foreign is not None:
+        raise Refusal(_at_row(layout, foreign[0]), f"{foreign[1]} has a mixed precision of its own")
+    seen = set(observed.backwards)
+    for node in layout.nodes():
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            _check_call(node, node.func, seen)
+        elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
+            raise Refusal(node, "a backward pass in a lambda")
+    for call in (*observed.backwards, *observed.steps):
+        statement = layout.statement_of(call)
+        if statement is None or (isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1):
+            raise Refusal(call, "the statement shares its line with others")
+    if observed.backwards and not observed.steps:
+        raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
+    if observed.steps and not observed.backwards:
+        raise Refusal(next(iter(observed.steps)), "no backward pass was found that makes the gradients of this step")
+
+
+def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call]) -> None:
+    method = func.attr.value
+    owner = dotted(func.value) or ""
+    if method == "backward" and owner.startswith(("torch", "autograd")):
+        raise Refusal(call, "torch.autograd.backward(); call backward() on the sum of the losses instead")
+    if method == "backward" and call not in seen and owner not in ("self", "ctx") and not owner.startswith("super"):
+        raise Refusal(call, "this backward pass could not be followed")
+    if method == "manual_backward":
+        raise Refusal(call, "Lightning scales the loss itself; ask its Trainer for mixed precision")
+    if method == "grad" and owner.endswith("autograd"):
+        keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+        if "create_graph" not in keywords:
+            raise Refusal(call, "autograd.grad() gives gradients that no scaler unscales")
+
+
+def _at_row(layout: Layout, row: int) -> cst.CSTNode:
+    return next((one for one in layout.top if layout.row(one) >= row), layout.top[0])

@@ -1,0 +1,133 @@
+"""What a float32 script does, as far as its conversion to mixed precision is concerned."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from amplint.codemods.amp.uses import gradient_uses
+from amplint.codemods.refusal import Refusal
+from amplint.engine.modules import Lookups, Modules
+from amplint.semantics import interpret
+from amplint.semantics.events import (
+    AutocastCreated,
+    Backward,
+    Event,
+    OptimizerStep,
+    ScalerCreated,
+    ScalerStep,
+    Unscale,
+)
+from amplint.semantics.framework_events import ManagedBackward
+from amplint.semantics.passes import Forward, Purpose, Recipe
+from amplint.semantics.program import Program
+from amplint.semantics.scopes import MODEL, dotted, kinds
+from amplint.source.source import Source
+from amplint.source.tree import walk
+from amplint.torchlib.frameworks import TITLES
+
+_KINDS = (
+    AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
+    Unscale,
+)  # fmt: skip
+_ABOUT_MODELS = re.compile(
+    r"^(?:parameters|named_\w+|children|modules|buffers|train|eval|to|cuda|cpu|float|half|zero_grad|apply|compile|share_memory"
+    r"|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|register_\w+|init\w*|get_\w+|set_\w+|clip_grad_norm_)$"
+)
+_FRAMEWORKS = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
+    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla|tensorflow|jax|flax)\b",
+    re.MULTILINE,
+)
+
+
+@dataclass
+class Observed:
+    """The calls that matter, all of them in the file itself.
+
+    `forwards` holds the calls that run a model's forward pass, and those that lead to one; training is known to take
+    those in `shared`. `evaluations` tells how evaluation comes to its forward passes. `steps` maps each
+    `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are clipped, measured or changed,
+    and `mixed` tells that there is mixed precision already.
+    """
+
+    backwards: list[cst.Call] = field(default_factory=list)
+    steps: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
+    uses: list[cst.CSTNode] = field(default_factory=list)
+    forwards: set[cst.CSTNode] = field(default_factory=set)
+    shared: set[cst.CSTNode] = field(default_factory=set)
+    evaluations: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = field(default_factory=dict)
+    mixed: bool = False
+
+
+def observe(source: Source) -> Observed:
+    """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
+    watch = _Watch(source)
+    interpret(watch.program, watch, {kind.kind for kind in _KINDS})
+    watch.found.uses += gradient_uses(source)
+    return watch.found
+
+
+class _Watch:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.program = Program(source, Lookups(Modules(), source))
+        self.found = Observed()
+        self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
+        for node in (node for chunk in source.chunks for node in walk(chunk.module)):
+            if isinstance(node, cst.Call) and self._uses_model(node):
+                self.found.forwards.add(node)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of what happens."""
+        if isinstance(event, (AutocastCreated, ScalerCreated, ScalerStep, Unscale)):
+            self.found.mixed = True
+        elif isinstance(event, ManagedBackward):
+            why = (
+                f"{TITLES.get(event.manager.kind, 'the framework')} scales the loss itself; ask it for mixed precision"
+            )
+            raise Refusal(self._here(event), why)
+        elif isinstance(event, Forward):
+            self._forward(event)
+        elif isinstance(event, (Backward, OptimizerStep)):
+            self._protocol(event)
+
+    def _protocol(self, event: Backward | OptimizerStep) -> None:
+        if not self.source.owns(event.node):
+            what = "a loss is differentiated" if isinstance(event, Backward) else "an optimizer steps"
+            raise Refusal(self._here(event), f"{what} in another file")
+        if isinstance(event, OptimizerStep):
+            if event.closure or event.call.args:
+                raise Refusal(event.node, "the optimizer runs a closure, which a gradient scaler cannot step")
+            self.found.steps[event.call] = event.optimizer_node
+        elif not isinstance(event.node, cst.Call):
+            raise Refusal(event.node, "this backward pass is not a plain call")
+        elif event.node not in self.found.backwards:
+            self.found.backwards.append(event.node)
+
+    def _forward(self, event: Forward) -> None:
+        calls = tuple(call for _, call in event.way if self.source.owns(call))
+        if event.purpose is Purpose.EVALUATION and event.gradients is not True:
+            if event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
+                self.found.evaluations[event.node] = calls
+        elif event.gradients is not False:
+            self.found.forwards.update(calls)
+            self.found.shared.update(calls)
+
+    def _uses_model(self, call: cst.Call) -> bool:
+        path = dotted(call.func) or ""
+        owner, _, method = path.rpartition(".")
+        return path in self._models or (owner in self._models and not _ABOUT_MODELS.match(method))
+
+    def _here(self, event: Event) -> cst.CSTNode:
+        if self.source.owns(event.node):
+            return event.node
+        return event.entered_from or self.source.chunks[0].module
+
+
+def framework(text: str) -> tuple[int, str] | None:
+    """Row and name of an import of a framework that brings mixed precision of its own."""
+    found = _FRAMEWORKS.search(text)
+    return (text.count("\n", 0, found.start(1)) + 1, found.group(1)) if found else None

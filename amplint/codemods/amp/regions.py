@@ -1,0 +1,189 @@
+"""The autocast regions: round the forward passes and losses of training, and the forward passes of evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from amplint.codemods.amp.flow import Flow
+from amplint.codemods.amp.observed import Observed
+from amplint.codemods.layout import Block, Layout, paths
+from amplint.codemods.refusal import Refusal
+from amplint.findings import Edit
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+_TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")
+_GAP = 2
+
+
+@dataclass
+class Region:
+    """Statements of one block, and where a backward pass computes its loss itself, what is taken out of it."""
+
+    statements: list[cst.CSTNode] = field(default_factory=list)
+    hoisted: str | None = None
+
+
+class Regions:
+    """Finds the statements to put into regions, and writes these."""
+
+    def __init__(self, layout: Layout, observed: Observed, flow: Flow) -> None:
+        self._layout = layout
+        self._observed = observed
+        self._flow = flow
+        self.training: list[Region] = []
+        self.hoists: dict[cst.Call, tuple[str, str]] = {}
+        self._find()
+        self.evaluation = list(self._evaluations())
+
+    def edits(self, header: str) -> Iterator[Edit]:
+        """Every region below `header`. Raises Refusal where a statement shares its line with others."""
+        for backward, (name, text) in self.hoists.items():
+            statement = self._layout.statement_of(backward)
+            assert statement is not None
+            before = self._before(statement)
+            if any(region.statements[-1] is before for region in self.training):
+                edit = self._layout.rewrite.insert_after(before, f"    {name} = {text}") if before else None
+            else:
+                edit = self._layout.rewrite.insert_before(backward, f"with {header}:\n    {name} = {text}")
+            if edit is None:
+                raise Refusal(backward, "the loss is computed where no region can be put")
+            yield edit
+        for region in (*self.training, *self.evaluation):
+            edits = self._layout.rewrite.wrap_statements(region.statements, f"with {header}")
+            if edits is None:
+                raise Refusal(region.statements[0], "the statement shares its line with others")
+            yield from edits
+
+    def plain_losses(self) -> Iterator[Edit]:
+        """Let backward run on the variables that take the losses it computed itself."""
+        for backward, (name, _) in self.hoists.items():
+            assert isinstance(backward.func, cst.Attribute)
+            yield self._layout.rewrite.replace(backward.func.value, name)
+
+    def rows(self) -> list[int]:
+        """The rows in which regions begin."""
+        starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
+        alone = [
+            backward for backward in self.hoists if self._before(self._layout.statement_of(backward)) not in starts
+        ]
+        return sorted(self._layout.row(node) for node in (*starts, *alone))
+
+    def _find(self) -> None:
+        chosen: dict[cst.CSTNode, None] = {}
+        for backward in self._observed.backwards:
+            assert isinstance(backward.func, cst.Attribute)
+            for statement in self._flow.computing(backward):
+                chosen[statement] = None
+            if _computes(backward.func.value):
+                self.hoists[backward] = self._hoist(backward)
+        self.training = [Region(run) for run in self._runs(chosen)]
+
+    def _hoist(self, backward: cst.Call) -> tuple[str, str]:
+        assert isinstance(backward.func, cst.Attribute)
+        text = self._layout.rewrite.text(backward.func.value)
+        statement = self._layout.statement_of(backward)
+        alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
+        if "\n" in text or not alone:
+            raise Refusal(backward, "the loss is computed inside the call of backward(); give it a variable first")
+        if text.startswith("(") and text.endswith(")"):
+            text = text[1:-1] if _closes_at_end(text) else text
+        taken = {name for name in ("loss", "total_loss") if name in self._names_near(backward)}
+        name = next((name for name in ("loss", "total_loss", "the_loss") if name not in taken), "")
+        return name, text
+
+    def _names_near(self, node: cst.CSTNode) -> set[str]:
+        function = self._layout.function_of(node)
+        nodes = walk(function) if function is not None else self._layout.nodes()
+        return {inner.value for inner in nodes if isinstance(inner, cst.Name)}
+
+    def _runs(self, chosen: dict[cst.CSTNode, None]) -> Iterator[list[cst.CSTNode]]:
+        """`chosen` by blocks, neighbours together; what stands between them goes along unless it trains."""
+        outermost = [
+            one for one in chosen if not any(other is not one and self._layout.inside(other, one) for other in chosen)
+        ]
+        blocks: dict[int, Block] = {}
+        for statement in outermost:
+            block = self._layout.block_of(statement)
+            blocks[id(block) if block is not self._layout.top else 0] = block
+        for block in blocks.values():
+            indices = [index for index, one in enumerate(block) if any(one is other for other in outermost)]
+            run = [indices[0]]
+            for index in indices[1:]:
+                between = block[run[-1] + 1 : index]
+                if len(between) <= _GAP and not any(map(self._parts, between)):
+                    run.append(index)
+                    continue
+                yield list(block[run[0] : run[-1] + 1])
+                run = [index]
+            yield list(block[run[0] : run[-1] + 1])
+
+    def _parts(self, statement: cst.CSTNode) -> bool:
+        """Whether `statement` must stay outside of regions."""
+        return self._flow.trains(statement) or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
+
+    def _before(self, statement: cst.CSTNode | None) -> cst.CSTNode | None:
+        if statement is None:
+            return None
+        block = self._layout.block_of(statement)
+        position = next(index for index, one in enumerate(block) if one is statement)
+        return block[position - 1] if position else None
+
+    def _evaluations(self) -> Iterator[Region]:
+        losses = {
+            name
+            for region in self.training
+            for statement in region.statements
+            for node in walk(statement)
+            if isinstance(node, cst.Call) and (name := dotted(node.func)) and node not in self._observed.forwards
+        }
+        taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
+        for way in self._observed.evaluations.values():
+            call = next((call for call in reversed(way) if call not in self._observed.shared), None)
+            statement = self._layout.statement_of(call) if call is not None else None
+            if statement is None or not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            if any(self._layout.inside(one, statement) for one in taken) or self._flow.trains(statement):
+                continue
+            run = self._with_losses(statement, losses)
+            taken += run
+            yield Region(run)
+
+    def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
+        """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too."""
+        block = self._layout.block_of(statement)
+        start = next(index for index, one in enumerate(block) if one is statement)
+        tainted, end = self._flow.binds(statement), start
+        for index in range(start + 1, min(start + 4, len(block))):
+            following = block[index]
+            if not isinstance(following, cst.SimpleStatementLine) or not paths(following) & tainted:
+                break
+            tainted |= self._flow.binds(following)
+            if any(isinstance(node, cst.Call) and dotted(node.func) in losses for node in walk(following)):
+                end = index
+        return list(block[start : end + 1])
+
+
+def _computes(loss: cst.BaseExpression) -> bool:
+    """Whether an expression does more than to add up, average or pick losses that are there already."""
+    return any(
+        isinstance(node, cst.Call) and not (isinstance(node.func, cst.Attribute) and node.func.attr.value in _TRIVIAL)
+        for node in walk(loss)
+    )
+
+
+def _closes_at_end(text: str) -> bool:
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return position == len(text) - 1
+    return False
+
+
+def statements_of(regions: Sequence[Region]) -> list[cst.CSTNode]:
+    """All statements of `regions`."""
+    return [statement for region in regions for statement in region.statements]

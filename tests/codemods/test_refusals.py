@@ -1,0 +1,108 @@
+"""What `--to amp` does not convert: the file stays as it is, and the reason names the line."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.codemods import Remark, Wish, convert
+
+LOOP = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [torch.ones(2, 4)]:
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+CLOSURE = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.LBFGS(model.parameters())
+
+
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 4)).mean()
+    loss.backward()
+    return loss
+
+
+optimizer.step(closure)
+"""
+LIBRARY = """def train_one_epoch(model, optimizer, batches, criterion):
+    for x, y in batches:
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+"""
+ATTACK = """import torch
+
+
+def attack(model, optimizer, images, labels):
+    images.requires_grad = True
+    loss = torch.nn.functional.cross_entropy(model(images), labels)
+    model.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return images + 0.1 * images.grad.sign()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "why"),
+    [
+        (CLOSURE, 15, "the optimizer runs a closure, which a gradient scaler cannot step"),
+        (LIBRARY, 5, "train_one_epoch() gets its optimizer from code out of sight, which would have to pass a scaler"),
+        (ATTACK, 10, "the gradient of something that is not known to be a parameter is read"),
+        ("import accelerate\n" + LOOP, 1, "accelerate has a mixed precision of its own"),
+        (LOOP.replace("optimizer.step()", "pass"), 9, "no step of an optimizer was found that uses these gradients"),
+        (
+            LOOP.replace("    loss = model(x).mean()\n    loss", "    loss = model(x).mean(); loss"),
+            8,
+            "the statement shares its line with others",
+        ),
+        (LOOP.replace("optimizer = ", "optimizer = scaler = grad_scaler = amp_scaler = "), 1, "are taken"),
+        (LOOP.replace("loss.backward()", "torch.autograd.backward(loss)"), 9, "torch.autograd.backward()"),
+        (LOOP.replace("model(x).mean()", "x.mean()"), 9, "no forward pass of a model was found"),
+        (LOOP.replace("step()", "step("), 10, "syntax error"),
+    ],
+    ids=["closure", "library", "attack", "framework", "no step", "one line", "names", "autograd", "no model", "syntax"],
+)
+def test_refused(text: str, row: int, why: str) -> None:
+    conversion = convert(text, Wish(to="amp"))
+    assert (conversion.text, conversion.done, conversion.left) == (text, (), ())
+    assert [remark.row for remark in conversion.refused] == [row]
+    assert why in conversion.refused[0].text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nprint(torch.ones(1))\n",
+        "",
+        convert(LOOP, Wish(to="amp")).text,
+        convert(LOOP, Wish(to="amp", dtype="bfloat16")).text,
+    ],
+    ids=["no training", "empty", "float16", "bfloat16"],
+)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_nothing_to_do(text: str, dtype: str) -> None:
+    conversion = convert(text, Wish(to="amp", dtype=dtype))
+    assert (conversion.text, conversion.done, conversion.refused) == (text, (), ())
+
+
+def test_the_device_can_be_asked_for() -> None:
+    where = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nmodel'
+    text = LOOP.replace("\nmodel", "\n" + where, 1)
+    conversion = convert(text, Wish(to="amp", device="auto"))
+    assert conversion.refused == ()
+    assert "scaler = torch.amp.GradScaler(device.type)\n" in conversion.text
+    assert "    with torch.autocast(device_type=device.type, dtype=torch.float16):\n" in conversion.text
+    refused = convert(LOOP, Wish(to="amp", device="auto"))
+    assert refused.refused == (
+        Remark(5, "no torch.device that is known here tells the device; say which with --device"),
+    )
