@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics.events import Event
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NeverCleared(Event):
     """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose."""
 

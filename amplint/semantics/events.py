@@ -135,7 +135,7 @@ class RanRegion:
     distant: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Event:
     """Base of all events.
 
@@ -173,7 +173,7 @@ class Event:
         return self.steps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Backward(Event):
     """A backward pass.
 
@@ -205,7 +205,7 @@ def _can_be_float16(region: Autocast) -> bool:
     return region.dtypes is None or not region.dtypes <= WIDE
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaleDiscarded(Event):
     """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss itself."""
 
@@ -213,7 +213,7 @@ class ScaleDiscarded(Event):
     loss: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerCreated(Event):
     """A gradient scaler is constructed.
 
@@ -227,7 +227,7 @@ class ScalerCreated(Event):
     never_read: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PairEvent(Event):
     """A call on a scaler that concerns one optimizer.
 
@@ -256,19 +256,19 @@ class PairEvent(Event):
         return self.stage.state is OptState.READY
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Unscale(PairEvent):
     """`scaler.unscale_(optimizer)`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerStep(PairEvent):
     """`scaler.step(optimizer)`; `closure` is the closure passed on, if any."""
 
     closure: cst.CSTNode | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfUnscaled(Event):
     """A scaler unscales the gradients of float16 parameters; `cast` made them float16."""
 
@@ -276,7 +276,7 @@ class HalfUnscaled(Event):
     cast: cst.CSTNode
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerMeetsShards(Event):
     """A scaler made in sight serves the optimizer of a model that `wrapped` has sharded with FSDP."""
 
@@ -284,7 +284,7 @@ class ScalerMeetsShards(Event):
     wrapped: cst.CSTNode
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerUpdate(Event):
     """`scaler.update()`.
 
@@ -298,7 +298,7 @@ class ScalerUpdate(Event):
     pending: cst.CSTNode | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OptimizerStep(Event):
     """`optimizer.step()` called directly; a `closure` has made the gradients.
 
@@ -313,7 +313,7 @@ class OptimizerStep(Event):
     overlooked: cst.CSTNode | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GradientUse(Event):
     """Gradients are clipped, measured or changed. `mutates` tells clipping from reading."""
 
@@ -324,7 +324,7 @@ class GradientUse(Event):
     optimizers: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AutocastCreated(Event):
     """An autocast context is constructed from these arguments (parameter name -> node and value)."""
 
@@ -335,7 +335,7 @@ class AutocastCreated(Event):
     certain: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AutocastUnused(Event):
     """An autocast object that is never entered: a bare statement, or the class `api` itself as a context."""
 
@@ -343,14 +343,14 @@ class AutocastUnused(Event):
     api: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AutocastEntered(Event):
     """A region begins."""
 
     context: Autocast
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TensorOp(Event):
     """A tensor operation by PyTorch's name (`masked_fill`, `softmax`) or its operator's (`Add`, `Multiply`).
 
@@ -369,7 +369,7 @@ class TensorOp(Event):
     module: cst.CSTNode | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StaysHalf(Event):
     """An operation runs in the region `off`, begun by `off_with`, on nothing but what came into it unconverted.
 
@@ -387,21 +387,21 @@ class StaysHalf(Event):
     half: cst.CSTNode | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CastBack(Event):
     """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half."""
 
     op: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfCast(Event):
     """A tensor is converted to a half dtype that is written out; `dtype` is that dtype."""
 
     dtype: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ApiUse(Event):
     """A library name is imported or used; `name` is its qualified name."""
 
@@ -436,7 +436,7 @@ class Work:
     in_vain: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Accumulation(Event):
     """A loop (or a function that is called for every micro-batch) adds up gradients until a window is full.
 
@@ -463,7 +463,7 @@ class Accumulation(Event):
     parallel: cst.Call | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowLost(Event):
     """What `loop` leaves after its last full window, by `remainder`, is thrown away by `cleared` in the next epoch."""
 
@@ -472,7 +472,7 @@ class WindowLost(Event):
     cleared: cst.CSTNode
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScriptEnd(Event):
     """The whole file has been followed; `complete` tells that no part of it was given up for want of time.
 

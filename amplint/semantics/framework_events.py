@@ -10,7 +10,7 @@ from amplint.semantics.events import Event
 from amplint.semantics.values import Items, Manager, Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfManaged(Event):
     """A framework scales the gradients of float16 parameters; `cast` made them float16."""
 
@@ -18,7 +18,7 @@ class HalfManaged(Event):
     cast: cst.CSTNode
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ManagedBackward(Event):
     """A framework's object runs backward on `loss`, scaled and divided as it sees fit."""
 
@@ -26,7 +26,7 @@ class ManagedBackward(Event):
     manager: Manager
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Bypassed(Event):
     """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
 
@@ -41,7 +41,7 @@ class Bypassed(Event):
     synced: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Setting(Event):
     """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
 
@@ -49,7 +49,7 @@ class Setting(Event):
     value: Items
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InertDecorator(Event):
     """The decorator `name` of a method asks its object for a switch that the object never has."""
 

@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics.events import Event
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CustomFunctionEvent(Event):
     """Something about a class that derives from `torch.autograd.Function`, called `name`.
 
@@ -23,7 +23,7 @@ class CustomFunctionEvent(Event):
     device: str = "cuda"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Unpaired(CustomFunctionEvent):
     """One pass has `decorator`, which is `custom_fwd` or `custom_bwd` as `api`, the other one, `method`, not its kin.
 
@@ -39,7 +39,7 @@ class Unpaired(CustomFunctionEvent):
     casts: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunsAgain(CustomFunctionEvent):
     """`backward` runs what forward ran at `first` once more, in whatever autocast state it meets.
 
@@ -51,7 +51,7 @@ class RunsAgain(CustomFunctionEvent):
     op: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MixedBackward(CustomFunctionEvent):
     """Backward multiplies the gradient, which has the dtype of forward's result, by a weight saved as it came in.
 
@@ -65,7 +65,7 @@ class MixedBackward(CustomFunctionEvent):
     backward: cst.FunctionDef
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LeftOut(CustomFunctionEvent):
     """Forward converts some tensors to the dtype of `like` for a kernel, and hands it another one, `missing`, as it is.
 
@@ -77,7 +77,7 @@ class LeftOut(CustomFunctionEvent):
     handed: cst.CSTNode
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HandedOver(CustomFunctionEvent):
     """Forward hands `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
 
@@ -90,7 +90,7 @@ class HandedOver(CustomFunctionEvent):
     forward: cst.FunctionDef
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OffInBackward(CustomFunctionEvent):
     """Forward computes the product at `first` with autocast on, `backward` its own, an `op`, with autocast off."""
 

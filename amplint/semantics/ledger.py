@@ -44,7 +44,7 @@ class Ledger:
     perhaps_none: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CheckpointLacksScaler(Event):
     """The state of an optimizer that `scaler` steps goes into a checkpoint, or comes back, without the scaler's.
 

@@ -11,7 +11,7 @@ from amplint.semantics.operation_events import Operand
 from amplint.semantics.values import Scaler
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaledLossRead(Event):
     """A value that carries the loss scale is `how` (summed, logged, compared, divided) as if it were the loss.
 
@@ -26,7 +26,7 @@ class ScaledLossRead(Event):
     divided: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DividedLossRead(Event):
     """A loss that `division` divided by the `number` of micro-batches is `how` (averaged, logged, compared)."""
 
@@ -35,7 +35,7 @@ class DividedLossRead(Event):
     how: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PenaltyScaled(Event):
     """`scale()` is called at `by` on a loss with a penalty on the gradients that `node` takes.
 
@@ -48,7 +48,7 @@ class PenaltyScaled(Event):
     carried: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LossOfOutput(Event):
     """`loss` gets `output`, which is what a model that computes in half returned, and nothing is known to widen it.
 

@@ -84,7 +84,7 @@ def best(operands: Iterable[Operand]) -> Evidence | None:
     return min(found, key=lambda half: half.because is Because.ASSUMED, default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Operation(Event):
     """A tensor operation runs: a function, method or operator, or the call of a `torch.nn` object.
 
@@ -109,7 +109,7 @@ class Operation(Event):
         return best(self.operands)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaledLate(Event):
     """Products of all rows with all rows, which are or can be float16 for the reason `half`, are scaled down at `node`.
 
@@ -119,7 +119,7 @@ class ScaledLate(Event):
     half: Evidence
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfSum(Event):
     """A loop adds half numbers to a half sum; `addend` is what makes that half, None where it was so before."""
 
@@ -127,7 +127,7 @@ class HalfSum(Event):
     addend: cst.BaseExpression | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfAverage(Event):
     """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
 

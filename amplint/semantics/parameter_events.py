@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics.events import Event
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfStepped(Event):
     """A step of an optimizer of `torch.optim` updates parameters that `cast` made `dtype`, float16 or bfloat16.
 

@@ -28,7 +28,7 @@ class Purpose(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Forward(Event):
     """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
 
@@ -59,14 +59,14 @@ class Forward(Event):
         return next(((function, call) for function, call in reversed(self.way) if call not in taken), None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForwardOutside(Event):
     """Backward ran on a loss whose only forward pass, at `node`, ran in no region, and something else in `inside`."""
 
     inside: Autocast
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 
@@ -80,7 +80,7 @@ class RegionMissed(Event):
     thread: NewThread
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NotCast(Event):
     """An operation that autocast would run in half, in a form that it leaves alone, while a region is on.
 

@@ -10,7 +10,7 @@ from amplint.semantics.events import Event
 from amplint.semantics.values import Scaler
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SchedulerStep(Event):
     """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
 
@@ -23,14 +23,14 @@ class SchedulerStep(Event):
     waits: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NeverUpdated(Event):
     """`scaler.step()` in a method or function that is called from out of sight, with a scaler that nothing updates."""
 
     scaler: Scaler
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaleLogged(Event):
     """`scaler.get_scale()` goes straight into a log, in every iteration in which the scaler steps or updates."""
 

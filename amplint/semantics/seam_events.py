@@ -10,14 +10,14 @@ from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operand
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ToNumpy(Event):
     """`operand`, which is or can be half, is handed to NumPy by a call of its method `numpy`."""
 
     operand: Operand
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfRefused(Event):
     """`op`, which PyTorch does not have for these half dtypes, runs on `operand`, which is or can be of one of them.
 

@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics.events import Event
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Checkpointed(Event):
     """`torch.utils.checkpoint` runs a segment.
 
@@ -27,7 +27,7 @@ class Checkpointed(Event):
     random: cst.CSTNode | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Traced(Event):
     """`torch.jit.trace` records a model in a region that keeps its casts of weights; `entered` made the region."""
 
