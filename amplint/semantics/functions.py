@@ -13,7 +13,7 @@ from amplint.semantics.divisors import may_divide
 from amplint.semantics.facts import Fact
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.state import RESULT, State
-from amplint.semantics.summaries import RUNS_AT_MOST, Summary
+from amplint.semantics.summaries import Summary
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -81,13 +81,14 @@ def call_function(
     if outcomes is None:
         call = (function.frame, state.progress(), *positional, *keywords.items())
         outcomes = machine.summaries.find(body, call, state)
-        if outcomes is None and machine.summaries.runs[body] >= RUNS_AT_MOST:
+        if outcomes is None and machine.summaries.exhausted(body):
             return _out_of_reach(machine, state, function)
         if outcomes is None:
-            contacts = machine.contacts
+            contacts, left = machine.contacts, machine.steps_left
             outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
             of_round = _of_round(machine, state, outcomes)
-            machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, of_round))
+            summary = Summary(state.copy(), read, outcomes, of_round)
+            machine.summaries.keep(body, call, summary, left - machine.steps_left)
             quiet = machine.contacts == contacts and bool(outcomes)
             if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
                 machine.closed.add(signature)

@@ -21,7 +21,7 @@ class Heads:
 
         A round that began under assumptions `state` does not make did not go every way that is open now.
         """
-        begun = self._begun.setdefault(state.progress(), [])
+        begun = self._begun.setdefault(state.progress(next_round=True), [])
         if any(self._covers(earlier, state) for earlier in begun):
             return False
         begun.append(state.copy())

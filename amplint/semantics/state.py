@@ -38,6 +38,8 @@ RESULT = "<result>"
 STEPS_KEPT = 16
 """How many of the latest steps of a path are told."""
 ANY_OPTIMIZER = -1
+NEXT_ROUND = -1
+"""Stands for an iteration that has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,27 +155,24 @@ class State:
         length = self.trail.length + 1 if self.trail else 1
         self.trail = Trail((node, message), self.trail, length, branch)
 
-    def progress(self) -> tuple[object, ...]:
-        """What rules can tell apart: equal progress means that the same reports follow from here."""
+    def progress(self, next_round: bool = False) -> tuple[object, ...]:
+        """What rules can tell apart: equal progress means that the same reports follow from here, or in the next round."""
+        now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
         ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
         essences = ((optimizer, essence(gradients)) for optimizer, gradients in self.gradients.items())
         return (
             self.regions,
             frozenset(
-                (pair, stage.state, stage.unchecked, self._since(stage.iteration)) for pair, stage in self.pairs.items()
+                (pair, stage.state, stage.unchecked, _since(stage.iteration, now)) for pair, stage in self.pairs.items()
             ),
             frozenset(
-                (scaler, known.checked, known.latest, known.updated is not None and self._since(known.iteration))
+                (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
                 for scaler, known in self.scalers.items()
             ),
             ambient,
             frozenset(entry for entry in essences if entry[1] != ambient),
             frozenset((symbol, *model.traits()) for symbol, model in self.models.items()),
         )
-
-    def _since(self, then: tuple[int, ...]) -> tuple[int, int]:
-        """How many of the iterations around a call are still going on, and how many there were."""
-        return shared_rounds(then, self.iteration), len(then)
 
     def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
         """Forget the protocol of scalers and optimizers that were made in sight and that nothing holds any more."""
@@ -208,6 +207,17 @@ def _held(value: Value) -> set[int]:
     if isinstance(value, Items):
         return set().union(*(_held(item) for item in value.values))
     return {value.symbol} if type(value) in _HOLDERS else set()  # type: ignore[union-attr]
+
+
+def _since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
+    """How many of the iterations around a call are still going on, and how many there were."""
+    return shared_rounds(then, now), len(then)
+
+
+def _lately(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
+    """Whether a call belongs to what is going on, and in how deep a loop; how long ago others were is all the same."""
+    shared = shared_rounds(then, now)
+    return (True, shared) if shared == len(then) else (same_iteration(then, now), -1)
 
 
 def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:

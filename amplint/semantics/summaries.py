@@ -20,7 +20,8 @@ Timed = TypeVar("Timed", Stage, ScalerState)
 RUNS = 3
 """How often a function is run before its summaries are used: up to here every call has results of its own."""
 RUNS_AT_MOST = 160
-"""How often a function is run at all; a call after that is one that cannot be followed."""
+STEPS_AT_MOST = 5_000
+"""A function whose many runs have taken this many steps is not run again: further calls cannot be followed."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Summaries:
     """The summaries of a file's functions, by whatever tells two calls apart."""
 
     runs: Counter[Hashable] = field(default_factory=Counter)
+    steps: Counter[Hashable] = field(default_factory=Counter)
     _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
 
     def find(self, function: Hashable, call: Hashable, state: State) -> list[State] | None:
@@ -69,9 +71,14 @@ class Summaries:
                 return summary.applied(state)
         return None
 
-    def keep(self, function: Hashable, call: Hashable, summary: Summary) -> None:
-        """Remember how a run of `function` ended."""
+    def exhausted(self, function: Hashable) -> bool:
+        """Whether a function has been run so often, and at such cost, that another call is not followed."""
+        return self.runs[function] >= RUNS_AT_MOST and self.steps[function] >= STEPS_AT_MOST
+
+    def keep(self, function: Hashable, call: Hashable, summary: Summary, steps: int) -> None:
+        """Remember how a run of `function` ended, and how many steps it took."""
         self.runs[function] += 1
+        self.steps[function] += steps
         self._known.setdefault((function, call), []).append(summary)
 
 
