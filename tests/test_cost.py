@@ -101,3 +101,31 @@ def test_the_same_use_of_a_library_is_told_once() -> None:
     interpret(Program(Source("train.py", text)), told.append, {"api_use"})
     names = [getattr(event, "name", "") for event in told]
     assert names.count("torch.cuda.amp.autocast") == 1
+
+
+ACCUMULATING = """
+import torch
+model = torch.nn.Linear(2, 2)
+optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler()
+for epoch in range(9):
+    for i in range(99):
+        scaler.scale(model(batch).sum()).backward()
+        if i % 4 == 0:
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+"""
+
+
+def test_how_long_ago_the_scale_was_updated_begins_no_round() -> None:
+    told: list[Event] = []
+    interpret(Program(Source("train.py", ACCUMULATING)), told.append, {"backward"})
+    assert len(told) <= 11
+
+
+def test_small_functions_are_followed_however_often_they_are_called() -> None:
+    head = "import torch\nscaler = torch.amp.GradScaler()\ndef helper(loss):\n    scaler.scale(loss).backward()\n"
+    calls = [f"helper(losses[{i}].sum() / {i + 2})\n" for i in range(200)]
+    told: list[Event] = []
+    interpret(Program(Source("train.py", head + "".join(calls))), told.append, {"script_end"})
+    assert [getattr(event, "complete", None) for event in told] == [True]
