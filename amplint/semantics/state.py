@@ -156,7 +156,7 @@ class State:
         self.trail = Trail((node, message), self.trail, length, branch)
 
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
-        """What rules can tell apart: equal progress means that the same reports follow from here, or in the next round."""
+        """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
         ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
         essences = ((optimizer, essence(gradients)) for optimizer, gradients in self.gradients.items())
