@@ -91,6 +91,14 @@ def test_constants_from_classes_and_defaults() -> None:
     """)
 
 
+def test_nan_is_no_number_that_overflows() -> None:
+    check(in_region('out = half.masked_fill(mask, float("nan"))\nout = half.new_full((3,), math.nan)'))
+
+
+def test_numbers_past_float64() -> None:
+    check(in_region(f"out = half.masked_fill(mask, -1{'0' * 400})  # AMP401"))
+
+
 INFINITIES = {
     "float": 'float("-inf")',
     "negated": '-float("inf")',

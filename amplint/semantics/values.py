@@ -313,12 +313,12 @@ FALSE = Const(False)
 
 
 def number(value: Value | None) -> float | None:
-    """A Python number, not a bool."""
-    if isinstance(value, Const) and isinstance(value.value, (int, float)) and not isinstance(value.value, bool):
-        return (
-            value.value if abs(value.value) <= 1e308 or math.isinf(value.value) else math.copysign(1e308, value.value)
-        )
-    return None
+    """A Python number, neither a bool nor NaN."""
+    if not isinstance(value, Const) or not isinstance(value.value, (int, float)) or isinstance(value.value, bool):
+        return None
+    if isinstance(value.value, float) and not math.isfinite(value.value):
+        return None if math.isnan(value.value) else value.value
+    return value.value if abs(value.value) <= 1e308 else 1e308 if value.value > 0 else -1e308
 
 
 def is_scalar(value: Value) -> bool:
