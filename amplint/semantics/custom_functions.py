@@ -123,7 +123,7 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
         _tell_unpaired(machine, state, passes, forward, backward, details)
     if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
         return
-    if (again := runs_again(passes)) is not None and not _names_autocast(cls):
+    if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
         machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, **details)
     given = _given_attributes(machine, cls.name.value, passes)
     if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
@@ -188,6 +188,13 @@ def _tell_unpaired(
 
 def _names_autocast(cls: cst.ClassDef) -> bool:
     return any(isinstance(node, cst.Name) and "autocast" in node.value for node in walk(cls))
+
+
+def _enters_autocast(machine: Machine, call: cst.Call) -> bool:
+    """Whether the method that is called may enter a region: one of this name stands beside the word."""
+    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else None
+    chunks = machine.program.chunks
+    return name is not None and any(f"def {name}(" in chunk.text and "autocast" in chunk.text for chunk in chunks)
 
 
 def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:

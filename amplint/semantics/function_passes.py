@@ -16,6 +16,7 @@ from amplint.torchlib.policy import FLOAT32, LOWER
 PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
 _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
+_RUNS_BACK = re.compile(r"^(?:backward_\w+|inverse\w*|reverse\w*|invert\w*|recompute\w*|forward)$")
 _LIKE_WEIGHT = re.compile(r"(?:^|_)(?:weights?|kernel|[wW])\d?$")
 _LIBRARIES = frozenset({"torch", "F", "nn", "np", "math", "ctx", "self"})
 
@@ -151,7 +152,7 @@ def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
 
 
 def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call] | None:
-    """What forward was handed and calls, and the call of the same in backward."""
+    """What forward was handed and calls, and the call of the same, or of a method that runs it back, in backward."""
     forward = _Forward(passes)
     handed = {origin: node for node, origin in reversed(forward.calls) if origin != _HALF}
     if not handed:
@@ -161,8 +162,12 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call] | None:
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for inner in walk(node):
-            if isinstance(inner, cst.Call) and (origin := origins.of(inner.func)) in handed and origin is not None:
-                found.append((handed[origin], inner))
+            if isinstance(inner, cst.Call):
+                func = inner.func
+                back = isinstance(func, cst.Attribute) and _RUNS_BACK.search(func.attr.value)
+                origin = origins.of(func.value if back and isinstance(func, cst.Attribute) else func)
+                if origin is not None and origin in handed:
+                    found.append((handed[origin], inner))
 
     read(origins, passes.backward.body, seen)
     return found[0] if found else None

@@ -113,7 +113,7 @@ def _compound(origins: Origins, node: cst.CSTNode, seen: Seen, inside: bool) -> 
     inside = inside or (isinstance(node, cst.With) and _enters_autocast(node))
     before = (dict(origins.names), dict(origins.saved))
     if isinstance(node, cst.For):
-        origins.bind(node.target, node.iter)
+        _each(origins, node.target, node.iter)
     blocks: list[cst.BaseSuite] = []
     for child in children(node):
         if isinstance(child, cst.BaseSuite):
@@ -130,6 +130,20 @@ def _compound(origins: Origins, node: cst.CSTNode, seen: Seen, inside: bool) -> 
     if other is not None:
         _compound(origins, other, seen, inside)
     origins.names, origins.saved = _common(after[0], origins.names), _common(after[1], origins.saved)
+
+
+def _each(origins: Origins, target: cst.BaseExpression, over: cst.BaseExpression) -> None:
+    """An element of a list has the origin of the list."""
+    name = dotted(over.func) if isinstance(over, cst.Call) else None
+    given = [argument.value for argument in over.args] if isinstance(over, cst.Call) else []
+    if name == "reversed" and given:
+        origins.bind(target, given[0])
+    elif name in ("enumerate", "zip") and isinstance(target, cst.Tuple):
+        elements = [element.value for element in target.elements]
+        for element, value in zip(elements[1:] if name == "enumerate" else elements, given, strict=False):
+            origins.bind(element, value)
+    else:
+        origins.bind(target, over)
 
 
 def _common(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
