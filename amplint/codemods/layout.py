@@ -142,6 +142,9 @@ class Layout:
                     continue
                 if isinstance(above, cst.Attribute) and above.attr is node and owner is None:
                     continue
+                around = self.function_of(node)
+                if around is not None and self.parameter(around, name) is not None:
+                    continue
                 return None
         return [call for call in calls if isinstance(call.func, cst.Name) == (owner is None)]
 

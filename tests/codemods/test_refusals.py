@@ -58,7 +58,8 @@ def attack(model, optimizer, images, labels):
         (CLOSURE, 15, "the optimizer runs a closure, which a gradient scaler cannot step"),
         (LIBRARY, 5, "train_one_epoch() gets its optimizer from code out of sight, which would have to pass a scaler"),
         (ATTACK, 10, "the gradient of something that is not known to be a parameter is read"),
-        ("import accelerate\n" + LOOP, 1, "accelerate has a mixed precision of its own"),
+        ("import accelerate\n" + LOOP, 1, "accelerate scales losses by itself"),
+        ("from torch.distributed.fsdp import fully_shard\n" + LOOP, 1, "torch.distributed.fsdp shards parameters"),
         (LOOP.replace("optimizer.step()", "pass"), 9, "no step of an optimizer was found that uses these gradients"),
         (
             LOOP.replace("    loss = model(x).mean()\n    loss", "    loss = model(x).mean(); loss"),
@@ -70,7 +71,19 @@ def attack(model, optimizer, images, labels):
         (LOOP.replace("model(x).mean()", "x.mean()"), 9, "no forward pass of a model was found"),
         (LOOP.replace("step()", "step("), 10, "syntax error"),
     ],
-    ids=["closure", "library", "attack", "framework", "no step", "one line", "names", "autograd", "no model", "syntax"],
+    ids=[
+        "closure",
+        "library",
+        "attack",
+        "framework",
+        "sharded",
+        "no step",
+        "one line",
+        "names",
+        "autograd",
+        "no model",
+        "syntax",
+    ],
 )
 def test_refused(text: str, row: int, why: str) -> None:
     conversion = convert(text, Wish(to="amp"))

@@ -10,16 +10,22 @@ from amplint.codemods.refusal import Refusal
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
+_SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse")
+
 
 def check(layout: Layout, observed: Observed) -> None:
     """Raises Refusal where something in the file trains in a way that cannot be followed."""
     foreign = framework(layout.source.text)
     if foreign is not None:
-        raise Refusal(_at_row(layout, foreign[0]), f"{foreign[1]} has a mixed precision of its own")
+        sharded = foreign[1].startswith(("torch", "fairscale"))
+        why = "shards parameters, over which a plain scaler does not agree" if sharded else "scales losses by itself"
+        raise Refusal(_at_row(layout, foreign[0]), f"{foreign[1]} {why}")
     seen = set(observed.backwards)
     for node in layout.nodes():
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             _check_call(node, node.func, seen)
+        elif isinstance(node, cst.Attribute) and node.attr.value in _SPARSE:
+            raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
         elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
             raise Refusal(node, "a backward pass in a lambda")
     for call in (*observed.backwards, *observed.steps):

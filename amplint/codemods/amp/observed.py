@@ -38,7 +38,8 @@ _ABOUT_MODELS = re.compile(
 )
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
-    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla|tensorflow|jax|flax)\b",
+    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla|tensorflow|jax|flax"
+    r"|torch\.distributed\.(?:fsdp|_composable|_?tensor)|fairscale)\b",
     re.MULTILINE,
 )
 
@@ -109,12 +110,12 @@ class _Watch:
 
     def _forward(self, event: Forward) -> None:
         calls = tuple(call for _, call in event.way if self.source.owns(call))
-        if event.purpose is Purpose.EVALUATION and event.gradients is not True:
-            if event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
-                self.found.evaluations[event.node] = calls
-        elif event.gradients is not False:
+        if event.gradients is not False:
             self.found.forwards.update(calls)
-            self.found.shared.update(calls)
+        if event.purpose is not Purpose.EVALUATION:
+            self.found.shared.update(calls if event.gradients is not False else ())
+        elif event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
+            self.found.evaluations[event.node] = calls
 
     def _uses_model(self, call: cst.Call) -> bool:
         path = dotted(call.func) or ""

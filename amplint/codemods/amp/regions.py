@@ -16,15 +16,20 @@ from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
 _TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")
+_OF_TENSORS = frozenset(
+    [
+        *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
+        *("argmax", "eq", "sum", "mean", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous"),
+    ]
+)
 _GAP = 2
 
 
 @dataclass
 class Region:
-    """Statements of one block, and where a backward pass computes its loss itself, what is taken out of it."""
+    """Statements of one block that follow each other."""
 
     statements: list[cst.CSTNode] = field(default_factory=list)
-    hoisted: str | None = None
 
 
 class Regions:
@@ -81,6 +86,20 @@ class Regions:
             if _computes(backward.func.value):
                 self.hoists[backward] = self._hoist(backward)
         self.training = [Region(run) for run in self._runs(chosen)]
+        for backward in self.hoists:
+            self._reach_out(backward)
+
+    def _reach_out(self, backward: cst.Call) -> None:
+        """Extend a region that ends shortly above `backward`, which computes its loss itself, up to there."""
+        statement = self._layout.statement_of(backward)
+        assert statement is not None
+        block = self._layout.block_of(statement)
+        position = next(index for index, one in enumerate(block) if one is statement)
+        for region in self.training:
+            last = next((index for index, one in enumerate(block) if one is region.statements[-1]), position)
+            between = block[last + 1 : position]
+            if last < position and len(between) <= _GAP and not any(map(self._parts, between)):
+                region.statements += between
 
     def _hoist(self, backward: cst.Call) -> tuple[str, str]:
         assert isinstance(backward.func, cst.Attribute)
@@ -138,7 +157,10 @@ class Regions:
             for region in self.training
             for statement in region.statements
             for node in walk(statement)
-            if isinstance(node, cst.Call) and (name := dotted(node.func)) and node not in self._observed.forwards
+            if isinstance(node, cst.Call)
+            and (name := dotted(node.func))
+            and node not in self._observed.forwards
+            and name.rpartition(".")[2] not in _OF_TENSORS
         }
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         for way in self._observed.evaluations.values():
@@ -159,8 +181,10 @@ class Regions:
         tainted, end = self._flow.binds(statement), start
         for index in range(start + 1, min(start + 4, len(block))):
             following = block[index]
-            if not isinstance(following, cst.SimpleStatementLine) or not paths(following) & tainted:
+            if not isinstance(following, cst.SimpleStatementLine) or self._flow.trains(following):
                 break
+            if not paths(following) & tainted:
+                continue
             tainted |= self._flow.binds(following)
             if any(isinstance(node, cst.Call) and dotted(node.func) in losses for node in walk(following)):
                 end = index
