@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
+from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE
 from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
@@ -19,7 +20,8 @@ REDUCES = words(
 _LOSSES = words(
     "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
     "binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss hinge_embedding_loss margin_ranking_loss "
-    "triplet_margin_loss cosine_embedding_loss multi_margin_loss multilabel_margin_loss ctc_loss dist trace"
+    "triplet_margin_loss cosine_embedding_loss multilabel_soft_margin_loss multi_margin_loss "
+    "multilabel_margin_loss ctc_loss dist trace"
 )
 _SAME = words(
     "abs neg sign floor ceil round trunc frac clamp clip relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
@@ -31,9 +33,12 @@ _SAME = words(
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate avg_pool1d avg_pool2d "
     "avg_pool3d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
     "adaptive_max_pool1d adaptive_max_pool2d prelu pad narrow index_select gather local_response_norm glu "
-    "scaled_dot_product_attention repeat_interleave take_along_dim topk chunk split logit long float half"
+    "scaled_dot_product_attention repeat_interleave take_along_dim topk unbind logit long float half"
 )
 _SOME = words("linear matmul cat stack unsqueeze flatten embedding outer addmm mm bmm baddbmm addbmm mv addmv addr")
+_ADDS = words("stack unsqueeze split chunk tensor_split")
+"""Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
+_BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
 _PRODUCTS = {"mm": 2, "addmm": 2, "addbmm": 2, "bmm": 3, "baddbmm": 3, "mv": 1, "addmv": 1, "outer": 2, "addr": 2,
              "dot": 0, "vdot": 0}  # fmt: skip
 
@@ -76,14 +81,12 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return 0 if reduction in (None, Const("mean"), Const("sum")) else None
     if op == "matmul":
         return elementwise(op, operands[:2]) if len(operands) > 1 else None
-    if op == "stack" and rank is not None and rank >= 0:
+    if op in _ADDS and rank is not None and rank >= 0:
         return rank + 1
     if op == "cat" and rank is not None:
         return rank
     if op == "linear" and rank is not None and rank > 0:
         return rank
-    if op == "unsqueeze" and rank is not None and rank >= 0:
-        return rank + 1
     if op == "flatten" and len(arguments.given) == shift:
         return 1
     if op in ("view", "reshape", "permute") and arguments.given[shift:]:
@@ -92,7 +95,7 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return rank
     if op in _SOME:
         return SOME_DIMENSIONS
-    return elementwise(op, operands) if op in BOOLEAN or len(operands) > 1 else None
+    return elementwise(op, operands) if op in _BROADCAST else None
 
 
 def _is_size(value: Value) -> bool:

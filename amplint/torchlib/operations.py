@@ -138,11 +138,12 @@ def outcome(
     lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
     around = _Around(devices, lows, regime.version if regime is not None else None)
     found = _outcome(op, tuple(_guessed(op, operands, around)), around, asked, in_place, out)
-    if found.dtypes is None or all(operand.dtypes is not None and not operand.supposed for operand in operands):
+    if found == UNKNOWN or all(operand.dtypes is not None and not operand.supposed for operand in operands):
         return found
     anything = tuple(Typed(_ANYTHING, o.rank) if o.dtypes is None or o.supposed else o for o in operands)
-    certain = _outcome(op, anything, around, asked, in_place, out).dtypes == found.dtypes
-    return found if certain else Outcome(found.dtypes, None, supposed=True)
+    if _outcome(op, anything, around, asked, in_place, out) == found:
+        return found
+    return Outcome(found.dtypes, supposed=True) if found.dtypes is not None else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,13 @@ _ON_CPU = (
 class Outcome:
     """What a run showed.
 
-    `shown` tells the dtypes of the values shown in a line, `times` how often it showed one. The run ended at line
+    `shown` tells the dtypes of the values shown in a line, `ranks` how many dimensions they had, and `times` how often
+    it showed one. The run ended at line
     `stopped` with an exception that says `message`; `raised` is that line where dtypes are the reason.
     """
 
     shown: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    ranks: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     times: Counter[int] = field(default_factory=Counter)
     stopped: int | None = None
     message: str = ""
@@ -90,6 +92,7 @@ def _run(text: str, outcome: Outcome) -> tuple[int, str] | None:
         if isinstance(value, torch.Tensor):
             line = sys._getframe(1).f_lineno
             outcome.times[line] += 1
+            outcome.ranks[line].add(value.dim())
             outcome.shown[line].add(str(value.dtype).removeprefix("torch."))
 
     world = types.ModuleType("world")

@@ -66,13 +66,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class Callable:
-    """A function or module of the program, what it is called with, and what it returns."""
+    """A function or module of the program, what it is called with, what it returns, and its attributes."""
 
     name: str
     takes: tuple[Variable, ...]
     returns: tuple[Variable, ...]
     seems: str = ""
     keyword: str = ""
+    parts: tuple[str, ...] = ()
 
 
 @dataclass
@@ -375,15 +376,35 @@ class Writer:
         scope.write(f"return {', '.join(variable.name for variable in returns)}")
         return returns
 
-    def network(self, known: list[Callable]) -> tuple[list[str], Callable]:
+    def autograd_function(self) -> tuple[list[str], Callable]:
+        """A function of the program that has a backward pass of its own."""
+        name = self.fresh("Function")
+        scope, takes = self._parameters([])
+        scope.depth = 2
+        lines = [f"class {name}(torch.autograd.Function):", "    @staticmethod"]
+        cast = self.pick(["", ", cast_inputs=torch.float32", f", cast_inputs={self.pick(FLOATING)}"])
+        if self.number(3):
+            lines.append(f'    @torch.amp.custom_fwd(device_type="{self.device}"{cast})')
+        lines.append(f"    def forward({', '.join(['ctx', *(variable.name for variable in takes)])}):")
+        returns = self._function_body(scope)
+        backward = ["    @staticmethod", "    def backward(ctx, *gradients):", "        return gradients"]
+        return [*lines, *scope.lines, "", *backward], Callable(f"{name}.apply", takes, returns)
+
+    def network(self, known: list[Callable], others: list[Callable]) -> tuple[list[str], Callable]:
         """A module of the program: its class, and how its `forward` is called."""
         name = self.fresh("Net")
         lines = [f"class {name}(nn.Module):", "    def __init__(self):", "        super().__init__()"]
         layers: list[tuple[str, Layer]] = []
         kept: list[Variable] = []
+        known = list(known)
         for _ in range(1 + self.number(4)):
             kind, attribute = self.number(9), self.fresh("self.a")
-            if kind == 0:
+            if kind == 3 and others:
+                other = self.pick(others)
+                made = self.pick(["", "", ".half()", ".to(DTYPE)"])
+                lines.append(f"        {attribute} = {other.name}(){made}")
+                known.append(replace(other, name=attribute))
+            elif kind == 0:
                 lines.append(f"        {attribute} = nn.Parameter({self.pick(['torch.ones(4)', 'torch.rand(4, 4)'])})")
                 kept.append(Variable(attribute, lines[-1].count("4")))
             elif kind == 1:
@@ -399,6 +420,12 @@ class Writer:
                 layer = self.layer()
                 lines.append(f"        {attribute} = {layer.made_by}")
                 layers.append((attribute, layer))
+        method = []
+        if self.number(3) == 0:
+            body, part = self.function(known[:1])
+            given = part.name.join(["def ", "(self, "])
+            method = ["", *(f"    {line.replace(f'def {part.name}(', given)}" for line in body)]
+            known.append(replace(part, name=f"self.{part.name}"))
         scope, takes = self._parameters(known)
         scope.depth = 2
         scope.layers = layers
@@ -406,7 +433,9 @@ class Writer:
         given = ", ".join(["self", *(variable.name for variable in takes)])
         head = self._decorated(f"def forward({given}):")
         returns = self._function_body(scope)
-        return [*lines, "", *(f"    {line}" for line in head), *scope.lines], Callable(name, takes, returns)
+        parts = tuple(attribute for attribute, _ in layers)
+        forward = [*(f"    {line}" for line in head), *scope.lines]
+        return [*lines, *method, "", *forward], Callable(name, takes, returns, parts=parts)
 
     def layer(self) -> Layer:
         recurrent = RECURRENT if self.device == "cpu" and self.number(9) == 9 else ()
@@ -415,7 +444,7 @@ class Writer:
     def model(self, scope: Scope, network: Callable) -> Callable:
         """Write how a module of the program is made."""
         name, dtype = self.fresh("model"), ""
-        kind = self.number(7)
+        kind = self.number(9)
         text = f"{network.name}()"
         device = self.pick(['.to("cuda")', ".cuda()", ".to(DEVICE)"]) if self.device == "cuda" else ""
         if kind == 0:
@@ -431,6 +460,9 @@ class Writer:
         if kind == 4:
             dtype = self.pick(FLOATING)
             scope.write(f"{name}.to({dtype})")
+        elif kind == 5 and network.parts:
+            part = self.pick(network.parts).replace("self", name)
+            scope.write(self.pick([f"{part}.half()", f"{part}.to({self.pick(FLOATING)})", f"{part} = {part}.float()"]))
         return replace(network, name=name, seems=dtype)
 
     def program(self) -> str:
@@ -442,9 +474,13 @@ class Writer:
             lines, one = self.function(helpers)
             definitions += [*lines, "", ""]
             helpers.append(one)
-        networks = []
+        if self.number(4) == 0:
+            lines, one = self.autograd_function()
+            definitions += [*lines, "", ""]
+            helpers.append(one)
+        networks: list[Callable] = []
         for _ in range(self.number(2)):
-            lines, one = self.network(helpers[:1])
+            lines, one = self.network(helpers[-1:], networks)
             definitions += [*lines, "", ""]
             networks.append(one)
         scope = Scope(depth=int(style == "function"), callables=list(helpers))

@@ -22,6 +22,7 @@ from amplint.semantics.values import Const, Tensor, Value
 from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.names import DTYPES
+from amplint.torchlib.promotion import SOME_DIMENSIONS
 from tests.dtypes.oracle import Outcome, observe
 
 KINDS = Dispatcher(Program(Source("nothing.py", "")), Registry().load().rules.values()).kinds | {Operation.kind}
@@ -34,13 +35,15 @@ DTYPE_NAMES = frozenset(DTYPES.values())
 class Claims:
     """What the linter says of a program, on all its paths.
 
-    Line of `see` -> the value's dtype, None where it is not known; the dtype it supposes, certain only that the value
-    has no other that autocast would convert; the lines it says can raise, those it says always do, and those where it
-    does not know the dtype of an operand, so that it leaves open whether they raise.
+    Line of `see` -> the value's dtype, None where it is not known; the dtype it supposes, certain only that the
+    value has no other that autocast would convert; how many dimensions it has, None where that is not known; the
+    lines it says can raise, those it says always do, and those where it does not know the dtype of an operand, so
+    that it leaves open whether they raise.
     """
 
     dtypes: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
     supposed: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    ranks: dict[int, set[int | None]] = field(default_factory=lambda: defaultdict(set))
     raises: set[int] = field(default_factory=set)
     always: set[int] = field(default_factory=set)
     unsure: set[int] = field(default_factory=set)
@@ -59,6 +62,7 @@ def claims(text: str) -> Claims:
             row = source.span(node).start.row
             dtype = value.dtype if isinstance(value, Tensor) and value.dtype in DTYPE_NAMES else None
             found.supposed[row].add(dtype)
+            found.ranks[row].add(value.rank if isinstance(value, Tensor) else None)
             found.dtypes[row].add(dtype if isinstance(value, Tensor) and not value.supposed else None)
         return value
 
@@ -113,6 +117,11 @@ def compared(said: Claims, outcome: Outcome) -> Comparison:
             found.wrong[line] = f"supposes {_text(supposed)}, is {_text(dtypes)}"
         if None not in claimed and not dtypes <= claimed:
             found.wrong[line] = f"claims {_text(claimed)}, is {_text(dtypes)}"
+        ranks = said.ranks.get(line, {None})
+        if None not in ranks and not all(_fits(ranks, rank) for rank in outcome.ranks[line]):
+            found.wrong[line] = (
+                f"claims {_text(map(str, ranks))} dimensions, has {_text(map(str, outcome.ranks[line]))}"
+            )
         if claimed == dtypes:
             found.claimed += 1
         else:
@@ -125,6 +134,10 @@ def compared(said: Claims, outcome: Outcome) -> Comparison:
         if line + 1 in outcome.shown:
             found.wrong[line] = "claims that it raises, which it does not"
     return found
+
+
+def _fits(claimed: set[int | None], rank: int) -> bool:
+    return rank in claimed or (rank > 0 and SOME_DIMENSIONS in claimed)
 
 
 def _text(dtypes: Iterable[str | None]) -> str:
