@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment, words
@@ -96,7 +96,7 @@ KNOWN = FOLLOWS_INPUT.union(
 class Outcome:
     """What running an operation comes to: the dtypes its result can have, None for any, or why PyTorch refuses.
 
-    The dtypes are `supposed` where they are others if an operand of unknown dtype is none that autocast converts.
+    Both are `supposed` where something else comes of it if an operand of unknown dtype is none that autocast converts.
     """
 
     dtypes: frozenset[str] | None = None
@@ -143,7 +143,7 @@ def outcome(
     anything = tuple(Typed(_ANYTHING, o.rank) if o.dtypes is None or o.supposed else o for o in operands)
     if _outcome(op, anything, around, asked, in_place, out) == found:
         return found
-    return Outcome(found.dtypes, supposed=True) if found.dtypes is not None else UNKNOWN
+    return replace(found, supposed=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from amplint.semantics import interpreter
 from amplint.semantics.events import Event
 from amplint.semantics.expressions import evaluate
 from amplint.semantics.machine import Machine
-from amplint.semantics.operation_events import Operation
+from amplint.semantics.operation_events import Operand, Operation
 from amplint.semantics.program import Program
 from amplint.semantics.state import State
 from amplint.semantics.values import Const, Tensor, Value
@@ -37,7 +37,7 @@ class Claims:
 
     Line of `see` -> the value's dtype, None where it is not known; the dtype it supposes, certain only that the
     value has no other that autocast would convert; how many dimensions it has, None where that is not known; the
-    lines it says can raise, those it says always do, and those where it does not know the dtype of an operand, so
+    lines it says can raise, those it says always do for certain, and those where it does not know the dtype of an operand, so
     that it leaves open whether they raise.
     """
 
@@ -70,7 +70,8 @@ def claims(text: str) -> Claims:
         if not isinstance(event, Operation):
             return
         line = source.span(event.node).start.row
-        (passes if event.raises is None else raises).add(event.node)
+        certain = event.raises is not None and not any(map(_is_supposed, event.operands))
+        (raises if certain else passes).add(event.node)
         if event.raises is not None:
             found.raises.add(line)
         if any(operand.dtype is None and not isinstance(operand.value, Const) for operand in event.operands):
@@ -83,6 +84,12 @@ def claims(text: str) -> Claims:
         interpreter.interpret(Program(source), told, KINDS)
     found.always = {source.span(node).start.row for node in raises - passes}
     return found
+
+
+def _is_supposed(operand: Operand) -> bool:
+    """Whether it is not certain which dtype an operand has."""
+    value = operand.value
+    return isinstance(value, Tensor) and (value.supposed or value.dtypes is None)
 
 
 def _shown(tree: cst.CSTNode) -> Iterator[cst.CSTNode]:
