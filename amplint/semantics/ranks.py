@@ -24,7 +24,7 @@ _LOSSES = words(
     "multilabel_margin_loss ctc_loss dist trace"
 )
 _SAME = words(
-    "abs neg sign floor ceil round trunc frac clamp clip relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
+    "abs neg sign floor ceil round trunc frac relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
     "leaky_relu hardtanh hardswish hardsigmoid softsign tanhshrink logsigmoid dropout exp exp_ expm1 log log2 log10 "
     "log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh erf erfinv lgamma square pow nan_to_num detach "
     "clone contiguous cpu cuda fill masked_fill index_fill softmax log_softmax softmin layer_norm group_norm "
@@ -91,6 +91,8 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return 1
     if op in ("view", "reshape", "permute") and arguments.given[shift:]:
         return len(arguments.given) - shift if all(_is_size(a.value) for a in arguments.given[shift:]) else None
+    if op == "clamp":
+        return elementwise(op, [value for value in operands if isinstance(value, Tensor)])
     if op in _SAME:
         return rank
     if op in _SOME:

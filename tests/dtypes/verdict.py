@@ -37,8 +37,8 @@ class Claims:
 
     Line of `see` -> the value's dtype, None where it is not known; the dtype it supposes, certain only that the
     value has no other that autocast would convert; how many dimensions it has, None where that is not known; the
-    lines it says can raise, those it says always do for certain, and those where it does not know the dtype of an operand, so
-    that it leaves open whether they raise.
+    lines it says can raise, those it says always do for certain, and those where it does not know the dtype of an
+    operand, so that it leaves open whether they raise.
     """
 
     dtypes: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
@@ -89,7 +89,9 @@ def claims(text: str) -> Claims:
 def _is_supposed(operand: Operand) -> bool:
     """Whether it is not certain which dtype an operand has."""
     value = operand.value
-    return isinstance(value, Tensor) and (value.supposed or value.dtypes is None)
+    if isinstance(value, Tensor):
+        return value.supposed or value.dtypes is None
+    return not isinstance(value, Const)
 
 
 def _shown(tree: cst.CSTNode) -> Iterator[cst.CSTNode]:
