@@ -16,7 +16,11 @@ Codemod = Callable[[str, Wish, str], Plan]
 GOALS = {"amp": "amplint.codemods.amp"}
 """Value of `--to` -> module."""
 
-SOURCES = {"apex": "amplint.codemods.apex", "cuda-amp": "amplint.codemods.cuda_amp"}
+SOURCES = {
+    "apex": "amplint.codemods.apex",
+    "cuda-amp": "amplint.codemods.cuda_amp",
+    "float16": "amplint.codemods.bfloat16",
+}
 """Value of `--from` -> module."""
 
 

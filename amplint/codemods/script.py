@@ -136,6 +136,10 @@ class Script:
         """The span of these rows with their line ends."""
         return self.lines.rows(first, last)
 
+    def span_of(self, start: int, end: int) -> Span:
+        """The span between two offsets."""
+        return Span(self.lines.position(start), self.lines.position(end))
+
     def before_row(self, row: int) -> Span:
         """Where to insert above `row`."""
         return Span(Position(row, 1), Position(row, 1))

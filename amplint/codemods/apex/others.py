@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, Use, aliases, imported, uses
+from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, uses
 from amplint.codemods.conversion import Remark
+from amplint.codemods.names import Use
 from amplint.codemods.script import Refused, Script, bound_by
 from amplint.findings import Edit
 

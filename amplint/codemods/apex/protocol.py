@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.codemods.apex.reach import Reach
-from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, Use, uses
+from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
+from amplint.codemods.names import Use
 from amplint.codemods.script import Refused, Scope, Script
 from amplint.findings import Edit, Span
 from amplint.source.tree import walk

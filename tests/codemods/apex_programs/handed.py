@@ -1,4 +1,4 @@
-"""The optimizer goes from function to function, and so does the scaler."""
+"""The optimizer goes from function to function, and what scales its gradients goes along."""
 
 import io
 

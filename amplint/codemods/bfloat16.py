@@ -1,0 +1,179 @@
+"""`--from float16`: float16 autocast becomes bfloat16, which has the range of float32 and needs no scaler."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+
+from amplint.codemods.apex.availability import settled
+from amplint.codemods.apex.checks import findings, repaired
+from amplint.codemods.apex.start import drop_empty, empty_conditions
+from amplint.codemods.bfloat16_scalers import Scalers
+from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Edit, Fix, Severity
+from amplint.fixes.imports import remove_stale_imports
+from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
+
+_FLOAT16 = ("torch.float16", "torch.half")
+_HALVES = re.compile(r"\.half\(\)|\bfloat16\b|torch\.half\b")
+_REPAIRED = frozenset({"bfloat16-to-numpy", "bfloat16-addend-lost"})
+
+
+def plan(text: str, wish: Wish, path: str) -> Plan:
+    """Turn every autocast region of a script to bfloat16 and take its scalers out; refuse where one of them stays."""
+    if "autocast" not in text and "GradScaler" not in text:
+        return Plan()
+    script = Script(text, path)
+    try:
+        new = _converted(script)
+    except Refused as refusal:
+        return Plan(refused=(refusal.remark,))
+    if new == text:
+        return Plan()
+    new = tidied(text, new)
+    fix = Fix("Use bfloat16, without a scaler", changed_edits(text, new))
+    first = min(edit.span.start.row for edit in fix.edits)
+    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new)),))
+
+
+def _left(text: str, new: str) -> tuple[Remark, ...]:
+    """What still speaks of float16."""
+    rows = new.splitlines()
+    return tuple(
+        Remark(row, "this still speaks of float16")
+        for row, line in enumerate(rows, 1)
+        if _HALVES.search(line.partition("#")[0]) and row == row_after(text, new, row_before(text, new, row))
+    )
+
+
+def _torch(script: Script) -> list[Use]:
+    """The uses of autocast and of scalers."""
+    known = {
+        bound: name
+        for statement in script.of_kind(cst.Import, cst.ImportFrom)
+        for bound, name in imported(script, statement, "torch")
+    }
+    return [use for use in uses(script, known) if use.name in AUTOCASTS or use.name in GRAD_SCALERS]
+
+
+def _scalers(script: Script) -> Scalers:
+    return Scalers(script, [use for use in _torch(script) if use.name in GRAD_SCALERS])
+
+
+def _converted(script: Script) -> str:
+    ours, scalers = _torch(script), _scalers(script)
+    old = next((use for use in ours if use.name in SUCCESSORS), None)
+    regions = [edit for use in ours if use.name in AUTOCASTS for edit in [_region(script, use)] if edit is not None]
+    if not regions and not scalers.known:
+        return script.text
+    if not regions:
+        raise Refused(script.row(ours[0].node), "the float16 region this scaler serves is not in sight")
+    _no_other_scaler(script, scalers)
+    if old is not None:
+        raise Refused(script.row(old.node), f"{old.name} is deprecated: convert from cuda-amp first")
+    conditions, empty = scalers.conditions(), empty_conditions(script)
+    stages = [script]
+    try:
+        stages.append(script.apply(regions))
+        stages.append(_never_skipped(stages[-1]))
+        scalers = _scalers(stages[-1])
+        stages.append(stages[-1].apply(scalers.edits()))
+        stages.append(_joined(stages[-1], conditions))
+        stages.append(drop_empty(stages[-1], empty))
+        _no_scaler_left(stages[-1], scalers)
+        stages.append(Script(remove_stale_imports(script.text, stages[-1].text), script.path))
+        before = findings(script.text, script.path)
+        text, remaining = repaired(before, stages[-1].text, script.path, _REPAIRED)
+        stages.append(Script(text, script.path))
+        worse = next((finding for finding in remaining if finding.severity > Severity.INFO), None)
+        if worse is not None:
+            raise Refused(worse.span.start.row, f"in the result: {worse.message}")
+    except Refused as refusal:
+        row = row_before(script.text, stages[-1].text, refusal.remark.row)
+        raise Refused(row, refusal.remark.text) from None
+    return text
+
+
+def _never_skipped(script: Script) -> Script:
+    """The script without the question whether the scaler has skipped a step."""
+    while True:
+        scalers = _scalers(script)
+        found = ((n, scalers.comparison(n.test)) for n in script.of_kind(cst.If) if isinstance(n, cst.If))
+        asked = next(((node, value) for node, value in found if value is not None), None)
+        if asked is None:
+            break
+        script = script.apply([settled(script, asked[0], taken=asked[1])])
+    gone = (script.rewrite.remove_statement(node) for node in _scalers(script).readings())
+    return script.apply(edit for edit in gone if edit is not None)
+
+
+def _region(script: Script, use: Use) -> Edit | None:
+    """The edit that turns one region to bfloat16, None where it is so already."""
+    row = script.row(use.node)
+    if use.call is None:
+        if script.rewrite.names_type(use.node):
+            return None
+        raise Refused(row, "autocast is handed on instead of being called")
+    if any(argument.star for argument in use.call.args):
+        raise Refused(row, "what autocast is called with is not written out")
+    given = script.rewrite.find_argument(use.call, "dtype", 1)
+    if given is not None:
+        dtype = script.text_of(given.value)
+        if dtype in ("torch.bfloat16", "torch.float32", "torch.float", "None"):
+            return None
+        if dtype not in _FLOAT16:
+            raise Refused(row, f"which dtype {dtype} is cannot be told")
+        return script.rewrite.replace(given.value, "torch.bfloat16")
+    device = script.rewrite.find_argument(use.call, "device_type", 0)
+    enabled = script.rewrite.find_argument(use.call, "enabled")
+    on_cpu = device is not None and script.text_of(device.value).strip("'\"") == "cpu"
+    if on_cpu or (enabled is not None and script.text_of(enabled.value) == "False"):
+        return None
+    return script.rewrite.insert_argument(use.call, 1, "dtype=torch.bfloat16")
+
+
+def _joined(script: Script, conditions: set[str]) -> Script:
+    """The script with one side of each `if` whose sides the scaler alone told apart."""
+    while True:
+        edit = None
+        for node in reversed(list(script.of_kind(cst.If))):
+            assert isinstance(node, cst.If)
+            two = isinstance(node.orelse, cst.Else) and script.text_of(node.test) in conditions
+            if two and _code(script, node.body) == _code(script, node.orelse.body):  # type: ignore[union-attr]
+                edit = settled(script, node, taken=True)
+                break
+        if edit is None:
+            return script
+        script = script.apply([edit])
+
+
+def _code(script: Script, block: cst.BaseSuite) -> str:
+    text = "\n".join(script.text_of(statement).strip() for statement in block.body)
+    try:
+        return ast.dump(ast.parse(text))
+    except SyntaxError:
+        return text
+
+
+def _no_other_scaler(script: Script, scalers: Scalers) -> None:
+    """Raises Refused where a scaler from somewhere else scales a loss."""
+    for call in script.calls:
+        func = call.func
+        if isinstance(func, cst.Attribute) and not scalers.means(func.value):
+            above = script.source.parent(call)
+            backward = isinstance(above, cst.Attribute) and above.attr.value == "backward"
+            if func.attr.value == "unscale_" or (func.attr.value == "scale" and backward):
+                raise Refused(script.row(call), f"where {script.text_of(func.value)} is made is not in sight")
+
+
+def _no_scaler_left(script: Script, scalers: Scalers) -> None:
+    """Raises Refused where something of the scaler is left."""
+    later = Scalers(script, [])
+    later.known = scalers.known
+    for node in later.mentions():
+        raise Refused(script.row(node), f"what {script.text_of(node)} is used for here is not understood")

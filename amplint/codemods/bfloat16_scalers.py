@@ -1,0 +1,267 @@
+"""A gradient scaler taken out of a script: what its methods did to losses, optimizers and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from amplint.codemods.names import Use
+from amplint.codemods.script import Refused, Scope, Script
+from amplint.findings import Edit, Span
+from amplint.source.rewrite_lines import deletions
+
+ROUNDS = 10
+_NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
+_LATER = ("is_enabled", "get_scale")
+"""Methods that what stands around them decides about."""
+
+
+class Scalers:
+    """The scalers of a script, which `made` constructs, by the names they go by in each function."""
+
+    def __init__(self, script: Script, made: list[Use]) -> None:
+        self.script = script
+        self.known: dict[Scope, set[str]] = {}
+        self.flags: dict[str, str] = {}
+        self._statements = [self._learn_made(use) for use in made]
+        for _ in range(ROUNDS):
+            before = sum(map(len, self.known.values()))
+            self._follow()
+            if before == sum(map(len, self.known.values())):
+                break
+
+    def means(self, node: cst.CSTNode) -> bool:
+        """Whether `node` names a scaler."""
+        if not isinstance(node, (cst.Name, cst.Attribute)):
+            return False
+        text, scope = self.script.text_of(node), self.script.scope(node)
+        root = text.partition(".")[0]
+        for length in range(len(scope), -1, -1):
+            if text in self.known.get(scope[:length], ()):
+                return True
+            if root != "self" and length and self.script.binds(scope[:length], root):
+                return False
+        return False
+
+    def mentions(self) -> Iterator[cst.Name | cst.Attribute]:
+        """Where the script names a scaler."""
+        for node in self.script.of_kind(cst.Name, cst.Attribute):
+            above = self.script.source.parent(node)
+            member = isinstance(above, cst.Attribute) and above.attr is node
+            keyword = isinstance(above, cst.Arg) and above.keyword is node
+            if not member and not keyword and not isinstance(above, cst.Param) and self.means(node):
+                assert isinstance(node, (cst.Name, cst.Attribute))
+                yield node
+
+    def comparison(self, test: cst.BaseExpression) -> bool | None:
+        """What a condition comes to that asks whether the scale has changed; None for any other."""
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return None
+        before, now = self._kept_scale(test.left), self._is_scale(test.left)
+        other, operator = test.comparisons[0].comparator, test.comparisons[0].operator
+        if (before and self._is_scale(other)) or (now and self._kept_scale(other)):
+            return isinstance(operator, (cst.Equal, cst.GreaterThanEqual, cst.LessThanEqual))
+        return None
+
+    def _is_scale(self, node: cst.CSTNode) -> bool:
+        called = (
+            isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "get_scale"
+        )
+        return called and self.means(node.func.value)  # type: ignore[attr-defined]
+
+    def _kept_scale(self, node: cst.CSTNode) -> bool:
+        """Whether a variable holds nothing but the scale."""
+        if not isinstance(node, cst.Name):
+            return False
+        given = [
+            each.value
+            for each in self.script.of_kind(cst.Assign)
+            if isinstance(each, cst.Assign) and self.script.text_of(each.targets[0].target) == node.value
+        ]
+        return bool(given) and all(self._is_scale(value) for value in given)
+
+    def readings(self) -> Iterator[cst.Assign]:
+        """The statements that keep the scale in a variable that nothing reads."""
+        for node in self.script.of_kind(cst.Assign):
+            assert isinstance(node, cst.Assign)
+            name = self.script.text_of(node.targets[0].target)
+            if self._is_scale(node.value) and len(node.targets) == 1:
+                named = [each for each in self.script.of_kind(cst.Name) if isinstance(each, cst.Name)]
+                others = [each for each in named if each.value == name]
+                if all(isinstance(self.script.source.parent(each), cst.AssignTarget) for each in others):
+                    yield node
+
+    def conditions(self) -> set[str]:
+        """The conditions of the `if` statements that a scaler is used in."""
+        found: set[str] = set()
+        for node in self.mentions():
+            above = (each for each in self.script.source.ancestors(node) if isinstance(each, cst.If))
+            found.update(self.script.text_of(each.test) for each in above)
+        return found
+
+    def edits(self) -> list[Edit]:
+        """The edits that take the scalers out."""
+        found = [self._removed(statement) for statement in self._statements]
+        for node in self.mentions():
+            above = self.script.source.parent(node)
+            if isinstance(above, cst.Attribute) and above.value is node:
+                found += self._method(node, above)
+            elif isinstance(above, cst.Arg):
+                found += self._handed(node, above)
+            elif self._is_alias(node) or self._is_none(node):
+                found.append(self._removed(node))
+        for scope, names in self.known.items():
+            function = self.script.functions.get(scope)
+            found += self._parameters(function, names) if function is not None else ()
+        return list(dict.fromkeys(found))
+
+    def _learn_made(self, use: Use) -> cst.CSTNode:
+        row = self.script.row(use.node)
+        value: cst.CSTNode | None = use.call
+        if use.call is None:
+            raise Refused(row, "the class of scalers is handed on instead of being called")
+        above = self.script.source.parent(use.call)
+        if isinstance(above, cst.IfExp) and above.body is use.call and self.script.text_of(above.orelse) == "None":
+            value, above = above, self.script.source.parent(above)
+        if isinstance(above, (cst.Assign, cst.AnnAssign)) and above.value is value:
+            targets = [each.target for each in above.targets] if isinstance(above, cst.Assign) else [above.target]
+            if len(targets) == 1 and isinstance(targets[0], (cst.Name, cst.Attribute)):
+                text = self.script.text_of(targets[0])
+                self._learn(self.script.scope(use.node), text)
+                self.flags[text] = self._flag(value, use.call)
+                return above
+        raise Refused(row, "the scaler is not assigned to one variable")
+
+    def _flag(self, value: cst.CSTNode | None, call: cst.Call) -> str:
+        """What switches a scaler on."""
+        enabled = self.script.rewrite.find_argument(call, "enabled")
+        if isinstance(value, cst.IfExp):
+            return self.script.text_of(value.test)
+        return self.script.text_of(enabled.value) if enabled is not None else "True"
+
+    def _learn(self, scope: Scope, text: str) -> None:
+        owner = self.script.class_of(scope)
+        self.known.setdefault(owner if owner is not None and text.startswith("self.") else scope, set()).add(text)
+
+    def _follow(self) -> None:
+        for node in list(self.mentions()):
+            above = self.script.source.parent(node)
+            if isinstance(above, cst.Arg) and above.value is node:
+                call = self.script.source.parent(above)
+                target = self._target(call)
+                name = self._parameter(call, above, target) if target is not None else None
+                if target is not None and name is not None:
+                    self._learn(target, name)
+            elif isinstance(above, cst.Assign) and above.value is node and self._is_alias(node):
+                self._learn(self.script.scope(node), self.script.text_of(above.targets[0].target))
+
+    def _is_alias(self, node: cst.CSTNode) -> bool:
+        above = self.script.source.parent(node)
+        if not isinstance(above, cst.Assign) or above.value is not node or len(above.targets) != 1:
+            return False
+        return isinstance(above.targets[0].target, (cst.Name, cst.Attribute))
+
+    def _is_none(self, node: cst.CSTNode) -> bool:
+        """Whether a statement only says that there is no scaler."""
+        target = self.script.source.parent(node)
+        above = self.script.source.parent(target) if isinstance(target, cst.AssignTarget) else None
+        return isinstance(above, cst.Assign) and len(above.targets) == 1 and self.script.text_of(above.value) == "None"
+
+    def _target(self, call: cst.CSTNode | None) -> Scope | None:
+        """The function of this file that `call` calls."""
+        if not isinstance(call, cst.Call):
+            return None
+        scope = self.script.scope(call)
+        if isinstance(call.func, cst.Name):
+            name = call.func.value
+            around = ((*scope[:length], name) for length in range(len(scope), -1, -1))
+            found = next((each for each in around if each in self.script.functions), None)
+            made = (name, "__init__")
+            return found or (made if made in self.script.functions else None)
+        owner, func = self.script.class_of(scope), call.func
+        if isinstance(func, cst.Attribute) and owner is not None and self.script.text_of(func.value) == "self":
+            method = (*owner, func.attr.value)
+            return method if method in self.script.functions else None
+        return None
+
+    def _parameter(self, call: cst.CSTNode | None, argument: cst.Arg, target: Scope) -> str | None:
+        assert isinstance(call, cst.Call)
+        if argument.keyword is not None:
+            return argument.keyword.value
+        names = self.script.parameters(target)
+        bound = self.script.class_of(target) is not None and self.script.class_of(target) == target[:-1]
+        names = names[1:] if bound else names
+        if argument.star or any(each.star for each in call.args):
+            return None
+        place = call.args.index(argument)
+        return names[place] if place < len(names) else None
+
+    def _method(self, node: cst.CSTNode, method: cst.Attribute) -> Iterator[Edit]:
+        call, name = self.script.source.parent(method), method.attr.value
+        row = self.script.row(node)
+        if not isinstance(call, cst.Call) or call.func is not method:
+            raise Refused(row, f"{name} of the scaler is used without a call")
+        statement = self.script.source.parent(call)
+        alone = isinstance(statement, cst.Expr)
+        if name == "scale" and len(call.args) == 1:
+            yield self.script.rewrite.replace(call, self.script.rewrite.operand(call.args[0].value))
+        elif name == "step" and len(call.args) == 1:
+            yield self.script.rewrite.replace(call, f"{self.script.rewrite.operand(call.args[0].value)}.step()")
+        elif name in _NOTHING_LEFT and alone:
+            yield self._removed(call)
+        elif name == "state_dict":
+            yield from self._state(call)
+        elif name == "is_enabled":
+            yield self.script.rewrite.replace(call, self.flags.get(self.script.text_of(node), "True"))
+        elif name not in _LATER:
+            raise Refused(row, f"what {name} of the scaler is used for is not understood")
+
+    def _state(self, call: cst.Call) -> Iterator[Edit]:
+        """The entry of a checkpoint that holds the state of the scaler goes."""
+        above = self.script.source.parent(call)
+        if isinstance(above, cst.DictElement):
+            display = self.script.source.parent(above)
+            assert isinstance(display, cst.Dict)
+            yield from self._without(display.elements, above)
+        elif isinstance(above, cst.Assign):
+            yield self._removed(call)
+        else:
+            raise Refused(self.script.row(call), "the state of the scaler is handed on")
+
+    def _handed(self, node: cst.CSTNode, argument: cst.Arg) -> Iterator[Edit]:
+        call = self.script.source.parent(argument)
+        if self._target(call) is None or not isinstance(call, cst.Call):
+            raise Refused(self.script.row(node), "the scaler is handed to something that is not in this file")
+        yield from self._without(call.args, argument)
+
+    def _without(self, items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Iterator[Edit]:
+        """The edits that take `item` out of a list in brackets."""
+        spans = [self.script.source.span(each) for each in items]
+        for start, end in deletions(self.script.lines, spans, [list(items).index(item)], bracketed=True):
+            yield Edit(self.script.span_of(start, end), "")
+
+    def _parameters(self, function: cst.FunctionDef, names: set[str]) -> Iterator[Edit]:
+        """The edits that take the parameters out that were for a scaler."""
+        params = function.params
+        positional, named = [*params.posonly_params, *params.params], list(params.kwonly_params)
+        whole = bool(named and positional) and all(param.name.value in names for param in named)
+        if whole and isinstance(params.star_arg, cst.ParamStar):
+            yield Edit(Span(self._extent(positional[-1]).end, self._extent(named[-1]).end), "")
+            named = []
+        for group in (positional, named):
+            gone = [index for index, param in enumerate(group) if param.name.value in names]
+            spans = [self._extent(param) for param in group]
+            for start, end in deletions(self.script.lines, spans, gone, bracketed=True) if gone else ():
+                yield Edit(self.script.span_of(start, end), "")
+
+    def _extent(self, param: cst.Param) -> Span:
+        """The span of a parameter with its annotation and its default."""
+        last = param.default or param.annotation or param.name
+        return Span(self.script.source.span(param).start, self.script.rewrite.span(last).end)
+
+    def _removed(self, node: cst.CSTNode) -> Edit:
+        edit = self.script.rewrite.remove_statement(node)
+        if edit is None:
+            raise Refused(self.script.row(node), "the statement shares its line with others")
+        return edit

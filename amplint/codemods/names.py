@@ -1,0 +1,66 @@
+"""What the names in a script stand for, by its imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods.script import Script, bound_by
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A use of something in a library by its qualified `name`; `node` spells it, `call` calls it if anything does."""
+
+    name: str
+    node: cst.BaseExpression
+    call: cst.Call | None
+
+
+def imported(script: Script, statement: cst.CSTNode, library: str) -> Iterator[tuple[str, str]]:
+    """Each name of `library` that an import statement binds, with what it stands for; nothing for `import *`."""
+    if isinstance(statement, cst.Import):
+        for alias in statement.names:
+            name = script.text_of(alias.name)
+            if name.partition(".")[0] == library:
+                yield bound_by(alias), name if alias.asname is not None else library
+    elif isinstance(statement, cst.ImportFrom) and statement.module is not None and not statement.relative:
+        module = script.text_of(statement.module)
+        if module.partition(".")[0] == library and not isinstance(statement.names, cst.ImportStar):
+            for alias in statement.names:
+                yield bound_by(alias), f"{module}.{script.text_of(alias.name)}"
+
+
+def uses(script: Script, known: dict[str, str]) -> list[Use]:
+    """Every use of the `known` names, which imports bind, outside of import statements."""
+    found = []
+    for node in script.of_kind(cst.Name):
+        if isinstance(node, cst.Name) and node.value in known and _reads(script, node):
+            found.append(_outermost(script, node, known[node.value]))
+    return found
+
+
+def _reads(script: Script, node: cst.Name) -> bool:
+    """Whether a name is read, and stands for what the imports bind."""
+    above = script.source.parent(node)
+    if isinstance(above, (cst.ImportAlias, cst.AsName, cst.NameItem, cst.Param, cst.AssignTarget, cst.FunctionDef)):
+        return isinstance(above, cst.Param) and above.default is node
+    if isinstance(above, cst.Attribute) and above.attr is node:
+        return False
+    if isinstance(above, cst.Arg) and above.keyword is node:
+        return False
+    if any(isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)):
+        return False
+    scope = script.scope(node)
+    scopes = (scope[:length] for length in range(len(scope), 0, -1))
+    return not any(script.binds(each, node.value, by_import=False) for each in scopes)
+
+
+def _outermost(script: Script, node: cst.Name, name: str) -> Use:
+    inner: cst.BaseExpression = node
+    while isinstance(above := script.source.parent(inner), cst.Attribute) and above.value is inner:
+        name, inner = f"{name}.{above.attr.value}", above
+    call = above if isinstance(above, cst.Call) and above.func is inner else None
+    return Use(name, inner, call)

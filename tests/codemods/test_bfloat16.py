@@ -1,0 +1,204 @@
+"""`--from float16`: regions turn to bfloat16, scalers go, checkpoints stay readable."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from amplint.codemods import Wish, convert
+from tests.codemods.test_apex import PROGRAMS, STEPS, losses
+from tests.conftest import Command
+
+TOLERANCE = 0.1
+"""How far a loss may be from the one in float16, relative to 1 plus its size, on each of the 50 steps."""
+FLOAT16 = Wish(source="float16")
+NAMES = [path.stem for path in PROGRAMS if path.stem != "off"]
+
+
+@functools.cache
+def in_float16(name: str, device: str) -> str:
+    """A program in float16: what becomes of a program that used apex."""
+    program = next(path for path in PROGRAMS if path.stem == name)
+    return convert(program.read_text(encoding="utf-8"), Wish(source="apex", device=device)).text
+
+
+@functools.cache
+def in_bfloat16(name: str, device: str) -> str:
+    """The same program in bfloat16."""
+    text = in_float16(name, device)
+    conversion = convert(text, FLOAT16)
+    assert conversion.refused == ()
+    assert conversion.text != text
+    return conversion.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_result_lints_clean_and_stays(amplint: Command, project: Path, name: str) -> None:
+    new = in_bfloat16(name, "cuda")
+    assert "GradScaler" not in new
+    assert "scaler." not in new
+    (project / "program.py").write_text(new, encoding="utf-8")
+    ran = amplint("check", "--select", "ALL", "--output-format", "concise", "program.py")
+    assert [line for line in ran.out.splitlines() if " AMP9" not in line] == []
+    again = convert(new, FLOAT16)
+    assert (again.text, again.done, again.refused) == (new, (), ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_result_trains_as_before(tmp_path: Path, name: str) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(in_float16(name, "cpu"), encoding="utf-8")
+    after.write_text(in_bfloat16(name, "cpu"), encoding="utf-8")
+    old, new = losses(before), losses(after)
+    assert len(old) == len(new) == STEPS
+    assert all(math.isfinite(loss) for loss in new)
+    assert [step for step in range(STEPS) if abs(new[step] - old[step]) > TOLERANCE * (1 + abs(old[step]))] == []
+
+
+SCRIPT = """import torch
+from torch.amp import GradScaler, autocast
+
+
+def save(model, optimizer, scaler, path):
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict()}, path)
+
+
+def load(model, optimizer, scaler, path):
+    checkpoint = torch.load(path)
+    model.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    if "scaler" in checkpoint:
+        scaler.load_state_dict(checkpoint["scaler"])
+
+
+def train(model, optimizer, scheduler, batches, use_amp, path=None):
+    scaler = GradScaler("cpu", enabled=use_amp)
+    if path is not None:
+        load(model, optimizer, scaler, path)
+        path.seek(0)
+    for batch in batches:
+        with autocast("cpu", torch.float16, use_amp):
+            loss = model(batch).square().mean()
+        if use_amp:
+            # all of it
+            scaler.scale(loss).backward()  # scaled
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scale_before = scaler.get_scale()
+            scaler.update()
+            if scale_before <= scaler.get_scale():
+                scheduler.step()
+        else:
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+    if path is not None:
+        save(model, optimizer, scaler, path)
+"""
+CONVERTED = """import torch
+from torch.amp import autocast
+
+
+def save(model, optimizer, path):
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+
+
+def load(model, optimizer, path):
+    checkpoint = torch.load(path)
+    model.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+
+
+def train(model, optimizer, scheduler, batches, use_amp, path=None):
+    if path is not None:
+        load(model, optimizer, path)
+        path.seek(0)
+    for batch in batches:
+        with autocast("cpu", torch.bfloat16, use_amp):
+            loss = model(batch).square().mean()
+        # all of it
+        loss.backward()  # scaled
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+    if path is not None:
+        save(model, optimizer, path)
+"""
+
+
+def test_a_whole_conversion() -> None:
+    conversion = convert(SCRIPT, FLOAT16)
+    assert conversion.refused == conversion.left == ()
+    assert conversion.text == CONVERTED
+    assert convert(SCRIPT.replace("\n", "\r\n"), FLOAT16).text == CONVERTED.replace("\n", "\r\n")
+
+
+def test_a_checkpoint_with_a_scaler_can_still_be_loaded() -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+    old: dict[str, object] = {}
+    new: dict[str, object] = {}
+    exec(SCRIPT, old)
+    exec(CONVERTED, new)
+    file = io.BytesIO()
+    old["save"](model, optimizer, torch.amp.GradScaler("cpu"), file)  # type: ignore[operator]
+    assert b"scale" in file.getvalue()
+    file.seek(0)
+    new["train"](model, optimizer, scheduler, [torch.randn(8, 4)], True, file)  # type: ignore[operator]
+    file.seek(0)
+    assert set(torch.load(file)) == {"model", "optimizer"}
+
+
+REFUSALS = {
+    "dtype": ("torch.float16", "dtype", 23, "which dtype dtype is cannot be told"),
+    "old": (
+        "from torch.amp import GradScaler, autocast",
+        "from torch.cuda.amp import GradScaler, autocast",
+        18,
+        "cuda-amp",
+    ),
+    "handed on": ("    for batch in", "    register(scaler)\n    for batch in", 22, "not in this file"),
+    "read": ("    for batch in", "    print(scaler.get_scale())\n    for batch in", 22, "not understood"),
+    "growth": ("    for batch in", "    scaler.set_growth_factor(3.0)\n    for batch in", 22, "not understood"),
+    "only the scaler": ('autocast("cpu", torch.float16, use_amp)', "region(use_amp)", 18, "not in sight"),
+    "other scaler": ("    for batch in", "    other.unscale_(optimizer)\n    for batch in", 22, "other is made"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "row", "why"), REFUSALS.values(), ids=list(REFUSALS))
+def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None:
+    assert old in SCRIPT
+    text = SCRIPT.replace(old, new)
+    conversion = convert(text, FLOAT16)
+    assert conversion.text == text
+    assert conversion.done == conversion.left == ()
+    assert [remark.row for remark in conversion.refused] == [row]
+    assert why in conversion.refused[0].text
+
+
+def test_two_sides_that_differ_stay_two() -> None:
+    text = SCRIPT.replace("            optimizer.step()\n            scheduler", "            scheduler")
+    conversion = convert(text, FLOAT16)
+    assert conversion.refused == ()
+    assert "        if use_amp:\n            # all of it\n            loss.backward()  # scaled\n" in conversion.text
+    assert "scaler" not in conversion.text
+
+
+def test_what_speaks_of_float16_elsewhere_is_named() -> None:
+    text = SCRIPT.replace("    for batch in", "    model.buffer = model.buffer.half()\n    for batch in")
+    conversion = convert(text, FLOAT16)
+    assert [(remark.row, remark.text) for remark in conversion.left] == [(19, "this still speaks of float16")]
+
+
+@pytest.mark.parametrize("text", [CONVERTED, "import torch\n", "with torch.autocast('cpu'):\n    pass\n"])
+def test_what_is_not_in_float16_is_left_alone(text: str) -> None:
+    conversion = convert(text, FLOAT16)
+    assert (conversion.text, conversion.done, conversion.refused) == (text, (), ())
