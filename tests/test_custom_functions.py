@@ -60,6 +60,20 @@ class Encode(Function):
         backend.encode_backward(grad, result)
         return result, None
 """
+POINTS = """
+class Gather(Function):
+    @staticmethod
+    def forward(ctx, features, indices):  # found
+        found = torch.cuda.FloatTensor(features.size(0), indices.size(1))
+        _C.gather_wrapper(features, indices, found)
+        ctx.saved = indices, features.size(1)
+        return found
+
+    @staticmethod
+    def backward(ctx, grad):
+        indices, count = ctx.saved
+        return _C.gather_grad_wrapper(grad, indices, count), None
+"""
 TRITON = """
 class Scale(Function):
     @staticmethod
@@ -123,7 +137,16 @@ class Round(Function):
         return grad, None
 """
 
+HELPER = """
+class Chosen(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        return plain(x, weight)
 
+    @staticmethod
+    def backward(ctx, grad):
+        return plain(grad, grad), grad.sum()
+"""
 WRAPPED = """
 run = Pool.apply
 
@@ -137,10 +160,11 @@ def pool(before: str = "", after: str = "", decorator: str = "") -> str:
     return POOL.format(before=before, after=after, decorator=decorator)
 
 
-FOUND = [pool(), BUFFER.format(like=""), TRITON, REGISTERED, RECOMPUTED.format(lifted=""), PRODUCTS]
+FOUND = [pool(), BUFFER.format(like=""), POINTS, TRITON, REGISTERED, RECOMPUTED.format(lifted=""), PRODUCTS]
 SILENT = [
     INDICES,
     STRAIGHT_THROUGH,
+    HELPER,
     pool(before="boxes = boxes.to(features)"),
     pool(before="boxes = boxes.type_as(features)"),
     pool(before="assert features.dtype == boxes.dtype"),

@@ -23,12 +23,15 @@ from amplint.torchlib.policy import words
 
 _FLOAT32 = "a new float32 buffer"
 _FACTORIES = words("zeros ones empty full rand randn")
+_LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
 _CONVERSIONS = words("float half double bfloat16 type type_as")
 _CASTERS = re.compile(r"custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16")
 _LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
+_KERNEL = re.compile(r"(?:^|[._])(?:_?C|ext|cuda|gpu|triton|kernels?|fwd|forward)(?:[._]|$)")
+"""What tells of a function that is imported by itself that it is no Python."""
 _WHOLE_NUMBERS = re.compile(
     r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|lens?|"
-    r"counts?|cnts?|counters?|nums?|perm|order|sizes?|batch|masks?|keys?|rulebook|pairs?|segments?|splits?)\d?(?:_|$)"
+    r"counts?|cnts?|counters?|nums?|perm|order|sizes?|batch|masks?|keys?|rulebook|pairs?|segments?|splits?|tokens?|experts?)\d?(?:_|$)"
 )
 
 
@@ -122,7 +125,8 @@ def _is_kernel(machine: Machine, state: State, func: cst.BaseExpression, local: 
         return not path.startswith(("torch.ops.aten.", "torch.ops.prims."))
     value = quietly(machine, state, MODULE_FRAME, cst.Name(path.partition(".")[0]), {})
     if isinstance(value, Ref):
-        return value.name.partition(".")[0] not in _LIBRARIES
+        seen = value.name.partition(".")[0] not in _LIBRARIES
+        return seen and (grid or "." in path or _KERNEL.search(value.name) is not None)
     return isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
 
 
@@ -163,7 +167,9 @@ def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:
     if node.func.attr.value in ("to", "contiguous"):
         return _buffer(node.func.value, origins)
     typed = any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in node.args)
-    made = dotted(node.func.value) == "torch" and node.func.attr.value in _FACTORIES
+    made = (dotted(node.func.value), node.func.attr.value) in _LEGACY or (
+        dotted(node.func.value) == "torch" and node.func.attr.value in _FACTORIES
+    )
     return _FLOAT32 if made and not typed else None
 
 
