@@ -68,7 +68,7 @@ def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Argu
     loads = _LOADS.search(last) is not None
     saves = _SAVES.search(name) is not None and not loads
     objects = [value for argument in arguments.values for value in _objects(state, argument)]
-    if last not in _LOOKS_ONLY and any(isinstance(value, Scaler) for value in objects):
+    if last not in _LOOKS_ONLY and any(_holds_scaler(state, value) for value in objects):
         ledger.scaler_saved = ledger.scaler_saved or not loads
         ledger.scaler_restored = ledger.scaler_restored or not last.startswith("save")
     if saves or loads:
@@ -81,6 +81,13 @@ def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Argu
     elif owner is not None and last in _PUTS:
         for symbol in _states(machine, state, arguments.values):
             state.set_attribute(symbol_of(machine, owner), f"<{STATE_OF} {symbol}>", Unknown(symbol))
+
+
+def _holds_scaler(state: State, value: Value) -> bool:
+    """Whether `value` is a scaler, or an object of the file that has one."""
+    if isinstance(value, Instance):
+        return any(isinstance(held, Scaler) for held in state.heap.get(value.symbol, {}).values())
+    return isinstance(value, Scaler)
 
 
 def _named_in(machine: Machine, state: State, call: cst.Call) -> Iterator[Value]:
