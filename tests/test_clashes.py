@@ -253,6 +253,58 @@ PROGRAMS = {
             torch.save(twin, "model.pt")
             return model(torch.zeros(1, 8))
     """,
+    "pictures among words": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words = nn.Embedding(10, 8)
+                self.proj = nn.Linear(4, 8)
+
+            def forward(self, ids, pictures):
+                x = self.words(ids)
+                x[ids == 3] = self.proj(pictures)  # AMP502
+                x[ids == 4] = self.proj(pictures).to(x.dtype)
+                x[0] = self.proj(pictures)
+                return x
+    """,
+    "features that are only moved": """
+        class Model(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.words = nn.Embedding(10, size)
+
+            def forward(self, embeds, mask, features):
+                embeds[mask == 1] = features.to(embeds.device).view(-1, features.shape[-1])  # AMP502
+                embeds[mask == 2] = features.to(embeds.device, embeds.dtype)
+                mask[mask == 2] = features.to(mask.device)
+                return embeds
+    """,
+    "a state to begin with": """
+        from torch.autograd import Variable
+
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm = nn.LSTM(8, 8)
+                self.cell = nn.GRUCell(8, 8)
+
+            def forward(self, x):
+                h = Variable(torch.zeros(1, x.size(1), 8)).cuda()
+                y, _ = self.lstm(x, (h, h))  # AMP502
+                y = self.cell(x[0], h[0])  # AMP502
+                h = x.new_zeros(1, x.size(1), 8)
+                return self.lstm(x, (h, h))
+    """,
+    "a memory of features": """
+        def collect(model, loader, n):
+            memory = torch.zeros(n, 8, device="cuda")
+            with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):
+                for images, indices in loader:
+                    features = model(images)
+                    memory[indices] = features  # AMP502
+            return memory
+    """,
 }
 
 

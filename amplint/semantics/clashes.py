@@ -26,7 +26,11 @@ from amplint.torchlib.policy import LOWER, words
 
 WRITES = words("index_put index_copy index_add scatter scatter_add scatter_reduce masked_scatter")
 """Operations that write into a tensor what has to have its dtype; autocast does not convert it."""
-_PRODUCTS = words("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+_WEIGHTED = words(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d lstm gru rnn lstmcell grucell "
+    "rnncell"
+)
+"""Layers that refuse what is not of the dtype of their weights."""
 _OF_TENSORS_ONLY = words("index_copy index_add scatter_add masked_scatter")
 """Those of them that never write a number."""
 _WHOLE_NUMBERS = re.compile(
@@ -40,6 +44,7 @@ _OF_TENSORS = words(
     "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
     "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
 )
+_RESHAPES = words("view reshape contiguous flatten squeeze unsqueeze")
 _PLACED = words("device shape size get_device new")
 
 
@@ -54,6 +59,9 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     """An operand that is float32 whatever comes, and one that can be half though nothing tells of it."""
     if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
         return None
+    if op in WRITES and len(operands) == 2 and _is_only_moved(*operands):
+        both = all(operand.dtype is None and _may_be_half(machine, operand, op) for operand in operands)
+        return (operands[0], operands[1]) if both else None
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
@@ -70,6 +78,18 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     if operand.made is not None:
         return value.dtype == "float32"
     return op in WRITES and value.dtype not in HALF_DTYPES and is_kept(machine, value.symbol)
+
+
+def _is_only_moved(target: Operand, source: Operand) -> bool:
+    """Whether `source` is `x.to(target.device)`, which leaves it in a dtype of its own."""
+    call = source.node
+    while isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in _RESHAPES:
+        call = call.func.value
+    if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"):
+        return False
+    given = [argument.value for argument in call.args]
+    device = given[0] if len(given) == 1 else None
+    return isinstance(device, cst.Attribute) and device.attr.value == "device" and device.value.deep_equals(target.node)
 
 
 def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
@@ -93,6 +113,8 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 4) -> bool:
         return True
     if key[0] in ARITHMETIC and depth:
         return any(_is_computed(machine, part, depth - 1) for part in parts)
+    if symbol in machine.in_float16:
+        return True
     callee = called(machine, symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
 
@@ -101,7 +123,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
     """Whether something given to the running function is used as only tensors are."""
     key = machine.symbols.key(behind(machine, symbol))
     if key[0] != "parameter":
-        return called(machine, symbol) is not None
+        return called(machine, symbol) is not None or symbol in machine.in_float16
     return any(str(key[2]) in _tensors_in(function) for function in machine.calls)
 
 
@@ -152,12 +174,14 @@ def assigned(
         steady, half = met
         kinds = ("half", "float32") if steady is operands[0] else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
+        if _is_only_moved(operands[0], operands[1]):
+            refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
         machine.emit(state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True)
 
 
 def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
     """A layer runs on `source` outside of any region: its weights are half where the model was converted."""
-    if not machine.assumes or Clash.kind not in machine.wanted or op not in _PRODUCTS or weights.dtype is not None:
+    if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED or weights.dtype is not None:
         return
     if source.dtype != "float32" or not isinstance(source.value, Tensor) or minds_dtypes(machine):
         return
@@ -177,7 +201,8 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> b
         return not isinstance(key, Tensor) or key.rank != 0
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
-    return kind in ("parameter", "call") and any(map(_INDICES.search, names))
+    named = kind in ("parameter", "call", "part") and any(map(_INDICES.search, names))
+    return named or isinstance(element.slice.value, cst.Comparison)
 
 
 def _follows(machine: Machine, made: cst.Call) -> bool:

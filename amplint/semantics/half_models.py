@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from amplint.semantics import models
+from amplint.semantics import attributes, models
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because, Evidence, Operand
@@ -17,7 +17,7 @@ from amplint.semantics.scopes import dotted
 from amplint.semantics.seam_events import Clash
 from amplint.semantics.state import Model, State
 from amplint.semantics.tensors import is_data, used_as_tensor
-from amplint.semantics.values import Tensor, Unknown, Value
+from amplint.semantics.values import Instance, Tensor, Unknown, Value
 from amplint.torchlib.names import HALF_DTYPES
 
 _FLOATING = re.compile(
@@ -30,8 +30,9 @@ def fed(
     machine: Machine, state: State, node: cst.Call, model: Value, path: cst.BaseExpression, arguments: Arguments
 ) -> None:
     """A model out of sight runs outside of any region: tell where it is half and its input is float32, by all signs."""
-    if not machine.assumes or Clash.kind not in machine.wanted or not isinstance(model, Unknown):
+    if not machine.assumes or Clash.kind not in machine.wanted or not _is_out_of_sight(machine, state, model):
         return
+    assert isinstance(model, (Instance, Unknown))
     cast, dtype = _conversion(machine, state, model)
     if cast is None or models.recipe(machine, state, model) is not Recipe.OFF:
         return
@@ -48,7 +49,15 @@ def fed(
         return
 
 
-def _conversion(machine: Machine, state: State, model: Unknown) -> tuple[cst.CSTNode | None, str]:
+def _is_out_of_sight(machine: Machine, state: State, model: Value) -> bool:
+    """Whether the layers of `model` are not followed, which tell of this themselves."""
+    if isinstance(model, Instance):
+        forward = attributes.find_method(machine, state, model.cls, "forward")
+        return forward is None or forward.chunk not in machine.relevant
+    return isinstance(model, Unknown)
+
+
+def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tuple[cst.CSTNode | None, str]:
     """What converted a model to half, and to which dtype."""
     kind, *more = machine.symbols.key(model.symbol)
     if kind == "converted" and more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode):

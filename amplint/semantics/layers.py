@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import clashes, contexts, flow, half_outputs, numerics, ranks, subregions, weights
+from amplint.semantics import clashes, contexts, flow, half_outputs, numerics, provenance, ranks, subregions, weights
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import members
 from amplint.semantics.machine import Machine
@@ -51,7 +51,7 @@ def call(machine: Machine, state: State, node: cst.Call, called: Module, argumen
         return _several(machine, state, node, called, name, arguments)
     if name == "Embedding":
         rank = operand.rank + 1 if operand.rank is not None and operand.rank >= 0 else SOME_DIMENSIONS
-        return replace(own, symbol=machine.fresh(), rank=rank)
+        return replace(own, symbol=provenance.kept(machine), rank=rank)
     op = MODULE_OPS.get(name)
     if op is None:
         return Tensor(machine.fresh())
@@ -116,6 +116,8 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
             dtype = low if low == "float16" or name not in _RECURRENT else None
         elif devices == {"cpu"}:
             dtype = low if attends else None
+    if here is None and called.dtype is None and not attends:
+        _begins(machine, state, node, called, name, arguments)
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank)
     if name in ("GRUCell", "RNNCell"):
         return main
@@ -127,3 +129,12 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     hidden = replace(main, symbol=machine.fresh())
     both = Items((hidden, replace(hidden, symbol=machine.fresh())))
     return Items((main, both if name == "LSTM" else hidden))
+
+
+def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> None:
+    """A recurrent layer is given the state to begin with."""
+    for argument in arguments.given[1:2]:
+        states = argument.value.values if isinstance(argument.value, Items) else (argument.value,)
+        for value in states[:1]:
+            own = weights.of(machine, state, called)
+            clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)

@@ -242,6 +242,8 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     if not given:
         return None
     seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
+    if op == "Variable":
+        return given[0].value
     if (returned := seams.returned(machine, name, tensor(machine, given[0].value))) is not None:
         return returned
     if name.startswith(_OTHER_KINDS):

@@ -17,7 +17,7 @@ WRITES = frozenset({"index_put", "index_copy", "index_add", "scatter", "scatter_
 """Operations that write into a tensor what has to have its dtype."""
 JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
 WIDE = frozenset({"float32", "float64"})
-MEETING = (*MAKING, b"register_buffer", b"Parameter", *sorted(name.encode() for name in WRITES))
+MEETING = (*MAKING, b"register_buffer", b"Parameter", b"Embedding(", *sorted(name.encode() for name in WRITES))
 
 
 def story(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
