@@ -305,6 +305,36 @@ PROGRAMS = {
                     memory[indices] = features  # AMP502
             return memory
     """,
+    "levels": """
+        class Neck(nn.Module):
+            def forward(self, features):
+                out = []
+                for level, x in enumerate(features):
+                    out.append(torch.cat([x, torch.zeros(x.shape[0], 2, device=x.device)], dim=1))  # AMP504
+                    out.append(torch.ones(x.shape[0], device=x.device) * level)
+                return out
+
+
+        def collect(loader):
+            out = []
+            for x, y in loader:
+                out.append(torch.cat([x, torch.zeros(x.shape[0], 2, device=x.device)], dim=1))
+            return out
+    """,
+    "pieces of a tensor": """
+        def crop(x, size):
+            pieces = torch.zeros(x.shape[0], size).to(x.device)  # AMP504
+            for row in range(len(x)):
+                pieces[row] = x[row, :size]
+            return pieces
+
+
+        def count(x, size):
+            found = torch.zeros(x.shape[0], device=x.device)
+            for row in range(len(x)):
+                found[row] = (x[row] > 0).sum()
+            return found
+    """,
 }
 
 

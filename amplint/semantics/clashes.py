@@ -44,6 +44,8 @@ _OF_TENSORS = words(
     "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
     "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
 )
+_LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
+_RUN = words("forward __call__")
 _RESHAPES = words("view reshape contiguous flatten squeeze unsqueeze")
 _PLACED = words("device shape size get_device new")
 
@@ -97,8 +99,8 @@ def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
     if isinstance(value, Tensor):
         if value.dtype is not None or value.among is not None:
             return operand.half is not None and value.dtype in HALF_DTYPES
-        return operand.half is not None and value.rank != 0 and _is_computed(machine, value.symbol)
-    if not isinstance(value, Unknown) or not _is_computed(machine, value.symbol):
+        return value.rank != 0 and _is_computed(machine, value.symbol)
+    if not isinstance(value, Unknown) or _counts(machine, value.symbol) or not _is_computed(machine, value.symbol):
         return False
     return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
 
@@ -115,13 +117,31 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 4) -> bool:
         return any(_is_computed(machine, part, depth - 1) for part in parts)
     if symbol in machine.in_float16:
         return True
+    if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
+        return _runs_layers(machine) and any(_is_computed(machine, part, depth - 1) for part in parts)
     callee = called(machine, symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
+
+
+def _counts(machine: Machine, symbol: int) -> bool:
+    """Whether this is the number that `enumerate` gives beside each element."""
+    if machine.symbols.key(symbol)[:2] != ("part", 0):
+        return False
+    (item,) = machine.symbols.parts(symbol)
+    return any(machine.symbols.key(one)[:2] == ("call", "builtins.enumerate") for one in machine.symbols.parts(item))
+
+
+def _runs_layers(machine: Machine) -> bool:
+    """Whether the running function is that of a layer or a loss, whose loops go over levels and not over data."""
+    function = machine.calls[-1] if machine.calls else None
+    return isinstance(function, cst.FunctionDef) and function.name.value in _RUN
 
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
     """Whether something given to the running function is used as only tensors are."""
     key = machine.symbols.key(behind(machine, symbol))
+    if key[0] == "item":
+        return True
     if key[0] != "parameter":
         return called(machine, symbol) is not None or symbol in machine.in_float16
     return any(str(key[2]) in _tensors_in(function) for function in machine.calls)
@@ -167,16 +187,22 @@ def assigned(
     source: tuple[cst.BaseExpression, Value],
 ) -> None:
     """`target = source`, an assignment to elements of `owner`: where indices select them, nothing is converted."""
-    if Clash.kind not in machine.wanted or not any(_selects(machine, state, element) for element in target.slice):
+    if Clash.kind not in machine.wanted:
         return
     operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
-    if (met := pair(machine, "index_put", operands)) is not None:
-        steady, half = met
-        kinds = ("half", "float32") if steady is operands[0] else ("float32", "half")
+    met = pair(machine, "index_put", operands)
+    if met is None:
+        return
+    steady, half = met
+    into = steady is operands[0]
+    if any(_selects(machine, state, element) for element in target.slice):
+        kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
         if _is_only_moved(operands[0], operands[1]):
             refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
         machine.emit(state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True)
+    elif into and steady.made is not None and _follows(machine, steady.made):
+        machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
 
 
 def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
