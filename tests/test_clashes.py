@@ -335,6 +335,40 @@ PROGRAMS = {
                 found[row] = (x[row] > 0).sum()
             return found
     """,
+    "a layer that is asked for its matrix": """
+        def matrix(layer, model):
+            eye = torch.eye(layer.weight.shape[1], device=layer.weight.device)
+            model(torch.zeros(1, 3, device=next(model.parameters()).device))  # AMP502
+            layer(torch.eye(4, device=layer.weight.device, dtype=layer.weight.dtype))
+            return layer(eye).T  # AMP502
+    """,
+    "a mask that is added": """
+        def widen(attention_mask, size):
+            padding = torch.zeros((attention_mask.shape[0], size), device=attention_mask.device)  # AMP504
+            return torch.concat([attention_mask, padding], dim=1)
+
+
+        def count(x, mask):
+            return torch.ones(x.shape, device=x.device) * mask
+    """,
+    "sizes that are taken before": """
+        def pad(x, device):
+            b, c, h, w = x.shape
+            return torch.cat([x, torch.zeros(b, c, h, 1, device=device)], dim=-1)  # AMP504
+    """,
+    "tensors of the caller": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.proj = nn.Linear(8, 8)
+
+            def forward(self, x):
+                return x + self.proj(x)
+
+            def check(self):
+                x = torch.zeros(1, 8, device=self.proj.weight.device)
+                return self.forward(x)
+    """,
 }
 
 

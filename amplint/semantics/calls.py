@@ -431,6 +431,7 @@ def _unseen(
     if name in IDLE_METHODS:
         machine.idle.add(node)
     clashes.handed(machine, state, node, arguments)
+    clashes.supplied(machine, state, node, arguments)
     symbol = symbol_of(machine, callee)
     result = same_again(machine, state, f"of {symbol}", arguments, node, (symbol,))
     if isinstance(owner, Instance) and _is_inherited(machine, state, owner, name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.evidence import evidence
+from amplint.semantics.kinship import belongs, follows, is_only_moved, tensors_in
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Operand
@@ -20,8 +20,8 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import used_as_tensor
 from amplint.semantics.values import Items, Tensor, Unknown, Value
 from amplint.source.tree import walk
-from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
-from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, Outcome
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, JOINS, Outcome
 from amplint.torchlib.policy import LOWER, words
 
 WRITES = words("index_put index_copy index_add scatter scatter_add scatter_reduce masked_scatter")
@@ -31,23 +31,19 @@ _WEIGHTED = words(
     "rnncell"
 )
 """Layers that refuse what is not of the dtype of their weights."""
+_KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _OF_TENSORS_ONLY = words("index_copy index_add scatter_add masked_scatter")
 """Those of them that never write a number."""
+_MASK = re.compile(r"(?:^|_)masks?$")
 _WHOLE_NUMBERS = re.compile(
-    r"(?:^|_)(?:masks?|labels?|targets?|gt|y|classes|lens?|lengths?|idxs?|ids?|ind(?:ex|exes|ices|s)?|tokens?|num|n|"
+    r"(?:^|_)(?:labels?|targets?|gt|y|classes|lens?|lengths?|idxs?|ids?|ind(?:ex|exes|ices|s)?|tokens?|num|n|"
     r"counts?|sizes?|shape|timesteps?|t|steps?|offsets?|batch|segments?|cu_seqlens)$"
 )
 """Names of what is given to functions and holds no half numbers."""
 _INDICES = re.compile(r"mask|indices|inds$|idxs$|indexes")
 """Names of what selects elements of a tensor, more than one."""
-_OF_TENSORS = words(
-    "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
-    "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
-)
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 _RUN = words("forward __call__")
-_RESHAPES = words("view reshape contiguous flatten squeeze unsqueeze")
-_PLACED = words("device shape size get_device new")
 
 
 def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
@@ -61,7 +57,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     """An operand that is float32 whatever comes, and one that can be half though nothing tells of it."""
     if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
         return None
-    if op in WRITES and len(operands) == 2 and _is_only_moved(*operands):
+    if op in WRITES and len(operands) == 2 and is_only_moved(*operands):
         both = all(operand.dtype is None and _may_be_half(machine, operand, op) for operand in operands)
         return (operands[0], operands[1]) if both else None
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
@@ -78,24 +74,25 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     if not isinstance(value, Tensor) or value.rank == 0:
         return False
     if operand.made is not None:
-        return value.dtype == "float32"
+        mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
+        certain = value.dtype == "float32" and not (mixed and value.rank is None)
+        return certain and not _is_handed(machine, operand.made)
     return op in WRITES and value.dtype not in HALF_DTYPES and is_kept(machine, value.symbol)
 
 
-def _is_only_moved(target: Operand, source: Operand) -> bool:
-    """Whether `source` is `x.to(target.device)`, which leaves it in a dtype of its own."""
-    call = source.node
-    while isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in _RESHAPES:
-        call = call.func.value
-    if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"):
-        return False
-    given = [argument.value for argument in call.args]
-    device = given[0] if len(given) == 1 else None
-    return isinstance(device, cst.Attribute) and device.attr.value == "device" and device.value.deep_equals(target.node)
+def _is_handed(machine: Machine, made: cst.Call) -> bool:
+    """Whether a tensor was made by a caller of the running function: its other operands then come from there, too."""
+    source = machine.program.source_of(made)
+    around = (
+        [node for node in source.ancestors(made) if isinstance(node, cst.FunctionDef)] if source is not None else []
+    )
+    return bool(machine.calls) and (not around or not set(machine.calls[:-1]).isdisjoint(around))
 
 
 def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
     value = operand.value
+    if op not in JOINS | {"cat", "stack"} and _is_mask(machine, value):
+        return False
     if isinstance(value, Tensor):
         if value.dtype is not None or value.among is not None:
             return operand.half is not None and value.dtype in HALF_DTYPES
@@ -105,13 +102,19 @@ def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
     return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
 
 
-def _is_computed(machine: Machine, symbol: int, depth: int = 4) -> bool:
+def _is_mask(machine: Machine, value: Value) -> bool:
+    """Whether this is a mask by its name: only where floating numbers are put beside it, it holds such, too."""
+    key = machine.symbols.key(behind(machine, value.symbol)) if isinstance(value, (Tensor, Unknown)) else ()
+    return key[:1] == ("parameter",) and _MASK.search(str(key[2])) is not None
+
+
+def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     """Whether a tensor has the dtype of what a function is given, or comes out of a layer."""
     symbol = behind(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
         return not _WHOLE_NUMBERS.search(str(key[2]))
-    if key[0] in LOWER:
+    if key[0] in LOWER or key[0] == "MatrixMultiply":
         return True
     if key[0] in ARITHMETIC and depth:
         return any(_is_computed(machine, part, depth - 1) for part in parts)
@@ -144,21 +147,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
         return True
     if key[0] != "parameter":
         return called(machine, symbol) is not None or symbol in machine.in_float16
-    return any(str(key[2]) in _tensors_in(function) for function in machine.calls)
-
-
-@functools.lru_cache(maxsize=512)
-def _tensors_in(function: cst.CSTNode) -> frozenset[str]:
-    """The names that a function uses as tensors, and those that it says are some."""
-    found = set[str]()
-    for node in walk(function):
-        if isinstance(node, cst.Attribute) and node.attr.value in _OF_TENSORS and isinstance(node.value, cst.Name):
-            found.add(node.value.value)
-        elif isinstance(node, cst.Param) and node.annotation is not None:
-            words_of = {inner.value for inner in walk(node.annotation) if isinstance(inner, cst.Name)}
-            if "Tensor" in words_of:
-                found.add(node.name.value)
-    return frozenset(found)
+    return any(str(key[2]) in tensors_in(function) for function in machine.calls)
 
 
 def tell(
@@ -173,9 +162,10 @@ def tell(
 ) -> None:
     """Tell of two operands that meet in `op`, which comes to `found` where the second one is half."""
     steady, half = met
+    refusal = found.refusal if steady.made is not None else found.refusal and _KEPT
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
-    if found.refusal is not None or (widens and steady.made is not None and _follows(machine, steady.made)):
-        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=found.refusal, assumed=True)
+    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
 
 
 def assigned(
@@ -198,11 +188,25 @@ def assigned(
     if any(_selects(machine, state, element) for element in target.slice):
         kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
-        if _is_only_moved(operands[0], operands[1]):
+        if steady.made is None:
+            refusal = _KEPT
+        if is_only_moved(operands[0], operands[1]):
             refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
         machine.emit(state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True)
-    elif into and steady.made is not None and _follows(machine, steady.made):
+    elif into and steady.made is not None and follows(machine, steady.made):
         machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
+
+
+def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """Something out of sight is called: a layer, where its input was made on the device of its parameters."""
+    if not machine.assumes or Clash.kind not in machine.wanted or machine.region(state)[0] is not None:
+        return
+    for argument in arguments.given:
+        source = told(machine, state, argument.node.value, argument.value)
+        if source.made is not None and source.dtype == "float32" and belongs(source.made, node.func):
+            half = Operand(node.func, Unknown(machine.fresh()))
+            refusal = "its input is made on the device of its parameters, but not in their dtype"
+            machine.emit(state, Clash, node, op=_name(node), steady=source, half=half, refusal=refusal, assumed=True)
 
 
 def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
@@ -212,7 +216,7 @@ def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Ope
     if source.dtype != "float32" or not isinstance(source.value, Tensor) or minds_dtypes(machine):
         return
     made = ingredient(machine, source.value.symbol)
-    if made is not None:
+    if made is not None and not _is_handed(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
         refusal = "its input is float32 in any case, its weights have the dtype of the model"
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
@@ -229,28 +233,6 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> b
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     named = kind in ("parameter", "call", "part") and any(map(_INDICES.search, names))
     return named or isinstance(element.slice.value, cst.Comparison)
-
-
-def _follows(machine: Machine, made: cst.Call) -> bool:
-    """Whether a tensor is made after another one, with its size or on its device, but not with its dtype."""
-    last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
-    if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS:
-        return True
-    return any(_takes_place(argument) for argument in [*made.args, *_moves(machine, made)])
-
-
-def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
-    """The arguments of `made.to(...)`."""
-    source = machine.program.source_of(made)
-    method = source.parent(made) if source is not None else None
-    if source is None or not isinstance(method, cst.Attribute) or method.attr.value != "to":
-        return ()
-    call = source.parent(method)
-    return call.args if isinstance(call, cst.Call) else ()
-
-
-def _takes_place(argument: cst.Arg) -> bool:
-    return any(isinstance(node, cst.Attribute) and node.attr.value in _PLACED for node in walk(argument.value))
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
