@@ -108,3 +108,16 @@ def test_sums_of_loops() -> None:
     assert found(loop.format("part.half().mean().item()")) == []
     assert found(loop.format("part.half().float().mean()")) == []
     assert found(loop.format("part.half()")) == []
+
+
+def test_sums_of_losses() -> None:
+    loop = """
+    total = torch.zeros((), dtype=torch.float16)
+    for inputs, labels in y:
+        logits = x.half()
+        loss = F.cross_entropy(logits, labels{})
+        total += loss.detach()
+    return total
+    """
+    assert {code for code, _ in found(loop.format(".cuda()"))} == {"AMP407", "AMP408"}
+    assert {code for code, _ in found(loop.format(".cuda().float().softmax(-1)"))} == set()

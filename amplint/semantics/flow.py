@@ -15,14 +15,16 @@ from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import SCALED_LATE, Because, Operand, Operation, ScaledLate
 from amplint.semantics.state import State
-from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_dtype, is_number, supposes
-from amplint.semantics.values import Const, Tensor, Value, number
+from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_data, is_dtype, is_number, supposes
+from amplint.semantics.values import Const, Tensor, Unknown, Value, number
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime
 from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
 
 NOTHING = Arguments(())
+CLASSIFIES = ("cross_entropy", "nll_loss")
+"""Losses whose targets are indices, or probabilities."""
 Place = tuple[cst.BaseExpression, Value]
 
 
@@ -68,6 +70,8 @@ def comes_to(
     found = []
     for parameter in ("float16", "float32") if labelled else ("float16",):
         given = [typed(machine, value, parameter) for value in operands]
+        if op in CLASSIFIES and len(given) > 1 and given[1].dtypes is None and _is_label(machine, operands[1]):
+            given[1] = replace(given[1], dtypes=frozenset({"int64"}), supposed=True)
         here = _reached(regime(machine, state), operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:
@@ -90,6 +94,11 @@ def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
     if here is None or device is None:
         return here
     return replace(here, devices={device}) if reaches(here.devices, device) else None
+
+
+def _is_label(machine: Machine, value: Value) -> bool:
+    """Whether `value` is what a loop over data gives, which are indices of classes where they are not computed."""
+    return isinstance(value, (Tensor, Unknown)) and is_data(machine, value.symbol)
 
 
 def _is_weight(machine: Machine, value: Value) -> bool:
