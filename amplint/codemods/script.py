@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import libcst as cst
 
 from amplint.codemods.conversion import Remark
-from amplint.findings import Edit, Position, Span
+from amplint.findings import Edit, Span
 from amplint.fixes.splice import locate, splice
 from amplint.source.rewrite import Rewriter
 from amplint.source.rewrite_lines import Lines
@@ -139,10 +139,6 @@ class Script:
     def span_of(self, start: int, end: int) -> Span:
         """The span between two offsets."""
         return Span(self.lines.position(start), self.lines.position(end))
-
-    def before_row(self, row: int) -> Span:
-        """Where to insert above `row`."""
-        return Span(Position(row, 1), Position(row, 1))
 
     def indented(self, rows: Sequence[int], add: str, take: str = "", untouched: Iterable[int] = ()) -> str:
         """The text of `rows` with `take` less and `add` more indentation; `untouched` rows and blank ones stay."""

@@ -238,6 +238,23 @@ def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None
     assert why in conversion.refused[0].text
 
 
+BOOLEANS = {
+    "an option": ("args.half", "bool(args.half)", ""),
+    "a switch": ("args.half", "args.half", 'parser.add_argument("--half", action="store_true")'),
+    "a setting": ('args["half"]', 'bool(args["half"])', ""),
+    "a negation": ("not args.full", "not args.full", ""),
+    "a choice": ("args.half or args.fast", "bool(args.half or args.fast)", ""),
+    "a comparison": ("args.bits == 16", "args.bits == 16", ""),
+    "two": ("args.half and args.gpu > 0", "bool(args.half) and args.gpu > 0", ""),
+}
+
+
+@pytest.mark.parametrize(("given", "enabled", "said"), BOOLEANS.values(), ids=list(BOOLEANS))
+def test_enabled_is_a_boolean(given: str, enabled: str, said: str) -> None:
+    text = LOOP.replace('opt_level="O1"', f"enabled={given}").replace("import torch\n", f"import torch\n\n{said}\n")
+    assert f'scaler = torch.amp.GradScaler("cuda", enabled={enabled})' in converted(text).text
+
+
 def test_bfloat16_is_a_second_step() -> None:
     refused = convert(LOOP, Wish(source="apex", dtype="bfloat16")).refused
     assert [remark.row for remark in refused] == [1]

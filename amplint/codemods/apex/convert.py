@@ -93,7 +93,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
             edits += start_edits(script, setup, made)
         stages.append(script.apply(edits))
         stages.append(drop_imports(stages[-1].apply(leave_regions(stages[-1]))))
-        flags = Flags(calls[0].flags, calls[0].scope)
+        flags = Flags(calls[0].flags, calls[0].switches, calls[0].scope)
         stages.append(join_pairs(stages[-1], reach, flags, scaler))
         script, more = replace_others(stages[-1])
         note(more)

@@ -59,12 +59,12 @@ def _overlap(script: Script, one: Region, other: Region) -> bool:
 
 def _header(reach: Reach, flags: Flags, wish: Wish, scope: Scope, *, training: bool) -> str | None:
     """The header of a region in the function `scope`, None where nothing there tells whether it should be on."""
-    device = f'"{wish.device}"' if wish.device == "cuda" else f'"{wish.device}", dtype=torch.float16'
+    device = '"cpu", dtype=torch.float16' if wish.device == "cpu" else '"cuda"'
     if not flags.texts:
         return f"with torch.autocast({device})"
     same = all(reach.same_flag(text, flags.home, scope) for text in flags.texts)
     scaler = reach.scaler_in(scope) if reach.has_scaler else None
-    plain = len(flags.texts) == 1 and "!=" not in flags.texts[0]
+    plain = len(flags.texts) == 1 and flags.switches == flags.texts and "!=" not in flags.texts[0]
     if scaler is not None and not (same and (plain or not training)):
         return f"with torch.autocast({device}, enabled={scaler}.is_enabled())"
-    return f"with torch.autocast({device}, enabled={' and '.join(flags.texts)})" if same else None
+    return f"with torch.autocast({device}, enabled={' and '.join(flags.switches)})" if same else None

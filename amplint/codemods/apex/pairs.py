@@ -10,14 +10,14 @@ import libcst as cst
 from amplint.codemods.apex.availability import conjunction, settled
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.script import Refused, Scope, Script
-from amplint.source.tree import walk
 
 
 class Flags:
-    """The conditions under which mixed precision is on, in the function `home`."""
+    """The conditions under which mixed precision is on, in the function `home`, as `switches` that are booleans."""
 
-    def __init__(self, texts: tuple[str, ...], home: Scope) -> None:
+    def __init__(self, texts: tuple[str, ...], switches: tuple[str, ...], home: Scope) -> None:
         self.texts = texts
+        self.switches = switches
         self.home = home
 
     def imply(self, script: Script, reach: Reach, node: cst.If) -> bool:
@@ -114,9 +114,3 @@ class _Off(ast.NodeTransformer):
         if self._method(node) == "step" and len(node.args) == 1:
             return ast.Call(ast.Attribute(node.args[0], "step", ast.Load()), [], [])
         return node
-
-
-def has_comment(script: Script, node: cst.CSTNode) -> bool:
-    """Whether a comment stands in the rows of `node`."""
-    first, last = script.rows(node)
-    return any("#" in script.lines.line(row) for row in range(first, last + 1)) and any(True for _ in walk(node))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.codemods.apex.availability import conjunction
+from amplint.codemods.apex.booleans import as_boolean
 from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
@@ -17,8 +18,6 @@ _PARAMETERS = (
     "models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",
     "master_weights", "loss_scale", "cast_model_outputs", "num_losses", "verbosity", "min_loss_scale", "max_loss_scale",
 )  # fmt: skip
-_UNSAID = {"keep_batchnorm_fp32", "master_weights", "num_losses", "verbosity", "patch_torch_functions"}
-"""What autocast and GradScaler have no need of."""
 _LEVELS = ("O0", "O1", "O2", "O3")
 Pair = tuple[str, str]
 
@@ -28,8 +27,9 @@ class Setup:
     """One call of `amp.initialize`.
 
     `pairs` are what its result is assigned to and what was handed in. `flags` are the conditions, joined by `and`,
-    under which mixed precision is on; the rows of the `guards` among them are those of the `if` statements around the
-    call. `off` tells that it never is. `scale` is the number that the loss scale begins with.
+    under which mixed precision is on, and `switches` the same as booleans; `guards` are the `if` statements around the
+    call that some of them come from. `off` tells that it never is on. `scale` is the number that the loss scale begins
+    with.
     """
 
     call: cst.Call
@@ -37,6 +37,7 @@ class Setup:
     models: tuple[Pair, ...]
     optimizers: tuple[Pair, ...]
     flags: tuple[str, ...]
+    switches: tuple[str, ...]
     guards: tuple[cst.If, ...]
     off: bool
     scale: str | None
@@ -72,14 +73,15 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
         remarks.append(Remark(row, f"{option} now only tells O0 (float32) from the other levels"))
     guards = list(_guards(script, call, uses))
     conditions = [part for guard in reversed(guards) for part in conjunction(guard.test)]
-    flags = [_operand(script, condition) for condition in conditions]
     enabled = given.get("enabled")
     if isinstance(enabled, cst.Name) and enabled.value == "False":
         off = True
     elif enabled is not None and not (isinstance(enabled, cst.Name) and enabled.value == "True"):
-        flags += [_operand(script, part) for part in conjunction(enabled)]
+        conditions += conjunction(enabled)
+    flags = {_operand(script, each): as_boolean(script, each, script.text_of(each)) for each in conditions}
+    switches = {flag: switch if switch.startswith("bool(") else flag for flag, switch in flags.items()}
     if level:
-        flags.append(level)
+        switches[level] = level
     cut = len(models)
     if optimizers and len(targets) != cut + len(optimizers):
         raise Refused(row, "the optimizers that amp.initialize returns are kept in one variable")
@@ -88,7 +90,8 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
         script.scope(call),
         tuple(zip(targets[:cut], models, strict=True)),
         tuple(zip(targets[cut:], optimizers, strict=False)),
-        tuple(dict.fromkeys(flags)),
+        tuple(switches),
+        tuple(switches.values()),
         tuple(guards),
         off,
         _scale(given.get("loss_scale"), script),

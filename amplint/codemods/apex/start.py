@@ -14,11 +14,11 @@ from amplint.findings import Edit
 
 def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:
     """The statement that makes the scaler."""
-    arguments = [f'"{wish.device}"']
+    arguments = ['"cpu"' if wish.device == "cpu" else '"cuda"']
     if setup.scale is not None:
         arguments.append(f"init_scale={setup.scale}")
-    if setup.flags:
-        arguments.append(f"enabled={' and '.join(setup.flags)}")
+    if setup.switches:
+        arguments.append(f"enabled={' and '.join(setup.switches)}")
     return f"{scaler} = torch.amp.GradScaler({', '.join(arguments)})"
 
 
