@@ -46,7 +46,7 @@ from amplint.semantics.tensors import (
 )
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown, Value, number
-from amplint.torchlib.operations import KNOWN, Outcome, known
+from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
     BOOLEAN,
@@ -121,8 +121,11 @@ def arithmetic(
         contexts.missed(machine, state, node)
     symbol = machine.symbols.intern(kind, parts=(symbol_of(machine, a), symbol_of(machine, b)))
     values = (a, b)
-    in_place = in_place and isinstance(a, Tensor) and op != "matmul"
+    receives = in_place and op != "matmul"
+    in_place = receives and isinstance(a, Tensor)
     found = flow.comes_to(machine, state, op, values, in_place=in_place)
+    if receives and not in_place and not is_number(machine, a):
+        found = UNKNOWN
     divides = kind == "Divide" and is_number(machine, a)
     if divides:
         found = flow.comes_to(machine, state, "reciprocal", [b])

@@ -86,7 +86,8 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
     if op == "cat" and rank is not None:
         return rank
     if op == "linear" and rank is not None and rank > 0:
-        return rank
+        weight = _rank(operands[1]) if len(operands) > 1 else 2
+        return rank - (weight == 1) if weight is not None and weight > 0 else None
     if op == "flatten" and len(arguments.given) == shift:
         return 1
     if op in ("view", "reshape", "permute") and arguments.given[shift:]:

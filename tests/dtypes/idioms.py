@@ -126,7 +126,7 @@ kx- | torch.argmax({X}, dim=-1)
 kz | {x}.argmax()
 az | torch.count_nonzero({x})
 - | torch.nonzero({x})
-- | {x}.nonzero()[0]
+- | {x}.nonzero()[:1]
 - | ({x} > 0).nonzero(as_tuple=True)[0]
 az | ({x} > 0).sum()
 az | torch.sum({x} > 0)
