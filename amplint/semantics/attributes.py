@@ -34,7 +34,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
-from amplint.source.tree import walk
+from amplint.source.tree import every
 from amplint.torchlib.constants import CONSTANTS
 
 _ASKED = frozenset(
@@ -239,16 +239,15 @@ def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
         if not isinstance(method, cst.FunctionDef) or not method.params.params:
             continue
         me = method.params.params[0].name.value
-        for node in walk(method):
+        for node in every(method, cst.Assign, cst.AnnAssign, cst.AugAssign):
             if isinstance(node, cst.Assign):
                 targets = [target.target for target in node.targets]
-            elif isinstance(node, (cst.AnnAssign, cst.AugAssign)):
-                targets = [node.target]
             else:
-                continue
+                assert isinstance(node, (cst.AnnAssign, cst.AugAssign))
+                targets = [node.target]
             for target in targets:
-                for inner in walk(target):
-                    if isinstance(inner, cst.Attribute) and dotted(inner.value) == me:
+                for inner in every(target, cst.Attribute):
+                    if dotted(inner.value) == me:
                         whole = inner is target and not isinstance(node, cst.AugAssign)
                         value = node.value if whole else None
                         found.setdefault(inner.attr.value, []).append(SelfAssignment(name, me, value))

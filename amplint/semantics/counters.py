@@ -12,7 +12,7 @@ from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Unknown
-from amplint.source.tree import walk
+from amplint.source.tree import every
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
@@ -23,7 +23,7 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
         looked_at: set[str] = set()
         moved: set[str] = set()
         marks: set[str] = set()
-        for node in walk(loop):
+        for node in every(loop, cst.AugAssign, cst.Assign, cst.BinaryOperation, cst.Comparison):
             if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
                 raised |= {path for path in [dotted(node.target)] if path and isinstance(node.value, cst.Integer)}
             elif isinstance(node, cst.Assign) and isinstance(node.value, cst.Name):
@@ -39,8 +39,8 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
 
 
 def _paths(node: cst.CSTNode) -> Iterator[str]:
-    for inner in walk(node):
-        path = dotted(inner) if isinstance(inner, (cst.Name, cst.Attribute)) else None
+    for inner in every(node, cst.Name, cst.Attribute):
+        path = dotted(inner)
         if path:
             yield path
 

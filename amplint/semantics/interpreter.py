@@ -51,7 +51,7 @@ from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, ScalerState, St
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.subregions import expects_region
 from amplint.semantics.values import Class, Const, Function, Instance, Scaler
-from amplint.source.tree import walk
+from amplint.source.tree import every
 
 START_LIMIT = 4
 _SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
@@ -217,9 +217,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
 
 
 def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
-    for node in walk(method):
-        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-            yield node.attr.value
+    return (node.attr.value for node in every(method, cst.Attribute) if isinstance(node.value, cst.Name))
 
 
 def _begin_anew(state: State) -> None:

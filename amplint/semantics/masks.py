@@ -9,7 +9,7 @@ import libcst as cst
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.values import Tensor, Value
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import INTEGRAL, words
 
@@ -69,7 +69,7 @@ def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _chooses_by_dtype(function: cst.CSTNode) -> bool:
-    for node in walk(function):
+    for node in every(function, cst.Name, cst.Comparison):
         if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
             return True
         if isinstance(node, cst.Comparison):

@@ -141,22 +141,22 @@ def _words(tree: cst.CSTNode, part: Part) -> None:
     todo = [(tree, True)]
     while todo:
         node, decides = todo.pop()
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             part.words.add(node.value)
             if decides:
                 part.decisive.add(node.value)
             if node.value in TRIGGERS and node.value not in AMBIGUOUS_METHODS:
                 part.triggered = True
             continue
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             if node.attr.value == "grad":
                 part.triggered = True
-        elif isinstance(node, cst.Call):
+        elif type(node) is cst.Call:
             _called(node, part)
             decides = decides and isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")
-        elif isinstance(node, cst.Float):
+        elif type(node) is cst.Float:
             part.triggered = part.triggered or is_extreme(node.evaluated_value)
-        elif isinstance(node, cst.NamedExpr):
+        elif type(node) is cst.NamedExpr:
             _bind(node.target, part)
         todo += [(child, decides) for child in children(node)]
 

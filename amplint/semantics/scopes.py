@@ -15,7 +15,7 @@ import libcst as cst
 from amplint.semantics.program import Program
 from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk
-from amplint.source.tree import walk
+from amplint.source.tree import every
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 from amplint.torchlib.policy import NOT_CAST_IN_PLACE
 
@@ -113,10 +113,10 @@ _KEEPS_SCALER = (
 def dotted(node: cst.CSTNode) -> str | None:
     """`a.b.c` for a chain of names, None for anything else."""
     parts: list[str] = []
-    while isinstance(node, cst.Attribute):
+    while type(node) is cst.Attribute:
         parts.append(node.attr.value)
         node = node.value
-    if not isinstance(node, cst.Name):
+    if type(node) is not cst.Name:
         return None
     parts.append(node.value)
     return ".".join(reversed(parts))
@@ -272,11 +272,12 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
     methods: dict[str, set[str]] = {}
     scaled_backward: set[str] = set()
     bare_steps: set[str] = set()
-    for node in walk(tree):
-        if isinstance(node, cst.Attribute) and node.attr.value == "param_groups":
-            path = dotted(node.value)
+    for node in every(tree, cst.Attribute, cst.Call):
+        if isinstance(node, cst.Attribute):
+            path = dotted(node.value) if node.attr.value == "param_groups" else None
             if path and path.rpartition(".")[2] != "optimizer":
                 methods.setdefault(path, set()).add("param_groups")
+            continue
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
         path, method = dotted(node.func.value), node.func.attr.value
