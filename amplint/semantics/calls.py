@@ -227,7 +227,7 @@ def _instantiate(machine: Machine, state: State, node: cst.Call, cls: Class, arg
                 if base.name in GRAD_SCALERS and attributes.find_method(machine, state, cls, "step") is not None:
                     return Unknown(machine.identity(state, node))
                 return _subclassed(machine, state, node, base.name, arguments)
-    if attributes.is_enumeration(machine, state, cls) and len(arguments.values) == 1:
+    if len(arguments.given) == 1 and attributes.is_enumeration(machine, state, cls):
         return arguments.values[0]
     made = Instance(machine.identity(state, node), cls)
     initialise(machine, state, made, arguments, node)

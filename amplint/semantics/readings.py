@@ -125,13 +125,13 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         return
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
     called = name.value if isinstance(name, cst.Name) else ""
+    if called not in COLLECTS and (called not in REPORTS or (called == "print" and len(arguments.given) == 1)):
+        return
     values = [part for value in arguments.values for part in _flat(value)]
     if called in COLLECTS:
         values = [value for value in values if _is_number(machine, value)]
         if called != "update":
             values = [value for value in values if shares.share_in(machine, value) is None]
-    elif called not in REPORTS or (called == "print" and len(arguments.given) == 1):
-        return
     if not _speaks_of_scale(node):
         _tell(machine, state, node, values, "logged")
 
