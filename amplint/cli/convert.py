@@ -49,6 +49,7 @@ class _Tally:
     show_default=True,
     help="What --to amp is for; auto asks the torch.device that the code has.",
 )
+@click.option("--add-flag", is_flag=True, help="Add an option --amp/--no-amp to the script that --to amp converts.")
 @click.option("--diff", is_flag=True, help="Show the changes; this is so anyway where nothing is written.")
 @click.option("--write", is_flag=True, help="Replace the files.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")

@@ -129,14 +129,40 @@ class Layout:
 
     def callers(self, function: cst.FunctionDef) -> list[cst.Call] | None:
         """The calls of `function` in this file; None where another function has its name, or it is handed on."""
+        return None if self.spawns(function) else self._calls_of(function)
+
+    def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
+        """What is passed for a parameter of `function`, by processes that are spawned to run it too.
+
+        None where that is not known of every call.
+        """
+        place, calls, spawns = self.parameter(function, name), self._calls_of(function), self.spawns(function)
+        if place is None or calls is None:
+            return None
+        offset = 0 if self.method_owner(function) is None else 1
+        arguments = [self.rewrite.find_argument(call, name, place[0] - offset) for call in calls]
+        values = [argument.value if argument is not None else None for argument in arguments]
+        for spawn in spawns:
+            given = self.rewrite.find_argument(spawn, "args", 1)
+            items = given.value.elements if given is not None and isinstance(given.value, cst.Tuple) else ()
+            values.append(items[place[0] - 1].value if 0 < place[0] <= len(items) else None)
+        found = [value for value in values if value is not None]
+        return found if found and len(found) == len(values) else None
+
+    def spawns(self, function: cst.FunctionDef) -> list[cst.Call]:
+        """The calls of `torch.multiprocessing.spawn` that run `function`."""
+        name = function.name.value
+        return [call for call in self.calls.get("spawn", []) if call.args and dotted(call.args[0].value) == name]
+
+    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call] | None:
         name = function.name.value
         if len(self.functions[name]) > 1:
             return None
         calls = self.calls.get(name, [])
         owner = self.method_owner(function)
-        called = {_last(call.func) for call in calls}
+        known = {_last(call.func) for call in calls} | {call.args[0].value for call in self.spawns(function)}
         for node in self.nodes():
-            if isinstance(node, cst.Name) and node.value == name and node not in called and node is not function.name:
+            if isinstance(node, cst.Name) and node.value == name and node not in known and node is not function.name:
                 above = self.source.parent(node)
                 if isinstance(above, (cst.Param, cst.Arg)) and getattr(above, "keyword", None) is node:
                     continue
@@ -159,7 +185,7 @@ class Layout:
             node
             for node in (walk(function.body) if function is not None else self.nodes())
             if isinstance(node, (cst.Assign, cst.AnnAssign, cst.For, cst.With, cst.NamedExpr))
-            and path in bound_paths(node)
+            and path in bound_paths(node, whole=True)
             and self.function_of(node) is function
         ]
 
@@ -168,8 +194,11 @@ def _last(func: cst.BaseExpression) -> cst.CSTNode:
     return func.attr if isinstance(func, cst.Attribute) else func
 
 
-def bound_paths(node: cst.CSTNode) -> set[str]:
-    """The variables and attributes that an assignment, a loop header or a `with` header binds."""
+def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
+    """The variables and attributes that an assignment, a loop header or a `with` header binds.
+
+    `x` for `x.y = ...`, unless `whole` paths are asked for.
+    """
     targets: list[cst.CSTNode] = []
     if isinstance(node, cst.Assign):
         targets = [target.target for target in node.targets]
@@ -185,7 +214,7 @@ def bound_paths(node: cst.CSTNode) -> set[str]:
         elif isinstance(target, cst.Subscript):
             targets.append(target.value)
         elif path := dotted(target):
-            found.add(_shortened(path))
+            found.add(path if whole else _shortened(path))
     return found
 
 

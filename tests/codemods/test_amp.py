@@ -97,3 +97,19 @@ def test_training_resumes_bit_for_bit(tmp_path: Path) -> None:
     program = next(path for path in PROGRAMS if "--interrupt" in path.read_text(encoding="utf-8"))
     path = converted(program, tmp_path, Wish(to="amp", device="cpu"))
     assert losses(path, "--interrupt") == losses(path)
+
+
+FLAGGED = [path for path in PROGRAMS if "ArgumentParser" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("program", FLAGGED, ids=lambda path: path.stem)
+def test_a_flag_switches_it_all(amplint: Command, project: Path, program: Path) -> None:
+    plain = losses(converted(program, project, Wish(to="amp", device="cpu")))
+    wish = Wish(to="amp", device="cpu", add_flag=True)
+    path = converted(program, project, wish)
+    assert losses(path, "--no-amp") == losses(program)
+    assert losses(path, "--amp") == losses(path) == plain
+    ran = amplint("check", "--select", "ALL", "--output-format", "concise", path.name)
+    assert (ran.status, ran.out) == (0, "")
+    text = path.read_text(encoding="utf-8")
+    assert convert(text, wish).text == text

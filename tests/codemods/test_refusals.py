@@ -69,6 +69,7 @@ def attack(model, optimizer, images, labels):
         (LOOP.replace("optimizer = ", "optimizer = scaler = grad_scaler = amp_scaler = "), 1, "are taken"),
         (LOOP.replace("loss.backward()", "torch.autograd.backward(loss)"), 9, "torch.autograd.backward()"),
         (LOOP.replace("model(x).mean()", "x.mean()"), 9, "no forward pass of a model was found"),
+        (LOOP.replace("model(x)", "model(x.to_sparse())"), 8, "a sparse tensor"),
         (LOOP.replace("step()", "step("), 10, "syntax error"),
     ],
     ids=[
@@ -82,6 +83,7 @@ def attack(model, optimizer, images, labels):
         "names",
         "autograd",
         "no model",
+        "sparse",
         "syntax",
     ],
 )
@@ -119,3 +121,32 @@ def test_the_device_can_be_asked_for() -> None:
     assert refused.refused == (
         Remark(5, "no torch.device that is known here tells the device; say which with --device"),
     )
+
+
+PARSED = LOOP.replace(
+    "\nmodel",
+    "\nimport argparse\n\nparser = argparse.ArgumentParser()\nargs = parser.parse_args()\nmodel",
+    1,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "why"),
+    [
+        (LOOP, 1, "exactly one call of parse_args()"),
+        (PARSED + "more = parser.parse_args()\n", 7, "exactly one call of parse_args()"),
+        (PARSED.replace("args = ", ""), 7, "no place for an option"),
+        (PARSED.replace("args =", "parser.add_argument('--amp')\nargs ="), 8, "no place for an option"),
+        (
+            PARSED.replace("parser = argparse.ArgumentParser()\nargs = parser.", "args = argparse.ArgumentParser()."),
+            1,
+            "exactly one call of parse_args()",
+        ),
+    ],
+    ids=["no parser", "two", "unbound", "taken", "nameless"],
+)
+def test_no_place_for_a_flag(text: str, row: int, why: str) -> None:
+    conversion = convert(text, Wish(to="amp", add_flag=True))
+    assert conversion.text == text
+    assert [remark.row for remark in conversion.refused] == [row]
+    assert why in conversion.refused[0].text

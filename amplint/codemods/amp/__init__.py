@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.codemods.amp import devices, limits
+from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import observe
 from amplint.codemods.amp.protocol import Protocol
@@ -47,14 +48,21 @@ def _planned(source: Source, wish: Wish) -> Plan:
         return Plan()
     layout = Layout(source)
     limits.check(layout, observed)
+    if not observed.backwards:
+        return Plan()
     flow = Flow(layout, observed)
     regions = Regions(layout, observed, flow)
+    flag = Flag(layout) if wish.add_flag else None
     edits: list[Edit] = []
     done: list[Remark] = []
+
+    def switch(place: cst.CSTNode) -> str:
+        return f", enabled={flag.at(place)}" if flag is not None else ""
+
     if wish.dtype == "float16":
 
         def construction(below: cst.CSTNode) -> str:
-            return f"torch.amp.GradScaler({devices.spell(layout, wish.device, [below])})"
+            return f"torch.amp.GradScaler({devices.spell(layout, wish.device, [below])}{switch(below)})"
 
         scalers = Scalers(layout, observed, construction)
         protocol = Protocol(layout, observed, scalers, regions)
@@ -64,8 +72,12 @@ def _planned(source: Source, wish: Wish) -> Plan:
         edits += regions.plain_losses()
     places = [*statements_of(regions.training), *statements_of(regions.evaluation), *regions.hoists]
     device = devices.spell(layout, wish.device, places)
-    edits += regions.edits(f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype})")
+    header = f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype}"
+    wrapped = list(regions.edits(lambda place: f"{header}{switch(place)})"))
+    edits += [*(flag.edits if flag is not None else ()), *wrapped]
+    done += flag.done if flag is not None else []
     done += [Remark(row, "run the forward pass in an autocast region") for row in regions.rows()]
     done.sort(key=lambda remark: remark.row)
-    fix = Fix("Train in mixed precision", tuple(edits), imports=("import torch",))
+    imports = ("import torch", *(("import argparse",) if flag is not None else ()))
+    fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     return Plan((Change(fix, tuple(done)),), repairs=REPAIRS)

@@ -10,6 +10,7 @@ from amplint.codemods.layout import Layout
 from amplint.codemods.refusal import Refusal
 from amplint.source.tree import walk
 
+_MAKERS = ("device", "current_accelerator")
 _NAMES = ("device", "self.device", "DEVICE")
 
 
@@ -40,14 +41,9 @@ def _is_device(layout: Layout, name: str, place: cst.CSTNode) -> bool:
             annotation = found[1].annotation
             if annotation is not None and layout.rewrite.text(annotation.annotation) == "torch.device":
                 return True
-            callers = layout.callers(function)
-            offset = 0 if layout.method_owner(function) is None else 1
-            passed = [layout.rewrite.find_argument(call, name, found[0] - offset) for call in callers or ()]
-            given = [argument.value for argument in passed if argument is not None]
-            return (
-                bool(given)
-                and len(given) == len(passed)
-                and all(isinstance(value, cst.Name) and _is_device(layout, value.value, value) for value in given)
+            passed = layout.passed(function, name) or ()
+            return bool(passed) and all(
+                isinstance(value, cst.Name) and _is_device(layout, value.value, value) for value in passed
             )
         function = layout.function_of(function)
     bindings = layout.bindings(None, name)
@@ -57,5 +53,5 @@ def _is_device(layout: Layout, name: str, place: cst.CSTNode) -> bool:
 def _makes_device(binding: cst.CSTNode) -> bool:
     value = getattr(binding, "value", None)
     return isinstance(value, cst.Call) and any(
-        isinstance(node, cst.Name) and node.value == "device" for node in walk(value.func)
+        isinstance(node, cst.Name) and node.value in _MAKERS for node in walk(value.func)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -44,8 +44,11 @@ class Regions:
         self._find()
         self.evaluation = list(self._evaluations())
 
-    def edits(self, header: str) -> Iterator[Edit]:
-        """Every region below `header`. Raises Refusal where a statement shares its line with others."""
+    def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
+        """Every region, below the `header` for its first statement.
+
+        Raises Refusal where a statement shares its line with others.
+        """
         for backward, (name, text) in self.hoists.items():
             statement = self._layout.statement_of(backward)
             assert statement is not None
@@ -53,12 +56,12 @@ class Regions:
             if any(region.statements[-1] is before for region in self.training):
                 edit = self._layout.rewrite.insert_after(before, f"    {name} = {text}") if before else None
             else:
-                edit = self._layout.rewrite.insert_before(backward, f"with {header}:\n    {name} = {text}")
+                edit = self._layout.rewrite.insert_before(backward, f"with {header(backward)}:\n    {name} = {text}")
             if edit is None:
                 raise Refusal(backward, "the loss is computed where no region can be put")
             yield edit
         for region in (*self.training, *self.evaluation):
-            edits = self._layout.rewrite.wrap_statements(region.statements, f"with {header}")
+            edits = self._layout.rewrite.wrap_statements(region.statements, f"with {header(region.statements[0])}")
             if edits is None:
                 raise Refusal(region.statements[0], "the statement shares its line with others")
             yield from edits

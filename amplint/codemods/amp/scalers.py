@@ -147,12 +147,23 @@ class Scalers:
         if function in self._handed:
             return
         self._handed.add(function)
-        annotation = ": torch.amp.GradScaler" if behind.annotation is not None else ""
+        annotation = self._annotation(behind)
         default = "" if behind.default is None else " = None" if annotation else "=None"
         last = behind.default or (behind.annotation.annotation if behind.annotation is not None else behind.name)
         end = self._layout.rewrite.span(last).end
-        self.edits.append(Edit(Span(end, end), f", {self.name}{annotation}{default}"))
+        before = self._layout.rewrite.row_before(self._layout.rewrite.span(behind.name).start)
+        gap = " " if before.strip() else self._layout.source.newline + before
+        self.edits.append(Edit(Span(end, end), f",{gap}{self.name}{annotation}{default}"))
         self.rows.append(self._layout.row(function))
+
+    def _annotation(self, behind: cst.Param) -> str:
+        """The annotation of a scaler behind the parameter of its optimizer."""
+        if behind.annotation is None:
+            return ""
+        text = self._layout.rewrite.text(behind.annotation.annotation)
+        if text.startswith("Optional["):
+            return ": Optional[torch.amp.GradScaler]"
+        return ": torch.amp.GradScaler | None" if text.endswith("| None") else ": torch.amp.GradScaler"
 
     def _make_below(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode], node: cst.CSTNode) -> None:
         here = self._layout.function_of(node) is function

@@ -27,7 +27,7 @@ class Critic(nn.Module):
 
 
 def calc_gradient_penalty(critic, real, fake):
-    alpha = torch.rand(real.size(0), 1).expand(real.size())
+    alpha = torch.rand(real.size(0), 1, dtype=real.dtype).expand(real.size())
     interpolates = (alpha * real + (1 - alpha) * fake).requires_grad_(True)
     scores = critic(interpolates)
     gradients = autograd.grad(

@@ -18,7 +18,7 @@ class Attention(nn.Module):
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        scores = q @ k.transpose(-2, -1) / math.sqrt(c // self.heads)
+        scores = (q / math.sqrt(c // self.heads)) @ k.transpose(-2, -1)
         mask = torch.triu(torch.ones(t, t, dtype=torch.bool, device=x.device), 1)
         scores = scores.masked_fill(mask, -1e9)
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c))

@@ -1,0 +1,79 @@
+"""How functions get at the scaler: parameters, attributes and names of the file."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.codemods import Wish, convert
+
+PROGRAM = """from typing import Optional
+
+import torch
+from torch import nn
+
+
+def step({parameters}):
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+
+
+def main(count: int = 3):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(count):
+        step({arguments})
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "declared", "passed"),
+    [
+        (
+            "model, optimizer, x",
+            "model, optimizer, torch.ones(2, 4)",
+            "model, optimizer, scaler, x",
+            "model, optimizer, scaler, torch.ones(2, 4)",
+        ),
+        (
+            "model, x, *, optimizer",
+            "model, torch.ones(2, 4), optimizer=optimizer",
+            None,
+            None,
+        ),
+        (
+            "model, x, optimizer=None",
+            "model, torch.ones(2, 4), optimizer=optimizer",
+            "model, x, optimizer=None, scaler=None",
+            "model, torch.ones(2, 4), optimizer=optimizer, scaler=scaler",
+        ),
+        (
+            "model: nn.Module, x, optimizer: Optional[torch.optim.Optimizer] = None",
+            "model, torch.ones(2, 4), optimizer",
+            "model: nn.Module, x, optimizer: Optional[torch.optim.Optimizer] = None,"
+            " scaler: Optional[torch.amp.GradScaler] = None",
+            "model, torch.ones(2, 4), optimizer, scaler",
+        ),
+        (
+            "\n    model,\n    optimizer: torch.optim.Optimizer,  # any\n    x,\n",
+            "\n            model,\n            optimizer,\n            torch.ones(2, 4),\n        ",
+            "\n    model,\n    optimizer: torch.optim.Optimizer,\n    scaler: torch.amp.GradScaler,  # any\n    x,\n",
+            "\n            model,\n            optimizer,\n            scaler,"
+            "\n            torch.ones(2, 4),\n        ",
+        ),
+        ("model, optimizer, x", "*(model, optimizer, torch.ones(2, 4))", None, None),
+        ("model, optimizer, x", "model, x=torch.ones(2, 4), **{'optimizer': optimizer}", None, None),
+    ],
+    ids=["positional", "keyword only", "default", "annotated", "rows", "star", "double star"],
+)
+def test_a_function_takes_the_scaler(parameters: str, arguments: str, declared: str | None, passed: str | None) -> None:
+    text = PROGRAM.format(parameters=parameters, arguments=arguments)
+    conversion = convert(text, Wish(to="amp"))
+    if declared is None:
+        assert conversion.refused
+        return
+    assert conversion.refused == ()
+    assert f"def step({declared}):" in conversion.text
+    assert f"        step({passed})\n" in conversion.text
+    assert '    scaler = torch.amp.GradScaler("cuda")\n    for' in conversion.text
