@@ -47,9 +47,9 @@ class Pool(Function):
 BUFFER = """
 class Encode(Function):
     @staticmethod
-    def forward(ctx, inputs, degree):  # found
+    def forward(ctx, inputs, degree):
         inputs = inputs.contiguous()
-        outputs = torch.empty(inputs.shape[0], degree{like}, device=inputs.device)
+        outputs = torch.empty(inputs.shape[0], degree{like}, device=inputs.device)  # found
         backend.encode(inputs, outputs, degree)
         ctx.save_for_backward(inputs)
         return outputs
@@ -63,8 +63,9 @@ class Encode(Function):
 POINTS = """
 class Gather(Function):
     @staticmethod
-    def forward(ctx, features, indices):  # found
-        found = torch.cuda.FloatTensor(features.size(0), indices.size(1))
+    def forward(ctx, features, indices):
+        assert indices.dtype == torch.int
+        found = torch.cuda.FloatTensor(features.size(0), indices.size(1))  # found
         _C.gather_wrapper(features, indices, found)
         ctx.saved = indices, features.size(1)
         return found
@@ -73,6 +74,18 @@ class Gather(Function):
     def backward(ctx, grad):
         indices, count = ctx.saved
         return _C.gather_grad_wrapper(grad, indices, count), None
+"""
+NEAREST = """
+class Nearest(Function):
+    @staticmethod
+    def forward(ctx, target, source):
+        distances = torch.FloatTensor(*target.size()).to(target.device)  # found
+        _C.nearest_wrapper(target.contiguous(), source.contiguous(), distances)
+        return distances
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, None
 """
 TRITON = """
 class Scale(Function):
@@ -160,7 +173,7 @@ def pool(before: str = "", after: str = "", decorator: str = "") -> str:
     return POOL.format(before=before, after=after, decorator=decorator)
 
 
-FOUND = [pool(), BUFFER.format(like=""), POINTS, TRITON, REGISTERED, RECOMPUTED.format(lifted=""), PRODUCTS]
+FOUND = [pool(), BUFFER.format(like=""), POINTS, NEAREST, TRITON, REGISTERED, RECOMPUTED.format(lifted=""), PRODUCTS]
 SILENT = [
     INDICES,
     STRAIGHT_THROUGH,

@@ -151,7 +151,7 @@ def _tell_assumed(machine: Machine, state: State, name: str, passes: Passes, det
         if (over := handed(machine, state, passes)) is not None:
             machine.emit(
                 state, HandedOver, over.node, kernel=over.kernel, first=over.first, second=over.second,
-                forward=passes.forward, assumed=True, **details,
+                forward=passes.forward, buffer=over.buffer, assumed=True, **details,
             )  # fmt: skip
         elif (same := computes_again(passes)) is not None:
             op, first, node = same

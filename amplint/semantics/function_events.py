@@ -81,13 +81,14 @@ class LeftOut(CustomFunctionEvent):
 class HandedOver(CustomFunctionEvent):
     """Forward hands `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
 
-    Nothing casts for it. The event is at its call, `forward` is the pass.
+    Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
     """
 
     kernel: str
     first: str
     second: str
     forward: cst.FunctionDef
+    buffer: cst.CSTNode | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

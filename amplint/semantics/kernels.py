@@ -23,7 +23,9 @@ from amplint.torchlib.policy import words
 
 _FLOAT32 = "a new float32 buffer"
 _FACTORIES = words("zeros ones empty full rand randn")
+_OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zeros new_empty")
 _LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
+_INTEGERS = words("bool uint8 int8 int16 short int32 int int64 long")
 _CONVERSIONS = words("float half double bfloat16 type type_as")
 _CASTERS = re.compile(r"custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16")
 _LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
@@ -37,12 +39,16 @@ _WHOLE_NUMBERS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype."""
+    """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype.
+
+    `buffer` is where the second one is made, if that is a new tensor.
+    """
 
     node: cst.Call
     kernel: str
     first: str
     second: str
+    buffer: cst.CSTNode | None
 
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
@@ -95,24 +101,37 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
     """What forward hands to a kernel as it is."""
     found: list[Handed] = []
-    gradients = differentiable(passes)
+    gradients, tensors = differentiable(passes), _tensors(passes)
     origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
-    kept = _saved(passes)
     local = {*passes.inputs, passes.context, *_bound(passes.forward)}
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for call in walk(node):
             if not isinstance(call, cst.Call) or not _is_kernel(machine, state, call.func, local):
                 continue
-            given = [origin for argument in call.args if (origin := origins.of(argument.value)) is not None]
-            floats = [origin for origin in dict.fromkeys(given) if origin in gradients]
-            others = [origin for origin in dict.fromkeys(given) if origin == _FLOAT32 or _is_float(origin, kept)]
-            pair = [*floats, *(origin for origin in others if origin not in gradients)]
-            if floats and len(pair) > 1:
-                found.append(Handed(call, _called(call.func), pair[0], pair[1]))
+            given = {origins.of(argument.value): argument.value for argument in call.args}
+            floats = [name for name in given if name in gradients]
+            others = [name for name in given if name in tensors - gradients]
+            made = given.get(_FLOAT32)
+            pair = [*floats, *others] if floats or made is not None else []
+            if made is not None and len(floats) < 2:
+                pair.insert(1, _FLOAT32)
+            if len(pair) > 1:
+                buffer = _maker(passes.forward, made) if pair[1] == _FLOAT32 and made is not None else None
+                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer))
 
     read(origins, passes.forward.body, seen)
     return found[0] if found else None
+
+
+def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNode:
+    """What makes a buffer that is handed over by its name."""
+    for node in walk(function.body):
+        if isinstance(node, cst.Assign) and isinstance(argument, cst.Name):
+            names = [target.target.value for target in node.targets if isinstance(target.target, cst.Name)]
+            if argument.value in names:
+                return node.value
+    return argument
 
 
 def _is_kernel(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
@@ -145,7 +164,8 @@ def _minds(node: cst.CSTNode) -> bool:
         return "autocast" in node.value
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
-        return any(isinstance(side, cst.Attribute) and side.attr.value == "dtype" for side in sides)
+        names = {side.attr.value for side in sides if isinstance(side, cst.Attribute)}
+        return "dtype" in names and names.isdisjoint(_INTEGERS)
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
         return False
     if node.func.attr.value in _CONVERSIONS:
@@ -173,17 +193,15 @@ def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:
     return _FLOAT32 if made and not typed else None
 
 
-def _saved(passes: Passes) -> set[str]:
-    """The inputs that forward keeps for backward: tensors, whether they have a gradient or not."""
+def _tensors(passes: Passes) -> set[str]:
+    """The inputs that forward keeps for backward, or asks for their shape, and that do not sound like whole numbers."""
     found: set[str] = set()
     for node in walk(passes.forward.body):
         if isinstance(node, cst.Call) and dotted(node.func) == f"{passes.context}.save_for_backward":
             found |= {argument.value.value for argument in node.args if isinstance(argument.value, cst.Name)}
-    return found & set(passes.inputs)
-
-
-def _is_float(origin: str, kept: set[str]) -> bool:
-    return origin in kept and _WHOLE_NUMBERS.search(origin) is None
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value in _OF_TENSORS:
+            found.add(node.value.value)
+    return {name for name in found & set(passes.inputs) if _WHOLE_NUMBERS.search(name) is None}
 
 
 def _called(func: cst.BaseExpression) -> str:

@@ -19,7 +19,7 @@ class UnpreparedFunctions(Rule):
             f"forward of {event.name} hands {event.first} and {event.second} to {event.kernel} as autocast left them",
             reason="Under autocast one can be half and the other float32, and nothing casts for a kernel.",
             advice="Decorate forward with custom_fwd(cast_inputs=...), or convert one to the dtype of the other.",
-            at=event.forward.name,
+            at=event.buffer or event.forward.name,
             notes=[(event.node, "the kernel is handed them here")],
         )
 
