@@ -817,6 +817,9 @@ def project(points, camera):
     left = torch.linalg.solve(basis, values) @ torch.linalg.inv(camera.to(torch.float32))
     return left @ torch.inverse(camera) @ points.cholesky()  # AMP503
 
+def unproject(pose, intrinsics: Tensor):
+    return pose.inverse(), intrinsics.inverse(), intrinsics.float().inverse().det()  # AMP503
+
 class Fourier(nn.Module):
     def forward(self, x):
         spectrum = torch.fft.rfft2(x)  # AMP503

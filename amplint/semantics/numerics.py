@@ -46,6 +46,7 @@ from amplint.semantics.tensors import (
 )
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown, Value, number
+from amplint.torchlib.half_support import lacks
 from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
@@ -196,7 +197,7 @@ def method(
     if not isinstance(node.func, cst.Attribute):
         return None
     op = name.rstrip("_")
-    if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY:
+    if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY or lacks(name):
         owner = supposed.operand(machine, state, node.func.value, owner)
     if name == "numpy":
         seams.to_numpy(machine, state, node, owner)

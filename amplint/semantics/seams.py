@@ -75,7 +75,7 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     why = evidence(machine, state, tensor(machine, value))
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
-    if not why.dtypes <= refused and (op == "stft" or not _in_forward_pass(machine, symbol_of(machine, value))):
+    if not why.dtypes <= refused and not _in_forward_pass(machine, symbol_of(machine, value)):
         return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
@@ -91,7 +91,7 @@ def _in_forward_pass(machine: Machine, symbol: int) -> bool:
     todo, seen = [symbol], set[int]()
     while todo:
         key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
-        if key[0] == "stft" or (key[0] == "call" and str(key[1]).startswith(_SPECTRAL)):
+        if key[0] == "call" and str(key[1]).startswith(_SPECTRAL):
             return False
         todo += [part for part in parts if part not in seen]
         seen.update(parts)

@@ -32,7 +32,7 @@ LIFTED = words("cdist pdist")
 FFT = words("fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft")
 """Functions of `torch.fft` that refuse bfloat16 on every device; CUDA takes float16 for some sizes."""
 
-COMPLEX = words("complex view_as_complex stft")
+COMPLEX = words("complex view_as_complex")
 """Functions of `torch` that refuse bfloat16 on every device."""
 
 

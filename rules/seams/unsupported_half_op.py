@@ -59,7 +59,6 @@ class UnsupportedHalfOp(Rule):
             b"lstsq",
             b"rank",
             b"fft",
-            b"stft",
             b"complex(",
             b"polar",
             b"cdist",
