@@ -238,6 +238,17 @@ def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None
     assert why in conversion.refused[0].text
 
 
+def test_what_a_person_has_to_know() -> None:
+    text = (Path(__file__).parent / "apex_programs" / "trainer.py").read_text(encoding="utf-8")
+    left = converted(text).left
+    assert "a state that apex has saved cannot be loaded into a GradScaler" in [remark.text for remark in left]
+    text = (Path(__file__).parent / "apex_programs" / "handed.py").read_text(encoding="utf-8")
+    library = text[: text.index("if __name__")]
+    told = "train_epoch takes the scaler now: calls in other files have to pass it"
+    assert told in [remark.text for remark in converted(library).left]
+    assert told not in [remark.text for remark in converted(text).left]
+
+
 BOOLEANS = {
     "an option": ("args.half", "bool(args.half)", ""),
     "a switch": ("args.half", "args.half", 'parser.add_argument("--half", action="store_true")'),

@@ -85,6 +85,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         training = on and reach.has_scaler
         protocol = Protocol(script, reach, every, on=training)
         edits = protocol.edits()
+        note(list(protocol.remarks()))
         if training:
             _served(protocol, calls)
         scaler = reach.scaler if training else ""

@@ -9,6 +9,7 @@ import libcst as cst
 
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
+from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
 from amplint.codemods.script import Refused, Scope, Script
 from amplint.findings import Edit, Span
@@ -51,6 +52,18 @@ class Protocol:
         if self.on and not self.states:
             found += self._saved()
         return [*found, *self._stepped(steps), *self._handed()]
+
+    def remarks(self) -> Iterator[Remark]:
+        """What deserves a look, once the edits are known."""
+        for use in self.states:
+            if use.name == LOAD_STATE_DICT:
+                yield Remark(
+                    self.script.row(use.node), "a state that apex has saved cannot be loaded into a GradScaler"
+                )
+        if "__main__" not in self.script.text:
+            for scope in dict.fromkeys(self.reach.handed):
+                row = self.script.row(self.script.functions[scope])
+                yield Remark(row, f"{scope[-1]} takes the scaler now: calls in other files have to pass it")
 
     def _saved(self) -> Iterator[Edit]:
         """The scaler's state beside the optimizer's where that is saved and loaded, as far as the scaler gets there."""
