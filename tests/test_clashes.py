@@ -369,6 +369,12 @@ PROGRAMS = {
                 x = torch.zeros(1, 8, device=self.proj.weight.device)
                 return self.forward(x)
     """,
+    "data": """
+        class Buffer:
+            def sample(self, x, batch):
+                data = torch.FloatTensor(batch).to(self.device)
+                return torch.cat([x, data])
+    """,
 }
 
 

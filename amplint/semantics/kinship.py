@@ -51,7 +51,8 @@ def is_only_moved(target: Operand, source: Operand) -> bool:
 def follows(machine: Machine, made: cst.Call) -> bool:
     """Whether a tensor is made after another one, with its size or on its device, but not with its dtype."""
     last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
-    if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS:
+    data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
+    if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
         return True
     taken = frozenset[str]().union(*map(_taken_in, machine.calls))
     given = [*made.args, *_moves(machine, made)]
@@ -69,7 +70,9 @@ def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
 
 
 def _takes_place(node: cst.CSTNode) -> bool:
-    return any(isinstance(inner, cst.Attribute) and inner.attr.value in _PLACED for inner in walk(node))
+    """Whether the size or device of something is asked for; that of `self` is no tensor's."""
+    found = (inner for inner in walk(node) if isinstance(inner, cst.Attribute) and inner.attr.value in _PLACED)
+    return any(not isinstance(inner.value, cst.Name) or inner.value.value != "self" for inner in found)
 
 
 def _names(node: cst.CSTNode) -> set[str]:
