@@ -20,6 +20,7 @@ from amplint.semantics import (
     protocol,
     readings,
     tensors,
+    weights,
     windows,
 )
 from amplint.semantics.choices import alternatives
@@ -120,8 +121,9 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         else:
             checkpoints.stored(machine, state, target, owner, value)
             if isinstance(owner, Tensor) and target.attr.value == "data":
-                exchange(state, owner, value)
-            state.set_attribute(symbol_of(machine, owner), target.attr.value, value)
+                exchange(machine, state, owner, value)
+            kept = weights.put(machine, state, owner, target.attr.value, value)
+            state.set_attribute(symbol_of(machine, owner), target.attr.value, kept)
     elif isinstance(target, cst.Subscript):
         owner = evaluate(machine, state, target.value)
         checkpoints.stored(machine, state, target, owner, value)

@@ -9,6 +9,7 @@ import libcst as cst
 
 from amplint.semantics import clashes
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.callers import may_be_cast
 from amplint.semantics.contexts import remembers_other_dtypes
 from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import announced, evidence
@@ -60,6 +61,9 @@ def comes_to(
     """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
     if op in LOWER and remembers_other_dtypes(state) and any(_is_weight(machine, value) for value in operands):
         return UNKNOWN
+    around = regime(machine, state)
+    if around is None and machine.calls and not in_place and may_be_cast(machine, op):
+        return UNKNOWN
     wanted = _asked(op, arguments)
     asked = dtype_of(machine, wanted)
     if asked is None and wanted not in (None, Const(None)):
@@ -72,7 +76,7 @@ def comes_to(
         given = [typed(machine, value, parameter) for value in operands]
         if op in CLASSIFIES and len(given) > 1 and given[1].dtypes is None and _is_label(machine, operands[1]):
             given[1] = replace(given[1], dtypes=frozenset({"int64"}), supposed=True)
-        here = _reached(regime(machine, state), operands)
+        here = _reached(around, operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:
         return replace(found[0], supposed=found[0].supposed or labelled or supposes(wanted))

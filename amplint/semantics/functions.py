@@ -159,7 +159,9 @@ def _kind(value: Value) -> object:
     """What a call can tell of an argument without knowing its identity."""
     if isinstance(value, Unknown):
         return Unknown
-    return (Tensor, value.dtype, value.scaled, value.traits) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return (Tensor, value.dtype, value.among, value.rank, value.device, value.scaled, value.traits)
+    return value
 
 
 def _held(state: State, value: Value) -> object:

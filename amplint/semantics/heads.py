@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from amplint.semantics.state import State, apart
-from amplint.semantics.values import Tensor, Value
+from amplint.semantics.values import Tensor, Unknown, Value
 
 
 class Heads:
@@ -44,6 +44,8 @@ def _retyped(earlier: State, state: State) -> bool:
 
 
 def _differs(before: Value | None, now: Value) -> bool:
+    if isinstance(before, Unknown):
+        return isinstance(now, Tensor) and now.dtype is not None
     if not isinstance(before, Tensor) or before.dtype is None or before is now:
         return False
     return not isinstance(now, Tensor) or now.dtype != before.dtype

@@ -84,3 +84,12 @@ def handed(machine: Machine, values: Iterable[Value]) -> None:
     """Code that cannot be seen gets these values: it may convert the models among them."""
     if any(isinstance(value, (Instance, Module)) for value in values):
         machine.weights_unsure = True
+
+
+def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -> Value:
+    """What `owner.name = value` keeps: where a parameter was, `torch.nn` takes another parameter alone."""
+    before = state.heap.get(owner.symbol, {}).get(name) if isinstance(owner, Instance) else None
+    if not isinstance(before, Tensor) or before.symbol not in machine.weights or not isinstance(value, Tensor):
+        return value
+    fits = value.symbol in machine.weights or value.dtype == before.dtype
+    return value if fits else Tensor(machine.fresh())
