@@ -12,7 +12,7 @@ from amplint.torchlib.policy import treatment
 
 
 def may_be_cast(machine: Machine, op: str) -> bool:
-    """Whether `op` runs in the forward pass of a custom function, which may be applied in a region, and is cast there."""
+    """Whether `op` runs in the forward pass of a custom function, which may be applied in a region that casts it."""
     if op not in _treated(machine.program.torch):
         return False
     return any(
