@@ -21,6 +21,7 @@ from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
 _FLOAT16 = ("torch.float16", "torch.half")
 _HALVES = re.compile(r"\.half\(\)|\bfloat16\b|torch\.half\b")
+_NUMPY = "numpy() refuses bfloat16: it needs float() before it, unless this is float32"
 _REPAIRED = frozenset({"bfloat16-to-numpy", "bfloat16-addend-lost"})
 
 
@@ -38,17 +39,23 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     new = tidied(text, new)
     fix = Fix("Use bfloat16, without a scaler", changed_edits(text, new))
     first = min(edit.span.start.row for edit in fix.edits)
-    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new)),))
+    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new, path)),))
 
 
-def _left(text: str, new: str) -> tuple[Remark, ...]:
-    """What still speaks of float16."""
-    rows = new.splitlines()
-    return tuple(
+def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
+    """What still speaks of float16, and what refuses bfloat16."""
+    found = [
         Remark(row, "this still speaks of float16")
-        for row, line in enumerate(rows, 1)
+        for row, line in enumerate(new.splitlines(), 1)
         if _HALVES.search(line.partition("#")[0]) and row == row_after(text, new, row_before(text, new, row))
-    )
+    ]
+    script = Script(new, path)
+    scopes = {script.scope(use.node) for use in _torch(script)}
+    for call in script.calls:
+        numpy = isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy" and not call.args
+        if numpy and script.scope(call) in scopes and ".float()" not in script.text_of(call):
+            found.append(Remark(script.row(call), _NUMPY))
+    return tuple(found)
 
 
 def _torch(script: Script) -> list[Use]:

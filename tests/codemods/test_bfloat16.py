@@ -198,6 +198,14 @@ def test_what_speaks_of_float16_elsewhere_is_named() -> None:
     assert [(remark.row, remark.text) for remark in conversion.left] == [(19, "this still speaks of float16")]
 
 
+def test_what_may_hand_bfloat16_to_numpy_is_named() -> None:
+    text = SCRIPT.replace(
+        "        if use_amp:\n", "        log(batch.numpy(), loss.float().numpy())\n        if use_amp:\n"
+    )
+    told = [remark for remark in convert(text, FLOAT16).left if "numpy()" in remark.text]
+    assert [remark.row for remark in told] == [22]
+
+
 @pytest.mark.parametrize("text", [CONVERTED, "import torch\n", "with torch.autocast('cpu'):\n    pass\n"])
 def test_what_is_not_in_float16_is_left_alone(text: str) -> None:
     conversion = convert(text, FLOAT16)
