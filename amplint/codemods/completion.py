@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
+from amplint.source.source import NEWLINE
 
 ROUNDS = 10
 _SLOW = ("hard-coded-float32-buffer",)
@@ -24,7 +26,7 @@ class Completion:
     def __init__(self, before: str, path: str) -> None:
         self._before = before
         self._path = path
-        self._known = Counter(finding.code for finding in self._found(before))
+        self._known = Counter(self._keys(before))
 
     def repaired(self, text: str, names: Sequence[str]) -> tuple[str, list[Remark]]:
         """`text` with the repairs of what the rules with these `names` find in it, and what they did."""
@@ -54,9 +56,25 @@ class Completion:
         return Remark(row_before(self._before, text, finding.span.start.row), f"in mixed precision, {finding.message}")
 
     def _new(self, text: str) -> list[Finding]:
-        found = self._found(text)
-        counts = Counter(finding.code for finding in found)
-        return [finding for finding in found if counts[finding.code] > self._known[finding.code]]
+        """The findings in `text` that are not those of the original on the same lines."""
+        known = self._known.copy()
+        found = []
+        for finding, key in zip(self._found(text), self._keys(text), strict=True):
+            if known[key] > 0:
+                known[key] -= 1
+            else:
+                found.append(finding)
+        return found
+
+    def _keys(self, text: str) -> list[tuple[str, Severity, str]]:
+        lines = NEWLINE.split(text)
+        return [(one.code, one.severity, lines[one.span.start.row - 1].strip()) for one in self._found(text)]
 
     def _found(self, text: str) -> list[Finding]:
-        return findings_of(all_rules(), text, self._path)
+        return _all_findings(text, self._path)
+
+
+@functools.lru_cache(maxsize=4)
+def _all_findings(text: str, path: str) -> list[Finding]:
+    rules = all_rules()
+    return findings_of(rules, text, path, frozenset(rule.code for rule in rules if rule.assumed))

@@ -48,7 +48,9 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
         if completion is not None:
-            new, more = completion.repaired(new, plan.repairs)
+            bare = new
+            new, more = completion.repaired(bare, plan.repairs)
+            left = [Remark(row_after(bare, new, remark.row), remark.text) for remark in left]
             objection = completion.objection(new)
             if objection is not None:
                 return Conversion(original, refused=(objection,))

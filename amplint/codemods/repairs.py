@@ -30,14 +30,19 @@ def all_rules() -> tuple[type[Rule], ...]:
     return tuple(rule for rule in load_registry().rules.values() if rule.default and rule.handlers())
 
 
-def findings_of(rules: tuple[type[Rule], ...], text: str, path: str) -> list[Finding]:
-    """What `rules` find in `text`, the content of the file at `path` where there is one."""
+def findings_of(
+    rules: tuple[type[Rule], ...], text: str, path: str, asked: frozenset[str] = frozenset()
+) -> list[Finding]:
+    """What `rules` find in `text`, the content of the file at `path` where there is one.
+
+    Those with a code in `asked` also tell what would happen in half to tensors of unknown dtype.
+    """
     raw = encode(text)
-    screened = screen(rules, raw)
+    screened = screen(rules, raw, asked)
     others = tuple(rule for rule in rules if rule not in screened) if path and follows(raw) else ()
     if not screened and not others:
         return []
-    return analyse(Job(path, path, raw, screened, others), Modules()).findings
+    return analyse(Job(path, path, raw, screened, others, asked=asked), Modules()).findings
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Edit, Position, Span
 from amplint.source.rewrite_lines import Lines
+from amplint.source.source import NEWLINE
 
 _Block = tuple[str, int, int, int, int]
 
@@ -47,6 +48,17 @@ def row_after(old: str, new: str, row: int) -> int:
         if first < row <= last:
             return start + min(row - first, max(1, end - start))
     return row
+
+
+def row_edited(old: str, new: str, edits: Sequence[Edit], row: int) -> int:
+    """The row of `new` that the row `row` of `old` has become by `edits`, and by imports above all of them."""
+    lines = Lines(old)
+
+    def grown(edit: Edit) -> int:
+        return len(NEWLINE.findall(edit.content)) - (edit.span.end.row - edit.span.start.row)
+
+    imported = len(Lines(new)) - len(lines) - sum(map(grown, edits))
+    return row + imported + sum(grown(edit) for edit in edits if edit.span.start <= Position(row, 1))
 
 
 def row_before(old: str, new: str, row: int) -> int:

@@ -77,3 +77,23 @@ def test_a_function_takes_the_scaler(parameters: str, arguments: str, declared: 
     assert f"def step({declared}):" in conversion.text
     assert f"        step({passed})\n" in conversion.text
     assert '    scaler = torch.amp.GradScaler("cuda")\n    for' in conversion.text
+
+
+def test_other_libraries_are_named() -> None:
+    text = """import pytorch_msssim
+import torch
+from torch import nn
+
+model = nn.Conv2d(1, 1, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(1, 1, 32, 32), torch.ones(1, 1, 30, 30))]:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = 1 - pytorch_msssim.ssim(out, y)
+    loss.backward()
+    optimizer.step()
+"""
+    conversion = convert(text, Wish(to="amp"))
+    (remark,) = conversion.left
+    assert remark.text == "pytorch_msssim.ssim() can be given half tensors here; make sure that it takes them"
+    assert conversion.text.splitlines()[remark.row - 1] == "        loss = 1 - pytorch_msssim.ssim(out, y)"

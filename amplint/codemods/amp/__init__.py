@@ -14,7 +14,9 @@ from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.layout import Layout
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.rows import row_edited
 from amplint.findings import Edit, Fix
+from amplint.fixes.apply import apply_round
 from amplint.source.source import Source
 
 REPAIRS = (
@@ -24,6 +26,11 @@ REPAIRS = (
     "constant-overflows-half",
     "constant-vanishes-in-half",
     "cross-entropy-keeps-half",
+    "loss-in-half",
+    "square-overflows-half",
+    "accumulation-in-half",
+    "unsupported-half-op",
+    "dtype-mismatch-after-autocast",
     "bfloat16-to-numpy",
     "scheduler-after-skipped-step",
 )
@@ -80,4 +87,12 @@ def _planned(source: Source, wish: Wish) -> Plan:
     done.sort(key=lambda remark: remark.row)
     imports = ("import torch", *(("import argparse",) if flag is not None else ()))
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
-    return Plan((Change(fix, tuple(done)),), repairs=REPAIRS)
+    new, _ = apply_round(source.text, [fix])
+    left = [
+        Remark(
+            row_edited(source.text, new, fix.edits, row),
+            f"{name}() can be given half tensors here; make sure that it takes them",
+        )
+        for row, name in regions.strangers()
+    ]
+    return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS)

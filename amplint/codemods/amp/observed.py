@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -36,6 +37,7 @@ _ABOUT_MODELS = re.compile(
     r"^(?:parameters|named_\w+|children|modules|buffers|train|eval|to|cuda|cpu|float|half|zero_grad|apply|compile|share_memory"
     r"|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|register_\w+|init\w*|get_\w+|set_\w+|clip_grad_norm_)$"
 )
+_AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
     r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla|tensorflow|jax|flax"
@@ -51,7 +53,8 @@ class Observed:
     `forwards` holds the calls that run a model's forward pass, and those that lead to one; training is known to take
     those in `shared`. `evaluations` tells how evaluation comes to its forward passes. `steps` maps each
     `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are clipped, measured or changed,
-    and `mixed` tells that there is mixed precision already.
+    `mixed` tells that there is mixed precision already, and `foreign` are names imported from libraries that are not
+    PyTorch's, with what they stand for.
     """
 
     backwards: list[cst.Call] = field(default_factory=list)
@@ -61,6 +64,7 @@ class Observed:
     shared: set[cst.CSTNode] = field(default_factory=set)
     evaluations: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = field(default_factory=dict)
     mixed: bool = False
+    foreign: dict[str, str] = field(default_factory=dict)
 
 
 def observe(source: Source) -> Observed:
@@ -68,6 +72,10 @@ def observe(source: Source) -> Observed:
     watch = _Watch(source)
     interpret(watch.program, watch, {kind.kind for kind in _KINDS})
     watch.found.uses += gradient_uses(source)
+    for name in source.imports:
+        target = watch.program.resolve(source, name)
+        if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
+            watch.found.foreign[name] = target
     return watch.found
 
 

@@ -72,6 +72,16 @@ class Regions:
             assert isinstance(backward.func, cst.Attribute)
             yield self._layout.rewrite.replace(backward.func.value, name)
 
+    def strangers(self) -> Iterator[tuple[int, str]]:
+        """Row and name of the calls in training regions that hand half tensors to a library that is not PyTorch's."""
+        for region in self.training:
+            made = {path for statement in region.statements for path in self._flow.binds(statement)}
+            for node in (node for statement in region.statements for node in walk(statement)):
+                name = dotted(node.func) if isinstance(node, cst.Call) else None
+                strange = name is not None and name.partition(".")[0] in self._observed.foreign
+                if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
+                    yield self._layout.row(node), name
+
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
         starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
