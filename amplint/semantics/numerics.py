@@ -24,6 +24,7 @@ from amplint.semantics import (
 )
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import TensorOp
+from amplint.semantics.exchanges import exchange
 from amplint.semantics.flow import Place, regime
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import inherited, mends, spares_rows
@@ -342,6 +343,9 @@ def _operation(
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     rank = ranks.of(plain, values, arguments, shift)
+    out = arguments.value("out")
+    if isinstance(out, Tensor) and out.rank != rank:
+        exchange(machine, state, out, replace(out, rank=rank))
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
     flow.tell(
         machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
