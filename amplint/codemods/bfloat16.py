@@ -7,10 +7,9 @@ import re
 
 import libcst as cst
 
-from amplint.codemods.apex.availability import settled
-from amplint.codemods.apex.checks import findings, repaired
-from amplint.codemods.apex.start import drop_empty, empty_conditions
 from amplint.codemods.bfloat16_scalers import Scalers
+from amplint.codemods.checks import findings, repaired
+from amplint.codemods.conditions import drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, imported, uses
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied

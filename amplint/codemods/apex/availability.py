@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
+from amplint.codemods.conditions import conjunction, settled
 from amplint.codemods.script import Refused, Script
 from amplint.findings import Edit
 
@@ -156,37 +157,6 @@ def _decided(script: Script, node: cst.If, told: dict[str, bool]) -> Edit | None
         if kept:
             return Edit(script.rewrite.span(node.test), " and ".join(script.text_of(part) for part in kept))
     return settled(script, node, taken=False not in values)
-
-
-def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
-    """The edit that leaves of an `if` what runs where its condition is true, or is not."""
-    first, last = script.rows(node)
-    above = script.source.parent(node)
-    is_elif = isinstance(above, cst.If) and above.orelse is node
-    rest = node.orelse
-    if is_elif or isinstance(rest, cst.If):
-        raise Refused(first, "a chain of elif depends on whether apex is there")
-    block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
-    if block is not None and not isinstance(block, cst.IndentedBlock):
-        raise Refused(first, "the statement shares its line with others")
-    if block is None:
-        removal = script.rewrite.remove_statement(node)
-        assert removal is not None
-        return removal
-    start, _ = script.rows(block.body[0])
-    end = script.rows(block.body[-1])[1]
-    while start - 1 > first and script.lines.comment(start - 1):
-        start -= 1
-    outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
-    text = script.indented(range(start, end + 1), outer, inner, script.string_rows(block))
-    return Edit(script.whole_rows(first, last), text)
-
-
-def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The conditions that `test` joins by `and`."""
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return [*conjunction(test.left), *conjunction(test.right)]
-    return [test]
 
 
 def _value(test: cst.BaseExpression, told: dict[str, bool]) -> bool | None:

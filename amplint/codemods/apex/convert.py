@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from amplint.codemods.apex.availability import unguard
-from amplint.codemods.apex.checks import findings, repaired
 from amplint.codemods.apex.forward import enter_autocast
 from amplint.codemods.apex.others import drop_imports, replace_others
 from amplint.codemods.apex.pairs import Flags, join_pairs
 from amplint.codemods.apex.protocol import Protocol, leave_regions
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup, setups
-from amplint.codemods.apex.start import drop_empty, empty_conditions, scaler_made, start_edits
+from amplint.codemods.apex.start import scaler_made, start_edits
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
+from amplint.codemods.checks import findings, repaired
+from amplint.codemods.conditions import drop_empty, empty_conditions
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Refused, Script

@@ -7,8 +7,8 @@ import textwrap
 
 import libcst as cst
 
-from amplint.codemods.apex.availability import conjunction, settled
 from amplint.codemods.apex.reach import Reach
+from amplint.codemods.conditions import conjunction, settled
 from amplint.codemods.script import Refused, Scope, Script
 
 

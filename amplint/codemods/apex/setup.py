@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.codemods.apex.availability import conjunction
 from amplint.codemods.apex.booleans import as_boolean
 from amplint.codemods.apex.uses import AMP, INITIALIZE
+from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
 from amplint.codemods.script import Refused, Scope, Script

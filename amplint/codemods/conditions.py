@@ -1,0 +1,81 @@
+"""Conditions that a conversion has decided, and `if` statements that it has emptied."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Edit
+
+
+def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The conditions that `test` joins by `and`."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return [*conjunction(test.left), *conjunction(test.right)]
+    return [test]
+
+
+def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
+    """The edit that leaves of an `if` what runs where its condition is true, or is not."""
+    first, last = script.rows(node)
+    above = script.source.parent(node)
+    is_elif = isinstance(above, cst.If) and above.orelse is node
+    rest = node.orelse
+    if is_elif or isinstance(rest, cst.If):
+        raise Refused(first, "a chain of elif depends on whether apex is there")
+    block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
+    if block is not None and not isinstance(block, cst.IndentedBlock):
+        raise Refused(first, "the statement shares its line with others")
+    if block is None:
+        removal = script.rewrite.remove_statement(node)
+        assert removal is not None
+        return removal
+    start, _ = script.rows(block.body[0])
+    end = script.rows(block.body[-1])[1]
+    while start - 1 > first and script.lines.comment(start - 1):
+        start -= 1
+    outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
+    text = script.indented(range(start, end + 1), outer, inner, script.string_rows(block))
+    return Edit(script.whole_rows(first, last), text)
+
+
+def drop_empty(script: Script, before: frozenset[str]) -> Script:
+    """The script without the `if` statements in which the conversion has left nothing but `pass`.
+
+    `before` holds the conditions of those that were empty already.
+    """
+    while True:
+        edits = (_emptied(script, node, before) for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+        edit = next((edit for edit in edits if edit is not None), None)
+        if edit is None:
+            return script
+        script = script.apply([edit])
+
+
+def empty_conditions(script: Script) -> frozenset[str]:
+    """The conditions of the `if` statements that hold nothing but `pass`."""
+    found = (node for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+    return frozenset(script.text_of(node.test) for node in found if _only_passes(node.body))
+
+
+def _emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | None:
+    if not _only_passes(node.body) or script.text_of(node.test) in before:
+        return None
+    above = script.source.parent(node)
+    if (isinstance(above, cst.If) and above.orelse is node) or isinstance(node.orelse, cst.If):
+        return None
+    if node.orelse is None:
+        return script.rewrite.remove_statement(node)
+    first = script.row(node)
+    plain = isinstance(node.test, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.test.lpar
+    text = script.text_of(node.test)
+    negated = f"not {text}" if plain else f"not ({text})"
+    header = f"{script.lines.indentation(first)}if {negated}:{script.source.newline}"
+    return Edit(script.whole_rows(first, script.row(node.orelse)), header)
+
+
+def _only_passes(block: cst.BaseSuite) -> bool:
+    only = block.body[0] if len(block.body) == 1 else None
+    if isinstance(only, cst.SimpleStatementLine) and len(only.body) == 1:
+        return isinstance(only.body[0], cst.Pass)
+    return False
