@@ -140,3 +140,31 @@ def test_from_text_to_text() -> None:
 def test_a_wish_nobody_fulfils() -> None:
     with pytest.raises(ValueError, match="no codemod"):
         convert(OLD, Wish(source="elsewhere"))
+
+
+FLOAT32 = """import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+args = parser.parse_args()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [torch.ones(2, 4)]:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_the_options_of_mixed_precision(amplint: Command, script: Path) -> None:
+    script.write_text(FLOAT32, encoding="utf-8")
+    ran = amplint("convert", "--to", "amp", "--dtype", "bfloat16", "--device", "cpu", "--add-flag", "--write", ".")
+    assert (ran.status, ran.out, ran.err) == (0, "", "1 file converted.\n")
+    text = script.read_text(encoding="utf-8")
+    assert 'with torch.autocast(device_type="cpu", dtype=torch.bfloat16, enabled=args.amp):' in text
+    assert 'parser.add_argument("--amp", action=argparse.BooleanOptionalAction' in text
+    assert "GradScaler" not in text
+    again = amplint("convert", "--to", "amp", "--dtype", "bfloat16", "--write", ".")
+    assert (again.status, again.err) == (0, "Nothing to convert.\n")
