@@ -19,7 +19,6 @@ class Wish:
     source: str | None = None
     dtype: str = "float16"
     device: str = "cuda"
-    accumulate: int | None = None
     add_flag: bool = False
 
 
