@@ -88,6 +88,8 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
             dtype = like.dtype
     else:
         return None
+    if dtype is None and not _only_moves(arguments):
+        owner = used_as_tensor(machine, owner)
     if isinstance(owner, Tensor):
         device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
