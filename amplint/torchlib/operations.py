@@ -208,7 +208,7 @@ def _is_wide(operand: Typed) -> bool:
 def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
     """The dtype of the result where `asked` is the `dtype` argument."""
     first = operands[0].dtype
-    if op in NOT_NARROWING and promote(first, asked) != asked:
+    if op in NOT_NARROWING and asked in FLOATING and promote(first, asked) != asked:
         raise Refused(f"{asked} does not hold its input, which is {first}")
     return asked
 
