@@ -56,6 +56,9 @@ def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
     known = state.gradients.get(optimizer, state.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
     if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
         return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
+    if any(one.scaler is not None for one in known.earlier):
+        on = [one for one in known.earlier if one.scaler is None or not is_off(machine, state, one.scaler.enabled)]
+        return replace(known, earlier=tuple(on))
     return known
 
 
