@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-Kind = TypeVar("Kind", bound=cst.CSTNode)
+Kind = TypeVar("Kind", bound="cst.CSTNode")
 
 _SKIPPED = ("whitespace", "leading_lines", "lines_after", "trailing", "header", "footer", "comma", "equal", "semicolon")
 _ALSO_SKIPPED = frozenset({"lpar", "rpar", "indent", "newline", "dot"})
