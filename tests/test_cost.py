@@ -23,10 +23,13 @@ RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers()
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Processor time of `work`."""
-    started = time.process_time()
-    work()
-    return time.process_time() - started
+    """Processor time of `work`, the better of two runs: what else the machine does only adds to it."""
+    spent = []
+    for _ in range(2):
+        started = time.process_time()
+        work()
+        spent.append(time.process_time() - started)
+    return min(spent)
 
 
 def lint(text: str) -> list[str]:
