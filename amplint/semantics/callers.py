@@ -13,10 +13,18 @@ from amplint.torchlib.policy import treatment
 
 def may_be_cast(machine: Machine, op: str) -> bool:
     """Whether `op` runs in the forward pass of a custom function, which may be applied in a region that casts it."""
-    if op not in _treated(machine.program.torch):
-        return False
+    return op in _treated(machine.program.torch) and _is_applied(machine, casting=False)
+
+
+def may_be_inside(machine: Machine) -> bool:
+    """Whether what runs is the forward pass of a custom function, which may be applied in a region that is not seen."""
+    return _is_applied(machine, casting=True)
+
+
+def _is_applied(machine: Machine, *, casting: bool) -> bool:
+    """Whether the forward pass of a custom function runs, `casting` also one that switches autocast off."""
     return any(
-        (source := machine.program.source_of(node)) is not None and _is_custom_forward(source, node)
+        (source := machine.program.source_of(node)) is not None and _is_custom_forward(source, node, casting)
         for node in machine.calls
     )
 
@@ -30,13 +38,13 @@ def _treated(version: str | None) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=512)
-def _is_custom_forward(source: Source, node: cst.CSTNode) -> bool:
+def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool:
     if not isinstance(node, cst.FunctionDef) or node.name.value != "forward":
         return False
     params = node.params.params
     if not params or params[0].name.value == "self":
         return False
-    if "cast_inputs" in _decorators(node):
+    if not casting and "cast_inputs" in _decorators(node):
         return False
     cls = next((above for above in source.ancestors(node) if isinstance(above, cst.ClassDef)), None)
     bases = (base.value for base in cls.bases) if cls is not None else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.callers import may_be_inside
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused
 from amplint.semantics.machine import Machine
 from amplint.semantics.passes import RegionMissed
@@ -62,7 +63,7 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
     defaulted = whole and dtype in (None, NONE)
     dtypes = _dtypes(dtype, devices)
     if defaulted and device is None and devices is not None:
-        dtypes, usual = _current(state, devices, dtypes), dtypes
+        dtypes, usual = _current(machine, state, devices, dtypes), dtypes
         defaulted = dtypes == usual
     context = Autocast(devices, dtypes, enabled, node, defaulted)
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
@@ -103,7 +104,9 @@ def _dtypes(value: Value | None, devices: frozenset[str] | None) -> frozenset[st
     return None
 
 
-def _current(state: State, devices: frozenset[str], default: frozenset[str] | None) -> frozenset[str] | None:
+def _current(
+    machine: Machine, state: State, devices: frozenset[str], default: frozenset[str] | None
+) -> frozenset[str] | None:
     """The dtype of a region that is asked for none: that of the innermost one around, on or off, else `default`."""
     for region in reversed(state.regions):
         context = region.context
@@ -111,7 +114,7 @@ def _current(state: State, devices: frozenset[str], default: frozenset[str] | No
             return default
         if isinstance(context, Autocast) and (context.devices is None or context.devices & devices):
             return context.dtypes if context.devices == devices else None
-    return default
+    return None if machine.calls and may_be_inside(machine) else default
 
 
 def device_of(arguments: Arguments) -> Device:

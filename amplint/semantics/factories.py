@@ -10,7 +10,7 @@ from amplint.semantics.devices import device_type
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import ONE, Because
 from amplint.semantics.state import State
-from amplint.semantics.tensors import default_dtype, dtype_of, is_number, supposes
+from amplint.semantics.tensors import FROM_PARAMETER, default_dtype, dtype_of, is_number, supposes
 from amplint.semantics.traits import counted
 from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
@@ -125,7 +125,7 @@ def _kind(machine: Machine, value: Value) -> str | None:
         kinds = _kinds(machine, list(value.values))
         return next(iter(kinds)) if kinds is not None and len(kinds) == 1 else None
     if isinstance(value, Tensor):
-        return value.dtype
+        return value.dtype if value.dtype != FROM_PARAMETER and not value.supposed else None
     if isinstance(value, Const) and isinstance(value.value, bool):
         return "bool"
     constant = number(value)

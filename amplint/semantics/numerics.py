@@ -334,10 +334,7 @@ def _operation(
     operands = list(joined) or [(beside, operand), *others]
     values = [used_as_tensor(machine, value) for _, value in operands]
     plain = runs(op, arguments)
-    known_ones = [v for v in values if op not in LIMITS or isinstance(v, Tensor) or is_number(machine, v)]
-    found = flow.comes_to(machine, state, plain, known_ones, arguments, in_place=in_place)
-    if len(known_ones) < len(values):
-        found = replace(found, refusal=None, supposed=True)
+    found = flow.comes_to(machine, state, plain, values, arguments, in_place=in_place)
     told = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
     made = result(machine, state, node, plain, values, found, told)
     if infinity is not None and in_place:

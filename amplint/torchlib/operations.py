@@ -46,6 +46,8 @@ JOINS = words("hstack vstack concat concatenate roll")
 """Operations that are made of `cat`, `roll` on the CPU."""
 FILLS = words("fill normal uniform random exponential zero copy")
 """What in-place operations put into a tensor of any dtype."""
+INTO_ANY = words("bernoulli copy fill random zero")
+"""In-place operations that put what they make into a tensor of any dtype."""
 PRODUCTS_INSIDE = words("chain_matmul multi_dot tensordot")
 """What is made of products: on the CPU, autocast sees only these, behind the check that operands are alike."""
 PROMOTED = words(
@@ -215,7 +217,7 @@ def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
 
 def _received(op: str, operands: Sequence[Operand], kept: str, result: str, given_as_out: bool) -> str:
     """The dtype of a tensor of dtype `kept` into which a result of dtype `result` is written."""
-    if given_as_out and op in OUT_OF_ANY:
+    if op in (OUT_OF_ANY if given_as_out else INTO_ANY):
         return kept
     strict = op in OUT_ALIKE or (op == "clamp" and all(operand.is_number for operand in operands[1:]))
     if given_as_out and strict and kept != result:

@@ -172,7 +172,8 @@ class Writer:
             operands.append(found)
             return found.name
 
-        return _HOLE.sub(fill, line.text), leader, operands
+        text = line.text.replace(".cpu()", ".cuda()") if self.device == "cuda" else line.text
+        return _HOLE.sub(fill, text), leader, operands
 
     def _operand(self, scope: Scope, hole: str, leader: Variable | None, alike: str) -> Variable:
         rank = leader.rank if leader is not None else 4
