@@ -211,7 +211,9 @@ def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
             keys.append(evaluate(machine, state, element.key))
         values.append(evaluate(machine, state, element.value))
     if len(keys) == len(values):
-        return Items(tuple(values), tuple(keys))
+        made = Items(tuple(values), tuple(keys))
+        changed = symbol_of(machine, made) in state.heap  # something was put into an equal one before
+        return Unknown(machine.fresh()) if changed else made
     return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
 
 

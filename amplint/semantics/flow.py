@@ -39,6 +39,8 @@ def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
     """`value` as an operand; a dtype that a parameter of the function decides counts as `parameter`."""
     if isinstance(value, Tensor):
         dtypes = frozenset({parameter}) if value.dtype == FROM_PARAMETER else value.dtypes
+        if dtypes is not None and FROM_PARAMETER in dtypes:
+            dtypes = None
         return Typed(dtypes, value.rank, value.supposed)
     if isinstance(value, Const) and isinstance(value.value, bool):
         return Typed(frozenset({"bool"}), NUMBER)

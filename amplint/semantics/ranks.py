@@ -27,7 +27,7 @@ _SAME = words(
     "abs neg sign floor ceil round trunc frac relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
     "leaky_relu hardtanh hardswish hardsigmoid softsign tanhshrink logsigmoid dropout exp exp_ expm1 log log2 log10 "
     "log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh erf erfinv lgamma square pow nan_to_num detach "
-    "clone contiguous cpu cuda fill masked_fill index_fill softmax log_softmax softmin layer_norm group_norm "
+    "clone contiguous cpu cuda fill index_fill softmax log_softmax softmin layer_norm group_norm "
     "rms_norm batch_norm instance_norm cumsum cumprod flip roll tril triu transpose permute swapaxes expand_as "
     "scatter scatter_add index_add index_copy logical_not isnan isfinite isinf normalize sort cummax cummin "
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate avg_pool1d avg_pool2d "
@@ -92,6 +92,9 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return 1
     if op in ("view", "reshape", "permute") and arguments.given[shift:]:
         return len(arguments.given) - shift if all(_is_size(a.value) for a in arguments.given[shift:]) else None
+    if op == "masked_fill":
+        mask = arguments.value("mask", shift)
+        return elementwise(op, [operands[0], mask]) if mask is not None else None
     if op == "clamp":
         return elementwise(op, [value for value in operands if isinstance(value, Tensor)])
     if op in _SAME:

@@ -74,7 +74,7 @@ NOT_NARROWING = words("norm vector_norm matrix_norm")
 """Operations that refuse a `dtype` that does not hold what they are given."""
 OUT_ALIKE = words(
     "abs absolute amax amin ceil diag floor frac gelu log_softmax logsigmoid masked_select matrix_norm nan_to_num neg "
-    "norm quantile round sign softmax softplus take_along_dim tril triu trunc vector_norm"
+    "norm quantile round sign softmax softplus take_along_dim tril triu trunc vector_norm where"
 )
 """Operations that write only into an `out` of the dtype they make."""
 OUT_OF_ANY = words("bernoulli chain_matmul cumprod cumsum prod sum")

@@ -22,6 +22,8 @@ import torch
 FILENAME = "<program>"
 NO_KERNEL = "not implemented for"
 """What an operator says that the CPU has no kernel of for a dtype."""
+OVERLAP = "single memory location"
+"""What an operator says that will not write into a tensor whose elements share memory, which depends on the kernel."""
 _PLAIN = (
     (re.compile(r"torch\.(?:float16|bfloat16|float64|half|double)\b"), "torch.float32"),
     (re.compile(r"\.(?:half|bfloat16|double)\(\)"), ".float()"),
@@ -73,7 +75,7 @@ def observe(source: str, device: str) -> Outcome:
         outcome.stopped = line
         plain = Outcome()
         _run(_replaced(text, _PLAIN), plain)
-        kernel = device == "cuda" and NO_KERNEL in outcome.message
+        kernel = (device == "cuda" and NO_KERNEL in outcome.message) or OVERLAP in outcome.message
         if not kernel and plain.times[line + 1] > outcome.times[line + 1]:
             outcome.raised = line
     return outcome
