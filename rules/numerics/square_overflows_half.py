@@ -10,6 +10,7 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import LENGTH_PRODUCTS, SQUARES, Because, Operation, ScaledLate
 from amplint.semantics.repairs import squared
+from amplint.semantics.values import Tensor
 from amplint.torchlib.names import HALF_SIGNS
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ class SquareOverflowsHalf(Rule):
             return
         if first.dtype is None and not event.assumed:
             return
-        squares = event.op in REDUCTIONS and SQUARES in getattr(first.value, "traits", ())
-        lengths = LENGTH_PRODUCTS in event.result.traits
+        known = first.value.traits if isinstance(first.value, Tensor) else frozenset()
+        squares = event.op in REDUCTIONS and SQUARES in known
+        lengths = LENGTH_PRODUCTS in event.result.traits - known
         what = "squares" if squares else "product of two norms" if lengths else "variance"
         if squares or lengths or event.op == "var":
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
