@@ -103,13 +103,15 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     operand = tensor(machine, arguments.values[0])
     attends = name == "MultiheadAttention"
     given = [tensor(machine, value) for value in arguments.values[: 3 if attends else 1]]
-    dtypes = {weights.of(machine, state, called).dtype, *(value.dtype for value in given)}
+    own = weights.of(machine, state, called)
+    dtypes = {own.dtype, *(value.dtype for value in given)}
     here = flow.regime(machine, state)
     dtype = None
     if here is None and len(dtypes) == 1:
         (dtype,) = dtypes
     devices = here.devices if here is not None else None
     steady = "float64" not in dtypes and not contexts.remembers_other_dtypes(state)
+    supposed = any(one.supposed or one.dtypes is None or "float64" in one.dtypes for one in (own, *given))
     if here is not None and here.dtypes is not None and len(here.dtypes) == 1 and steady:
         (low,) = here.dtypes
         if devices == {"cuda"}:
@@ -118,7 +120,7 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
             dtype = low if attends else None
     if here is None and called.dtype is None and not attends:
         _begins(machine, state, node, called, name, arguments)
-    main = Tensor(machine.fresh(), dtype, node, rank=operand.rank)
+    main = Tensor(machine.fresh(), dtype, node, rank=operand.rank, supposed=supposed)
     if name in ("GRUCell", "RNNCell"):
         return main
     if name == "LSTMCell":

@@ -241,7 +241,7 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         return factories.make(
             machine, state, node, op, arguments, operand, like.node.value if like is not None else None
         )
-    if op == "where" and len(arguments.given) == 3:
+    if op == "where" and sum(argument.keyword != "out" for argument in arguments.given) == 3:
         return _where(machine, state, node, arguments)
     given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
     if not given:
@@ -340,14 +340,19 @@ def _operation(
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     rank = ranks.of(plain, values, arguments, shift)
-    out = arguments.value("out")
-    if isinstance(out, Tensor) and out.rank != rank:
-        exchange(machine, state, out, replace(out, rank=rank))
+    _resized(machine, state, arguments, rank)
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
     flow.tell(
         machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
     )  # fmt: skip
     return _with_places(machine, op, made, arguments, shift)
+
+
+def _resized(machine: Machine, state: State, arguments: Arguments, rank: int | None) -> None:
+    """What is given as `out` gets the dimensions of the result."""
+    out = arguments.value("out")
+    if isinstance(out, Tensor) and out.rank != rank:
+        exchange(machine, state, out, replace(out, rank=rank))
 
 
 def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
@@ -381,13 +386,14 @@ def bce(
 
 
 def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Tensor:
-    first, second = arguments.given[1:]
+    first, second = [argument for argument in arguments.given if argument.keyword != "out"][1:]
     infinity = None
     source = first.value if isinstance(first.value, Tensor) else second.value
     made_half = source.why_half if isinstance(source, Tensor) else None
     values = [used_as_tensor(machine, argument.value) for argument in (first, second)]
-    found = flow.comes_to(machine, state, "where", values)
+    found = flow.comes_to(machine, state, "where", values, arguments)
     rank = ranks.elementwise("where", [arguments.values[0], *values])
+    _resized(machine, state, arguments, rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
         value = number(argument.value)

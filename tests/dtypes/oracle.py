@@ -24,6 +24,8 @@ NO_KERNEL = "not implemented for"
 """What an operator says that the CPU has no kernel of for a dtype."""
 OVERLAP = "single memory location"
 """What an operator says that will not write into a tensor whose elements share memory, which depends on the kernel."""
+VALUES = "the numbers do not allow it"
+"""What stands before the message of an exception that comes of numbers, as a singular matrix does."""
 _PLAIN = (
     (re.compile(r"torch\.(?:float16|bfloat16|float64|half|double)\b"), "torch.float32"),
     (re.compile(r"\.(?:half|bfloat16|double)\(\)"), ".float()"),
@@ -75,7 +77,8 @@ def observe(source: str, device: str) -> Outcome:
         outcome.stopped = line
         plain = Outcome()
         _run(_replaced(text, _PLAIN), plain)
-        kernel = (device == "cuda" and NO_KERNEL in outcome.message) or OVERLAP in outcome.message
+        kernel = device == "cuda" and NO_KERNEL in outcome.message
+        kernel = kernel or OVERLAP in outcome.message or outcome.message.startswith(VALUES)
         if not kernel and plain.times[line + 1] > outcome.times[line + 1]:
             outcome.raised = line
     return outcome
@@ -107,6 +110,8 @@ def _run(text: str, outcome: Outcome) -> tuple[int, str] | None:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(code, names)
+    except torch.linalg.LinAlgError as failure:
+        return _line(failure), f"{VALUES}: {failure}"
     except Exception as failure:
         return _line(failure), str(failure).partition("\n")[0]
     finally:
