@@ -12,8 +12,9 @@ from amplint.codemods.checks import findings, repaired
 from amplint.codemods.conditions import drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix, Severity
 from amplint.fixes.imports import remove_stale_imports
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
@@ -31,8 +32,8 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     script = Script(text, path)
     try:
         new = _converted(script)
-    except Refused as refusal:
-        return Plan(refused=(refusal.remark,))
+    except Refusal as refusal:
+        return Plan(refused=(refusal.remark(script.source),))
     if new == text:
         return Plan()
     new = tidied(text, new)
@@ -78,10 +79,10 @@ def _converted(script: Script) -> str:
     if not regions and not scalers.known:
         return script.text
     if not regions:
-        raise Refused(script.row(ours[0].node), "the float16 region this scaler serves is not in sight")
+        raise Refusal(script.row(ours[0].node), "the float16 region this scaler serves is not in sight")
     _no_other_scaler(script, scalers)
     if old is not None:
-        raise Refused(script.row(old.node), f"{old.name} is deprecated: convert from cuda-amp first")
+        raise Refusal(script.row(old.node), f"{old.name} is deprecated: convert from cuda-amp first")
     conditions, empty = scalers.conditions(), empty_conditions(script)
     stages = [script]
     try:
@@ -98,10 +99,10 @@ def _converted(script: Script) -> str:
         stages.append(Script(text, script.path))
         worse = next((finding for finding in remaining if finding.severity > Severity.INFO), None)
         if worse is not None:
-            raise Refused(worse.span.start.row, f"in the result: {worse.message}")
-    except Refused as refusal:
-        row = row_before(script.text, stages[-1].text, refusal.remark.row)
-        raise Refused(row, refusal.remark.text) from None
+            raise Refusal(worse.span.start.row, f"in the result: {worse.message}")
+    except Refusal as refusal:
+        remark = refusal.remark(stages[-1].source)
+        raise Refusal(row_before(script.text, stages[-1].text, remark.row), remark.text) from None
     return text
 
 
@@ -124,16 +125,16 @@ def _region(script: Script, use: Use) -> Edit | None:
     if use.call is None:
         if script.rewrite.names_type(use.node):
             return None
-        raise Refused(row, "autocast is handed on instead of being called")
+        raise Refusal(row, "autocast is handed on instead of being called")
     if any(argument.star for argument in use.call.args):
-        raise Refused(row, "what autocast is called with is not written out")
+        raise Refusal(row, "what autocast is called with is not written out")
     given = script.rewrite.find_argument(use.call, "dtype", 1)
     if given is not None:
         dtype = script.text_of(given.value)
         if dtype in ("torch.bfloat16", "torch.float32", "torch.float", "None"):
             return None
         if dtype not in _FLOAT16:
-            raise Refused(row, f"which dtype {dtype} is cannot be told")
+            raise Refusal(row, f"which dtype {dtype} is cannot be told")
         return script.rewrite.replace(given.value, "torch.bfloat16")
     device = script.rewrite.find_argument(use.call, "device_type", 0)
     enabled = script.rewrite.find_argument(use.call, "enabled")
@@ -167,19 +168,19 @@ def _code(script: Script, block: cst.BaseSuite) -> str:
 
 
 def _no_other_scaler(script: Script, scalers: Scalers) -> None:
-    """Raises Refused where a scaler from somewhere else scales a loss."""
+    """Raises Refusal where a scaler from somewhere else scales a loss."""
     for call in script.calls:
         func = call.func
         if isinstance(func, cst.Attribute) and not scalers.means(func.value):
             above = script.source.parent(call)
             backward = isinstance(above, cst.Attribute) and above.attr.value == "backward"
             if func.attr.value == "unscale_" or (func.attr.value == "scale" and backward):
-                raise Refused(script.row(call), f"where {script.text_of(func.value)} is made is not in sight")
+                raise Refusal(script.row(call), f"where {script.text_of(func.value)} is made is not in sight")
 
 
 def _no_scaler_left(script: Script, scalers: Scalers) -> None:
-    """Raises Refused where something of the scaler is left."""
+    """Raises Refusal where something of the scaler is left."""
     later = Scalers(script, [])
     later.known = scalers.known
     for node in later.mentions():
-        raise Refused(script.row(node), f"what {script.text_of(node)} is used for here is not understood")
+        raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")

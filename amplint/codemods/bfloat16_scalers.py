@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from amplint.codemods.names import Use
-from amplint.codemods.script import Refused, Scope, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.source.rewrite_lines import deletions
 
@@ -120,7 +122,7 @@ class Scalers:
         row = self.script.row(use.node)
         value: cst.CSTNode | None = use.call
         if use.call is None:
-            raise Refused(row, "the class of scalers is handed on instead of being called")
+            raise Refusal(row, "the class of scalers is handed on instead of being called")
         above = self.script.source.parent(use.call)
         if isinstance(above, cst.IfExp) and above.body is use.call and self.script.text_of(above.orelse) == "None":
             value, above = above, self.script.source.parent(above)
@@ -131,7 +133,7 @@ class Scalers:
                 self._learn(self.script.scope(use.node), text)
                 self.flags[text] = self._flag(value, use.call)
                 return above
-        raise Refused(row, "the scaler is not assigned to one variable")
+        raise Refusal(row, "the scaler is not assigned to one variable")
 
     def _flag(self, value: cst.CSTNode | None, call: cst.Call) -> str:
         """What switches a scaler on."""
@@ -149,7 +151,7 @@ class Scalers:
             above = self.script.source.parent(node)
             if isinstance(above, cst.Arg) and above.value is node:
                 call = self.script.source.parent(above)
-                target = self._target(call)
+                target = self.script.target(call)
                 name = self._parameter(call, above, target) if target is not None else None
                 if target is not None and name is not None:
                     self._learn(target, name)
@@ -168,23 +170,6 @@ class Scalers:
         above = self.script.source.parent(target) if isinstance(target, cst.AssignTarget) else None
         return isinstance(above, cst.Assign) and len(above.targets) == 1 and self.script.text_of(above.value) == "None"
 
-    def _target(self, call: cst.CSTNode | None) -> Scope | None:
-        """The function of this file that `call` calls."""
-        if not isinstance(call, cst.Call):
-            return None
-        scope = self.script.scope(call)
-        if isinstance(call.func, cst.Name):
-            name = call.func.value
-            around = ((*scope[:length], name) for length in range(len(scope), -1, -1))
-            found = next((each for each in around if each in self.script.functions), None)
-            made = (name, "__init__")
-            return found or (made if made in self.script.functions else None)
-        owner, func = self.script.class_of(scope), call.func
-        if isinstance(func, cst.Attribute) and owner is not None and self.script.text_of(func.value) == "self":
-            method = (*owner, func.attr.value)
-            return method if method in self.script.functions else None
-        return None
-
     def _parameter(self, call: cst.CSTNode | None, argument: cst.Arg, target: Scope) -> str | None:
         assert isinstance(call, cst.Call)
         if argument.keyword is not None:
@@ -201,7 +186,7 @@ class Scalers:
         call, name = self.script.source.parent(method), method.attr.value
         row = self.script.row(node)
         if not isinstance(call, cst.Call) or call.func is not method:
-            raise Refused(row, f"{name} of the scaler is used without a call")
+            raise Refusal(row, f"{name} of the scaler is used without a call")
         statement = self.script.source.parent(call)
         alone = isinstance(statement, cst.Expr)
         if name == "scale" and len(call.args) == 1:
@@ -215,7 +200,7 @@ class Scalers:
         elif name == "is_enabled":
             yield self.script.rewrite.replace(call, self.flags.get(self.script.text_of(node), "True"))
         elif name not in _LATER:
-            raise Refused(row, f"what {name} of the scaler is used for is not understood")
+            raise Refusal(row, f"what {name} of the scaler is used for is not understood")
 
     def _state(self, call: cst.Call) -> Iterator[Edit]:
         """The entry of a checkpoint that holds the state of the scaler goes."""
@@ -227,12 +212,12 @@ class Scalers:
         elif isinstance(above, cst.Assign):
             yield self._removed(call)
         else:
-            raise Refused(self.script.row(call), "the state of the scaler is handed on")
+            raise Refusal(self.script.row(call), "the state of the scaler is handed on")
 
     def _handed(self, node: cst.CSTNode, argument: cst.Arg) -> Iterator[Edit]:
         call = self.script.source.parent(argument)
-        if self._target(call) is None or not isinstance(call, cst.Call):
-            raise Refused(self.script.row(node), "the scaler is handed to something that is not in this file")
+        if self.script.target(call) is None or not isinstance(call, cst.Call):
+            raise Refusal(self.script.row(node), "the scaler is handed to something that is not in this file")
         yield from self._without(call.args, argument)
 
     def _without(self, items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Iterator[Edit]:
@@ -263,5 +248,5 @@ class Scalers:
     def _removed(self, node: cst.CSTNode) -> Edit:
         edit = self.script.rewrite.remove_statement(node)
         if edit is None:
-            raise Refused(self.script.row(node), "the statement shares its line with others")
+            raise Refusal(self.script.row(node), "the statement shares its line with others")
         return edit

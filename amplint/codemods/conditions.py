@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 
 
@@ -22,10 +23,10 @@ def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
     is_elif = isinstance(above, cst.If) and above.orelse is node
     rest = node.orelse
     if is_elif or isinstance(rest, cst.If):
-        raise Refused(first, "a chain of elif depends on whether apex is there")
+        raise Refusal(first, "a chain of elif depends on whether apex is there")
     block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
     if block is not None and not isinstance(block, cst.IndentedBlock):
-        raise Refused(first, "the statement shares its line with others")
+        raise Refusal(first, "the statement shares its line with others")
     if block is None:
         removal = script.rewrite.remove_statement(node)
         assert removal is not None

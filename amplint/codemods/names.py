@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.codemods.script import Script, bound_by
+from amplint.codemods.bindings import bound_by
+from amplint.codemods.script import Script
 
 
 @dataclass(frozen=True, slots=True)

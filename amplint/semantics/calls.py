@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics import (
     attributes,
+    callees,
     checkpoints,
     clashes,
     contexts,
@@ -123,6 +124,7 @@ def _called(machine: Machine, state: State, node: cst.Call) -> Value:
             half_outputs.ran(machine, state, model, result)
         return result
     half_outputs.handed(machine, state, node, callee, arguments)
+    callees.leaves(machine, state, node, callee, owner)
     result = _out_of_sight(machine, state, node, callee, owner, name, arguments)
     if state.regions and node not in machine.idle:
         ran.note(machine, state, result)

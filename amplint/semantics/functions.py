@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import contexts, demos, parameters, protocol, ran
+from amplint.semantics import callees, contexts, demos, parameters, protocol, ran
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
 from amplint.semantics.facts import Fact
@@ -57,6 +57,7 @@ def call_function(
     node: cst.CSTNode | None,
 ) -> Value:
     """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
+    callees.runs(machine, state, node, function)
     if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:

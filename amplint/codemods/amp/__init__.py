@@ -12,12 +12,11 @@ from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.regions import Regions, statements_of
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.layout import Layout
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
+from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
-from amplint.source.source import Source
 
 REPAIRS = (
     "scaler-not-checkpointed",
@@ -41,25 +40,23 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     """Regions round forward passes and losses, and for float16 a scaler; nothing where either is there already."""
     if ".backward(" not in text and "optimizer_step" not in text:
         return Plan()
-    source = Source(path or "<text>", text, path)
+    script = Script(text, path)
     try:
-        return _planned(source, wish)
+        return _planned(script, wish)
     except Refusal as refusal:
-        row = source.span(refusal.node).start.row if source.owns(refusal.node) else 1
-        return Plan(refused=(Remark(row, refusal.why),))
+        return Plan(refused=(refusal.remark(script.source),))
 
 
-def _planned(source: Source, wish: Wish) -> Plan:
-    observed = observe(source)
+def _planned(script: Script, wish: Wish) -> Plan:
+    observed = observe(script)
     if observed.mixed:
         return Plan()
-    layout = Layout(source)
-    limits.check(layout, observed)
+    limits.check(script, observed)
     if not observed.backwards:
         return Plan()
-    flow = Flow(layout, observed)
-    regions = Regions(layout, observed, flow)
-    flag = Flag(layout) if wish.add_flag else None
+    flow = Flow(script, observed)
+    regions = Regions(script, observed, flow)
+    flag = Flag(script, observed.calls) if wish.add_flag else None
     edits: list[Edit] = []
     done: list[Remark] = []
 
@@ -69,16 +66,16 @@ def _planned(source: Source, wish: Wish) -> Plan:
     if wish.dtype == "float16":
 
         def construction(below: cst.CSTNode) -> str:
-            return f"torch.amp.GradScaler({devices.spell(layout, wish.device, [below])}{switch(below)})"
+            return f"torch.amp.GradScaler({devices.spell(script, observed.calls, wish.device, [below])}{switch(below)})"
 
-        scalers = Scalers(layout, observed, construction)
-        protocol = Protocol(layout, observed, scalers, regions)
+        scalers = Scalers(script, observed, construction)
+        protocol = Protocol(script, observed, scalers, regions)
         edits += [*scalers.edits, *protocol.edits]
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
     places = [*statements_of(regions.training), *statements_of(regions.evaluation), *regions.hoists]
-    device = devices.spell(layout, wish.device, places)
+    device = devices.spell(script, observed.calls, wish.device, places)
     header = f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype}"
     wrapped = list(regions.edits(lambda place: f"{header}{switch(place)})"))
     edits += [*(flag.edits if flag is not None else ()), *wrapped]
@@ -87,10 +84,10 @@ def _planned(source: Source, wish: Wish) -> Plan:
     done.sort(key=lambda remark: remark.row)
     imports = ("import torch", *(("import argparse",) if flag is not None else ()))
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
-    new, _ = apply_round(source.text, [fix])
+    new, _ = apply_round(script.text, [fix])
     left = [
         Remark(
-            row_edited(source.text, new, fix.edits, row),
+            row_edited(script.text, new, fix.edits, row),
             f"{name}() can be given half tensors here; make sure that it takes them",
         )
         for row, name in regions.strangers()

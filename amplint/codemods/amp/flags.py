@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import libcst as cst
 
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Remark
-from amplint.codemods.layout import Layout, bound_paths
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
@@ -18,25 +20,26 @@ _OPTION = 'add_argument("--amp", action=argparse.BooleanOptionalAction, default=
 class Flag:
     """Adds the option to the script's argparse parser, and says how code elsewhere asks for it. Raises Refusal."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, script: Script, calls: Calls) -> None:
+        self._script = script
+        self._calls = calls
         self._handed: dict[cst.FunctionDef, str] = {}
         self._known: dict[cst.FunctionDef | None, bool] = {}
         self.edits: list[Edit] = []
         self.done: list[Remark] = []
-        parse = self._only(layout.calls.get("parse_args", []), "parse_args() of an argparse parser")
-        make = self._only(layout.calls.get("ArgumentParser", []), "argparse.ArgumentParser()")
-        self._home = layout.function_of(parse)
-        statement = layout.statement_of(parse)
+        parse = self._only(calls.ending("parse_args"), "parse_args() of an argparse parser")
+        make = self._only(calls.ending("ArgumentParser"), "argparse.ArgumentParser()")
+        self._home = script.function_of(parse)
+        statement = script.statement_of(parse)
         bound = [path for path in self._bound(statement) if "." not in path]
-        if len(bound) != 1 or NAME in layout.words or '"--amp"' in layout.source.text.replace("'", '"'):
+        if len(bound) != 1 or NAME in script.words or '"--amp"' in script.source.text.replace("'", '"'):
             raise Refusal(parse, "there is no place for an option --amp here")
         self._arguments = bound[0]
         self._add_option(make)
 
     def at(self, place: cst.CSTNode) -> str:
         """The expression of the flag where `place` stands."""
-        function = self._layout.function_of(place)
+        function = self._script.function_of(place)
         if self._knows(function):
             return f"{self._arguments}.amp"
         if function is None:
@@ -48,7 +51,7 @@ class Flag:
 
     def _only(self, calls: list[cst.Call], what: str) -> cst.Call:
         if len(calls) != 1:
-            where = calls[0] if calls else self._layout.top[0]
+            where = calls[0] if calls else self._script.top[0]
             raise Refusal(where, f"an option needs exactly one call of {what} in the file")
         return calls[0]
 
@@ -57,20 +60,20 @@ class Flag:
         return sorted({path for node in nodes if isinstance(node, cst.Assign) for path in bound_paths(node)})
 
     def _add_option(self, make: cst.Call) -> None:
-        statement = self._layout.statement_of(make)
+        statement = self._script.statement_of(make)
         names = self._bound(statement)
         if statement is None or len(names) != 1:
             raise Refusal(make, "the parser has no name that an option could be added to")
-        last = statement
-        for following in self._layout.block_of(statement):
+        last: cst.CSTNode = statement
+        for following in self._script.block_of(statement):
             call = next((node for node in walk(following) if isinstance(node, cst.Call)), None)
             if call is not None and dotted(call.func) == f"{names[0]}.add_argument":
                 last = following
-        edit = self._layout.rewrite.insert_after(last, f"{names[0]}.{_OPTION}")
+        edit = self._script.rewrite.insert_after(last, f"{names[0]}.{_OPTION}")
         if edit is None:
             raise Refusal(make, "there is no place for an option --amp here")
         self.edits.append(edit)
-        self.done.append(Remark(self._layout.row(last), "add the option --amp/--no-amp"))
+        self.done.append(Remark(self._script.row(last), "add the option --amp/--no-amp"))
 
     def _knows(self, function: cst.FunctionDef | None) -> bool:
         """Whether the script's arguments go by their own name in `function`."""
@@ -80,14 +83,14 @@ class Flag:
         return self._known[function]
 
     def _is_told(self, function: cst.FunctionDef) -> bool:
-        if self._layout.bindings(function, self._arguments):
+        if self._script.assignments(function, self._arguments):
             return False
-        found = self._layout.parameter(function, self._arguments)
+        found = self._script.parameter(function, self._arguments)
         if found is None:
-            return self._knows(self._layout.function_of(function))
-        passed = self._layout.passed(function, self._arguments) or ()
+            return self._knows(self._script.function_of(function))
+        passed = self._calls.passed(function, self._arguments) or ()
         return bool(passed) and all(
-            dotted(value) == self._arguments and self._knows(self._layout.function_of(value)) for value in passed
+            dotted(value) == self._arguments and self._knows(self._script.function_of(value)) for value in passed
         )
 
     def _hand_on(self, function: cst.FunctionDef, place: cst.CSTNode) -> None:
@@ -95,19 +98,19 @@ class Flag:
         every = [*function.params.posonly_params, *function.params.params]
         more = function.params.kwonly_params or function.params.star_kwarg
         star = isinstance(function.params.star_arg, (cst.Param, cst.ParamStar))
-        callers = self._layout.callers(function)
+        callers = self._calls.callers(function)
         if not callers or more or star or not every or any(one.star for call in callers for one in call.args):
             raise Refusal(place, f"{function.name.value}() would need the option, and cannot be given it here")
         last = every[-1]
         annotation = ": bool" if last.annotation is not None else ""
         default = "" if last.default is None else " = True" if annotation else "=True"
         kept = last.default or (last.annotation.annotation if last.annotation is not None else last.name)
-        end = self._layout.rewrite.span(kept).end
+        end = self._script.rewrite.span(kept).end
         self.edits.append(Edit(Span(end, end), f", {NAME}{annotation}{default}"))
-        self.done.append(Remark(self._layout.row(function), "hand on the option"))
+        self.done.append(Remark(self._script.row(function), "hand on the option"))
         for call in callers:
             text = f"{NAME}={self.at(call)}"
-            edit = self._layout.rewrite.insert_argument(call, len(call.args), text)
+            edit = self._script.rewrite.insert_argument(call, len(call.args), text)
             if edit is None:
                 raise Refusal(call, "the option cannot be passed to this call")
             self.edits.append(edit)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Set
 import libcst as cst
 
 from amplint.codemods.amp.observed import Observed
-from amplint.codemods.layout import Layout, bound_paths, paths
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
@@ -20,12 +21,13 @@ _CALLS_LIMIT = 4
 class Flow:
     """Follows losses back to the forward passes they come from, through blocks and to the callers of a function."""
 
-    def __init__(self, layout: Layout, observed: Observed) -> None:
-        self._layout = layout
+    def __init__(self, script: Script, observed: Observed) -> None:
+        self._script = script
+        self._calls = observed.calls
         self._forwards = observed.forwards
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
-        self._training = self._functions_that(self._work)
-        self._running = self._functions_that(self._forwards)
+        self._training = self._calls.leading_to(self._work)
+        self._running = self._calls.leading_to(self._forwards)
 
     def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
         """The statements that compute the loss of `backward`, from its forward passes on; none of them trains.
@@ -50,34 +52,24 @@ class Flow:
 
     def trains(self, node: cst.CSTNode) -> bool:
         """Whether `node` holds a backward pass, a step or a use of gradients, or a call that leads to one."""
-        return any(inner in self._work or _calls(inner) in self._training for inner in walk(node))
+        return any(inner in self._work or self._leads(inner, self._training) for inner in walk(node))
 
     def binds(self, statement: cst.CSTNode) -> set[str]:
         """The variables that `statement` or something inside it may set or change."""
         return set(self._binds(statement))
 
     def _runs_model(self, node: cst.CSTNode) -> bool:
-        return any(inner in self._forwards or _calls(inner) in self._running for inner in walk(node))
+        return any(inner in self._forwards or self._leads(inner, self._running) for inner in walk(node))
 
-    def _functions_that(self, nodes: Set[cst.CSTNode]) -> set[str]:
-        """The names of the functions that hold one of `nodes`, or a call that leads to one."""
-        found = set[str]()
-        while True:
-            more = {
-                name
-                for name, functions in self._layout.functions.items()
-                if name not in found
-                and any(inner in nodes or _calls(inner) in found for one in functions for inner in walk(one.body))
-            }
-            if not more:
-                return found
-            found |= more
+    def _leads(self, node: cst.CSTNode, functions: Set[cst.CSTNode]) -> bool:
+        """Whether `node` is a call of one of `functions`."""
+        return isinstance(node, cst.Call) and not functions.isdisjoint(self._calls.targets(node))
 
     def _ways(self, node: cst.CSTNode, needed: set[str], depth: int) -> Iterator[list[cst.CSTNode]]:
         """The statements that `needed` is computed by before `node`, the latest first, for each way to get there."""
         way: list[cst.CSTNode] = []
         inner = True
-        for statement, block in self._layout.climb(node):
+        for statement, block in self._script.climb(node):
             if not inner:
                 needed = self._through_header(statement, needed)
             inner = False
@@ -88,7 +80,7 @@ class Flow:
                     continue
                 way.append(above)
                 needed = (needed - self._certainly_binds(above)) | self._reads(above)
-        function = self._layout.function_of(node)
+        function = self._script.function_of(node)
         complete = any(self._runs_model(one) and not self.trains(one) for one in way)
         if function is None or (complete and not self._is_given(function, needed)):
             yield way
@@ -97,22 +89,22 @@ class Flow:
 
     def _is_given(self, function: cst.FunctionDef, needed: set[str]) -> bool:
         """Whether some of `needed` comes from outside of `function`, as an attribute of the object or a parameter."""
-        return any(path.startswith("self.") or self._layout.parameter(function, path) for path in needed - {"self"})
+        return any(path.startswith("self.") or self._script.parameter(function, path) for path in needed - {"self"})
 
     def _from_callers(
         self, function: cst.FunctionDef, way: list[cst.CSTNode], needed: set[str], node: cst.CSTNode, depth: int
     ) -> Iterator[list[cst.CSTNode]]:
-        callers = self._layout.callers(function)
+        callers = self._calls.callers(function)
         if not callers or depth == _CALLS_LIMIT:
             yield way
             return
         outside = {path for path in needed if path.startswith("self.")}
-        offset = 0 if self._layout.method_owner(function) is None else 1
+        offset = 0 if self._script.method_owner(function) is None else 1
         for call in callers:
             passed = set(outside)
             for name in needed:
-                place = self._layout.parameter(function, name)
-                argument = place and self._layout.rewrite.find_argument(call, name, place[0] - offset)
+                place = self._script.parameter(function, name)
+                argument = place and self._script.rewrite.find_argument(call, name, place[0] - offset)
                 if argument is not None:
                     passed |= paths(argument.value)
                     if self._runs_model(argument.value):
@@ -139,12 +131,12 @@ class Flow:
                     if method in _COLLECTING or (method.endswith("_") and not method.endswith("__")):
                         yield from paths(call.func.value)
                     elif dotted(call.func) == f"self.{method}":
-                        yield from self._sets(method)
+                        yield from self._sets(call)
 
-    def _sets(self, method: str) -> Iterator[str]:
-        """The attributes that a method of this file sets."""
-        for function in self._layout.functions.get(method, ()):
-            for node in walk(function.body):
+    def _sets(self, call: cst.Call) -> Iterator[str]:
+        """The attributes that the method of this file sets that `call` runs."""
+        for function in self._calls.targets(call):
+            for node in walk(function):
                 if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
                     yield from (path for path in bound_paths(node) if path.startswith("self."))
 
@@ -160,11 +152,6 @@ class Flow:
             parts = [_value(one) for one in statement.body]
             return {path for part in parts for path in paths(part)}
         return paths(statement)
-
-
-def _calls(node: cst.CSTNode) -> str | None:
-    """The last name of what a call calls: a function, or a method of whatever object."""
-    return (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, cst.Call) else None
 
 
 def _targets(one: cst.BaseSmallStatement) -> list[cst.CSTNode]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.codemods.amp.observed import Observed, framework
-from amplint.codemods.layout import Layout
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse")
 
 
-def check(layout: Layout, observed: Observed) -> None:
+def check(script: Script, observed: Observed) -> None:
     """Raises Refusal where something in the file trains in a way that cannot be followed."""
-    foreign = framework(layout.source.text)
+    foreign = framework(script.source.text)
     if foreign is not None:
         sharded = foreign[1].startswith(("torch", "fairscale"))
         why = "shards parameters, over which a plain scaler does not agree" if sharded else "scales losses by itself"
-        raise Refusal(_at_row(layout, foreign[0]), f"{foreign[1]} {why}")
+        raise Refusal(_at_row(script, foreign[0]), f"{foreign[1]} {why}")
     seen = set(observed.backwards)
-    for node in layout.nodes():
+    for node in script.nodes:
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             _check_call(node, node.func, seen)
         elif isinstance(node, cst.Attribute) and node.attr.value in _SPARSE:
@@ -29,7 +29,7 @@ def check(layout: Layout, observed: Observed) -> None:
         elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
             raise Refusal(node, "a backward pass in a lambda")
     for call in (*observed.backwards, *observed.steps):
-        statement = layout.statement_of(call)
+        statement = script.statement_of(call)
         if statement is None or (isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1):
             raise Refusal(call, "the statement shares its line with others")
     if observed.backwards and not observed.steps:
@@ -53,5 +53,5 @@ def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call]) -> Non
             raise Refusal(call, "autograd.grad() gives gradients that no scaler unscales")
 
 
-def _at_row(layout: Layout, row: int) -> cst.CSTNode:
-    return next((one for one in layout.top if layout.row(one) >= row), layout.top[0])
+def _at_row(script: Script, row: int) -> cst.CSTNode:
+    return next((one for one in script.top if script.row(one) >= row), script.top[0])

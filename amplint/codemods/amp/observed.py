@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from amplint.codemods.amp.uses import gradient_uses
+from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.engine.modules import Lookups, Modules
 from amplint.semantics import interpret
+from amplint.semantics.call_events import Called
 from amplint.semantics.events import (
     AutocastCreated,
     Backward,
@@ -25,12 +28,10 @@ from amplint.semantics.framework_events import ManagedBackward
 from amplint.semantics.passes import Forward, Purpose, Recipe
 from amplint.semantics.program import Program
 from amplint.semantics.scopes import MODEL, dotted, kinds
-from amplint.source.source import Source
-from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
-    AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
+    AutocastCreated, Backward, Called, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
     Unscale,
 )  # fmt: skip
 _ABOUT_MODELS = re.compile(
@@ -50,13 +51,14 @@ _FRAMEWORKS = re.compile(
 class Observed:
     """The calls that matter, all of them in the file itself.
 
-    `forwards` holds the calls that run a model's forward pass, and those that lead to one; training is known to take
-    those in `shared`. `evaluations` tells how evaluation comes to its forward passes. `steps` maps each
-    `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are clipped, measured or changed,
-    `mixed` tells that there is mixed precision already, and `foreign` are names imported from libraries that are not
-    PyTorch's, with what they stand for.
+    `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
+    lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
+    passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
+    clipped, measured or changed, `mixed` tells that there is mixed precision already, and `foreign` are names imported
+    from libraries that are not PyTorch's, with what they stand for.
     """
 
+    calls: Calls
     backwards: list[cst.Call] = field(default_factory=list)
     steps: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     uses: list[cst.CSTNode] = field(default_factory=list)
@@ -67,27 +69,26 @@ class Observed:
     foreign: dict[str, str] = field(default_factory=dict)
 
 
-def observe(source: Source) -> Observed:
+def observe(script: Script) -> Observed:
     """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
-    watch = _Watch(source)
+    watch = _Watch(script)
     interpret(watch.program, watch, {kind.kind for kind in _KINDS})
-    watch.found.uses += gradient_uses(source)
-    for name in source.imports:
-        target = watch.program.resolve(source, name)
+    watch.found.uses += gradient_uses(script)
+    for name in script.source.imports:
+        target = watch.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
             watch.found.foreign[name] = target
     return watch.found
 
 
 class _Watch:
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, script: Script) -> None:
+        self.source = source = script.source
         self.program = Program(source, Lookups(Modules(), source))
-        self.found = Observed()
+        self.resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        self.found = Observed(Calls(script, self.resolved))
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
-        for node in (node for chunk in source.chunks for node in walk(chunk.module)):
-            if isinstance(node, cst.Call) and self._uses_model(node):
-                self.found.forwards.add(node)
+        self.found.forwards.update(call for call in script.calls if self._uses_model(call))
 
     def __call__(self, event: Event) -> None:
         """Take note of what happens."""
@@ -100,6 +101,8 @@ class _Watch:
             raise Refusal(self._here(event), why)
         elif isinstance(event, Forward):
             self._forward(event)
+        elif isinstance(event, Called):
+            self.resolved.setdefault(event.node, set()).update({event.function} if event.function else ())
         elif isinstance(event, (Backward, OptimizerStep)):
             self._protocol(event)
 

@@ -9,17 +9,18 @@ import libcst as cst
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers, binds_one_of
+from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Remark
-from amplint.codemods.layout import Layout, paths
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 
 
 class Protocol:
     """Writes the calls of the scaler. Raises Refusal where their place is not certain."""
 
-    def __init__(self, layout: Layout, observed: Observed, scalers: Scalers, regions: Regions) -> None:
-        self._layout = layout
+    def __init__(self, script: Script, observed: Observed, scalers: Scalers, regions: Regions) -> None:
+        self._script = script
         self._observed = observed
         self._scalers = scalers
         self._hoists = regions.hoists
@@ -40,26 +41,26 @@ class Protocol:
         loss = backward.func.value
         text = hoisted[0] if hoisted is not None else self._inner_text(loss)
         self._put(
-            self._layout.rewrite.replace(loss, f"{self._scalers.at(backward)}.scale({text})"),
+            self._script.rewrite.replace(loss, f"{self._scalers.at(backward)}.scale({text})"),
             backward,
             "scale the loss",
         )
 
     def _inner_text(self, loss: cst.BaseExpression) -> str:
-        text = self._layout.rewrite.text(loss)
+        text = self._script.text_of(loss)
         return text[1:-1] if loss.lpar and len(loss.lpar) == 1 and "#" not in text else text
 
     def _step(self, call: cst.Call) -> None:
-        optimizer = self._layout.rewrite.text(self._observed.steps[call])
-        edit = self._layout.rewrite.replace(call, f"{self._scalers.at(call)}.step({optimizer})")
+        optimizer = self._script.text_of(self._observed.steps[call])
+        edit = self._script.rewrite.replace(call, f"{self._scalers.at(call)}.step({optimizer})")
         self._put(edit, call, "let the scaler step the optimizer")
 
     def _rounds(self) -> Iterator[list[cst.Call]]:
         """The steps between two updates: those of one loop, up to where an optimizer steps again."""
         groups: dict[tuple[object, object], list[cst.Call]] = {}
-        for step in sorted(self._observed.steps, key=self._layout.row):
+        for step in sorted(self._observed.steps, key=self._script.row):
             unit = self._unit(step)
-            groups.setdefault((self._layout.function_of(step), self._layout.loop_of(unit)), []).append(step)
+            groups.setdefault((self._script.function_of(step), self._script.loop_of(unit)), []).append(step)
         for steps in groups.values():
             current: list[cst.Call] = []
             for step in steps:
@@ -71,29 +72,29 @@ class Protocol:
 
     def _unit(self, step: cst.Call) -> cst.CSTNode:
         """The step, or the loop over the optimizers that it is in."""
-        loop = self._layout.loop_of(step)
+        loop = self._script.loop_of(step)
         over = loop is not None and binds_one_of(loop, frozenset(paths(self._observed.steps[step])))
         return loop if over and loop is not None else step
 
     def _optimizer(self, step: cst.Call) -> str:
-        return self._layout.rewrite.text(self._observed.steps[step])
+        return self._script.text_of(self._observed.steps[step])
 
     def _update(self, steps: Sequence[cst.Call]) -> None:
         units = [self._unit(step) for step in steps]
         name = self._scalers.at(steps[-1])
         last = units[-1]
         if len(units) > 1:
-            common = self._layout.common(units)
+            common = self._script.common(units)
             if common is None:
                 raise Refusal(steps[-1], "the steps of the optimizers are too far apart for one update of the scaler")
             block, statements = common
             last = max(statements, key=lambda one: next(i for i, other in enumerate(block) if other is one))
-            plain = [self._layout.statement_of(unit) for unit in units]
+            plain = [self._script.statement_of(unit) for unit in units]
             if not any(any(one is statement for one in block) for statement in plain) and not _both_ways(statements):
                 raise Refusal(
                     steps[-1], "none of the optimizers steps every time; the scaler cannot be updated in one place"
                 )
-        edit = self._layout.rewrite.insert_after(last, f"{name}.update()")
+        edit = self._script.rewrite.insert_after(last, f"{name}.update()")
         self._put(edit, steps[-1], "update the scaler")
 
     def _unscale(self, use: cst.CSTNode) -> None:
@@ -104,14 +105,14 @@ class Protocol:
             first = self._in_stepping_function(uses[0])
             if uses[0] is not use:
                 continue
-            common = self._layout.common([first, self._unit(step)])
+            common = self._script.common([first, self._unit(step)])
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
             outer = common[1][0]
-            inner = self._layout.statement_of(first)
-            nested = len(uses) > 1 or self._layout.loop_of(first) is not self._layout.loop_of(self._unit(step))
+            inner = self._script.statement_of(first)
+            nested = len(uses) > 1 or self._script.loop_of(first) is not self._script.loop_of(self._unit(step))
             code = f"{self._scalers.at(step)}.unscale_({self._optimizer(step)})"
-            edit = self._layout.rewrite.insert_before(outer if nested or inner is None else first, code)
+            edit = self._script.rewrite.insert_before(outer if nested or inner is None else first, code)
             self._put(edit, use, "unscale the gradients before they are used")
 
     def _serves(self, use: cst.CSTNode, step: cst.Call) -> bool:
@@ -119,30 +120,30 @@ class Protocol:
 
     def _in_stepping_function(self, use: cst.CSTNode) -> cst.CSTNode:
         """`use`, or the one call that leads to it from a function that steps."""
-        stepping = {self._layout.function_of(step) for step in self._observed.steps}
-        place, function = use, self._layout.function_of(use)
+        stepping = {self._script.function_of(step) for step in self._observed.steps}
+        place, function = use, self._script.function_of(use)
         while function not in stepping:
-            callers = self._layout.callers(function) if function is not None else None
+            callers = self._observed.calls.callers(function) if function is not None else None
             if not callers or len(callers) != 1:
                 raise Refusal(use, "gradients are used here, away from the step of their optimizer")
-            place, function = callers[0], self._layout.function_of(callers[0])
+            place, function = callers[0], self._script.function_of(callers[0])
         return place
 
     def _steps_behind(self, place: cst.CSTNode) -> list[cst.Call]:
         """The steps that follow `place` before the next backward pass; none where one has just been made."""
-        function, row = self._layout.function_of(place), self._layout.row(place)
+        function, row = self._script.function_of(place), self._script.row(place)
         backwards = [
-            self._layout.row(one) for one in self._observed.backwards if self._layout.function_of(one) is function
+            self._script.row(one) for one in self._observed.backwards if self._script.function_of(one) is function
         ]
         border = min((other for other in backwards if other > row), default=None)
-        steps = [step for step in self._observed.steps if self._layout.function_of(step) is function]
+        steps = [step for step in self._observed.steps if self._script.function_of(step) is function]
         behind = [
             step
             for step in steps
-            if self._layout.row(step) > row and (border is None or self._layout.row(step) < border)
+            if self._script.row(step) > row and (border is None or self._script.row(step) < border)
         ]
         if not behind:
-            before = [self._layout.row(step) for step in steps if self._layout.row(step) < row]
+            before = [self._script.row(step) for step in steps if self._script.row(step) < row]
             if not before or max(before) < max((other for other in backwards if other <= row), default=0):
                 raise Refusal(place, "gradients are used here, and no step of an optimizer follows")
         return behind
@@ -151,7 +152,7 @@ class Protocol:
         if edit is None:
             raise Refusal(node, f"there is no place here to {what}")
         self.edits.append(edit)
-        self.done.append(Remark(self._layout.row(node), what))
+        self.done.append(Remark(self._script.row(node), what))
 
 
 def _both_ways(statements: Sequence[cst.CSTNode]) -> bool:

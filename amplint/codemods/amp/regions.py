@@ -9,8 +9,10 @@ import libcst as cst
 
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import Observed
-from amplint.codemods.layout import Block, Layout, paths
+from amplint.codemods.bindings import paths
+from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
@@ -35,8 +37,8 @@ class Region:
 class Regions:
     """Finds the statements to put into regions, and writes these."""
 
-    def __init__(self, layout: Layout, observed: Observed, flow: Flow) -> None:
-        self._layout = layout
+    def __init__(self, script: Script, observed: Observed, flow: Flow) -> None:
+        self._script = script
         self._observed = observed
         self._flow = flow
         self.training: list[Region] = []
@@ -50,18 +52,18 @@ class Regions:
         Raises Refusal where a statement shares its line with others.
         """
         for backward, (name, text) in self.hoists.items():
-            statement = self._layout.statement_of(backward)
+            statement = self._script.statement_of(backward)
             assert statement is not None
             before = self._before(statement)
             if any(region.statements[-1] is before for region in self.training):
-                edit = self._layout.rewrite.insert_after(before, f"    {name} = {text}") if before else None
+                edit = self._script.rewrite.insert_after(before, f"    {name} = {text}") if before else None
             else:
-                edit = self._layout.rewrite.insert_before(backward, f"with {header(backward)}:\n    {name} = {text}")
+                edit = self._script.rewrite.insert_before(backward, f"with {header(backward)}:\n    {name} = {text}")
             if edit is None:
                 raise Refusal(backward, "the loss is computed where no region can be put")
             yield edit
         for region in (*self.training, *self.evaluation):
-            edits = self._layout.rewrite.wrap_statements(region.statements, f"with {header(region.statements[0])}")
+            edits = self._script.rewrite.wrap_statements(region.statements, f"with {header(region.statements[0])}")
             if edits is None:
                 raise Refusal(region.statements[0], "the statement shares its line with others")
             yield from edits
@@ -70,7 +72,7 @@ class Regions:
         """Let backward run on the variables that take the losses it computed itself."""
         for backward, (name, _) in self.hoists.items():
             assert isinstance(backward.func, cst.Attribute)
-            yield self._layout.rewrite.replace(backward.func.value, name)
+            yield self._script.rewrite.replace(backward.func.value, name)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls in training regions that hand half tensors to a library that is not PyTorch's."""
@@ -80,15 +82,15 @@ class Regions:
                 name = dotted(node.func) if isinstance(node, cst.Call) else None
                 strange = name is not None and name.partition(".")[0] in self._observed.foreign
                 if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
-                    yield self._layout.row(node), name
+                    yield self._script.row(node), name
 
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
         starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
         alone = [
-            backward for backward in self.hoists if self._before(self._layout.statement_of(backward)) not in starts
+            backward for backward in self.hoists if self._before(self._script.statement_of(backward)) not in starts
         ]
-        return sorted(self._layout.row(node) for node in (*starts, *alone))
+        return sorted(self._script.row(node) for node in (*starts, *alone))
 
     def _find(self) -> None:
         chosen: dict[cst.CSTNode, None] = {}
@@ -104,9 +106,9 @@ class Regions:
 
     def _reach_out(self, backward: cst.Call) -> None:
         """Extend a region that ends shortly above `backward`, which computes its loss itself, up to there."""
-        statement = self._layout.statement_of(backward)
+        statement = self._script.statement_of(backward)
         assert statement is not None
-        block = self._layout.block_of(statement)
+        block = self._script.block_of(statement)
         position = next(index for index, one in enumerate(block) if one is statement)
         for region in self.training:
             last = next((index for index, one in enumerate(block) if one is region.statements[-1]), position)
@@ -116,8 +118,8 @@ class Regions:
 
     def _hoist(self, backward: cst.Call) -> tuple[str, str]:
         assert isinstance(backward.func, cst.Attribute)
-        text = self._layout.rewrite.text(backward.func.value)
-        statement = self._layout.statement_of(backward)
+        text = self._script.text_of(backward.func.value)
+        statement = self._script.statement_of(backward)
         alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
         if "\n" in text or not alone:
             raise Refusal(backward, "the loss is computed inside the call of backward(); give it a variable first")
@@ -128,19 +130,19 @@ class Regions:
         return name, text
 
     def _names_near(self, node: cst.CSTNode) -> set[str]:
-        function = self._layout.function_of(node)
-        nodes = walk(function) if function is not None else self._layout.nodes()
+        function = self._script.function_of(node)
+        nodes = walk(function) if function is not None else self._script.nodes
         return {inner.value for inner in nodes if isinstance(inner, cst.Name)}
 
     def _runs(self, chosen: dict[cst.CSTNode, None]) -> Iterator[list[cst.CSTNode]]:
         """`chosen` by blocks, neighbours together; what stands between them goes along unless it trains."""
         outermost = [
-            one for one in chosen if not any(other is not one and self._layout.inside(other, one) for other in chosen)
+            one for one in chosen if not any(other is not one and self._script.inside(other, one) for other in chosen)
         ]
         blocks: dict[int, Block] = {}
         for statement in outermost:
-            block = self._layout.block_of(statement)
-            blocks[id(block) if block is not self._layout.top else 0] = block
+            block = self._script.block_of(statement)
+            blocks[id(block) if block is not self._script.top else 0] = block
         for block in blocks.values():
             indices = [index for index, one in enumerate(block) if any(one is other for other in outermost)]
             run = [indices[0]]
@@ -160,7 +162,7 @@ class Regions:
     def _before(self, statement: cst.CSTNode | None) -> cst.CSTNode | None:
         if statement is None:
             return None
-        block = self._layout.block_of(statement)
+        block = self._script.block_of(statement)
         position = next(index for index, one in enumerate(block) if one is statement)
         return block[position - 1] if position else None
 
@@ -178,10 +180,10 @@ class Regions:
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         for way in self._observed.evaluations.values():
             call = next((call for call in reversed(way) if call not in self._observed.shared), None)
-            statement = self._layout.statement_of(call) if call is not None else None
+            statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
                 continue
-            if any(self._layout.inside(one, statement) for one in taken) or self._flow.trains(statement):
+            if any(self._script.inside(one, statement) for one in taken) or self._flow.trains(statement):
                 continue
             run = self._with_losses(statement, losses)
             taken += run
@@ -189,7 +191,7 @@ class Regions:
 
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
         """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too."""
-        block = self._layout.block_of(statement)
+        block = self._script.block_of(statement)
         start = next(index for index, one in enumerate(block) if one is statement)
         tainted, end = self._flow.binds(statement), start
         for index in range(start + 1, min(start + 4, len(block))):

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import libcst as cst
 
 from amplint.codemods.amp.observed import Observed
-from amplint.codemods.layout import Layout, bound_paths, paths
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.semantics.scopes import dotted
 
@@ -19,9 +20,9 @@ _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range",
 class Scalers:
     """Makes one scaler beside the optimizers, and hands it to the functions that need it."""
 
-    def __init__(self, layout: Layout, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
+    def __init__(self, script: Script, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
         """`construction` is the code that makes a scaler below a statement."""
-        self._layout = layout
+        self._script = script
         self._observed = observed
         self._construction = construction
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
@@ -29,15 +30,15 @@ class Scalers:
         self._made: set[int] = set()
         self.edits: list[Edit] = []
         self.rows: list[int] = []
-        name = next((name for name in _NAMES if name not in layout.words), None)
+        name = next((name for name in _NAMES if name not in script.words), None)
         if name is None:
-            raise Refusal(layout.top[0], f"the names {', '.join(_NAMES)} are taken")
+            raise Refusal(script.top[0], f"the names {', '.join(_NAMES)} are taken")
         self.name = name
 
     def at(self, call: cst.Call) -> str:
         """The expression of the scaler where `call`, a backward pass or a step, stands. Raises Refusal."""
-        function = self._layout.function_of(call)
-        steps = [step for step in self._observed.steps if self._layout.function_of(step) is function]
+        function = self._script.function_of(call)
+        steps = [step for step in self._observed.steps if self._script.function_of(step) is function]
         roots = frozenset(root for step in steps for root in paths(self._observed.steps[step]))
         return self._reach(function, roots, call) if roots else self._without_steps(function, call)
 
@@ -52,29 +53,27 @@ class Scalers:
             return self._of_object(function, roots, node)
         if any(root.startswith("self.") for root in roots):
             raise Refusal(node, "some of the optimizers belong to the object and some do not")
-        bindings = [binding for root in roots for binding in self._layout.bindings(function, root)]
+        bindings = [binding for root in roots for binding in self._script.assignments(function, root)]
         loops = [binding for binding in bindings if isinstance(binding, cst.For)]
         if loops and len(loops) == len(bindings):
             sources = {path for loop in loops for path in paths(loop.iter)} - _WRAPPERS
             if sources == roots:
                 raise Refusal(node, "where the optimizers come from cannot be followed")
             return self._reach(function, frozenset(sources), node)
-        if bindings and all(self._layout.bindings(function, root) for root in roots):
+        if bindings and all(self._script.assignments(function, root) for root in roots):
             self._make_below(function, bindings, node)
             return self.name
         if function is None:
             raise Refusal(node, "the optimizer is made in another file")
-        if any(self._layout.parameter(function, root) for root in roots):
+        if any(self._script.parameter(function, root) for root in roots):
             return self._from_callers(function, roots, node)
-        return self._reach(self._layout.function_of(function), roots, node)
+        return self._reach(self._script.function_of(function), roots, node)
 
     def _of_object(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
-        owner = self._layout.method_owner(function)
-        methods = (one for functions in self._layout.functions.values() for one in functions)
-        mine = [method for method in methods if owner is not None and self._layout.method_owner(method) is owner]
+        owner = self._script.method_owner(function)
         homes = {
-            method: [binding for root in sorted(roots) for binding in self._layout.bindings(method, root)]
-            for method in mine
+            method: [binding for root in sorted(roots) for binding in self._script.assignments(method, root)]
+            for method in self._observed.calls.methods(owner)
         }
         homes = {method: bindings for method, bindings in homes.items() if bindings}
         if len(homes) != 1:
@@ -87,19 +86,19 @@ class Scalers:
 
     def _without_steps(self, function: cst.FunctionDef | None, node: cst.CSTNode) -> str:
         """The scaler where gradients are made that a caller steps with."""
-        owner = self._layout.method_owner(function)
+        owner = self._script.method_owner(function)
         if owner is not None:
             mine = frozenset({f"class {id(owner)}"})
             steps = [
                 step
                 for step in self._observed.steps
-                if self._layout.method_owner(self._layout.function_of(step)) is owner
+                if self._script.method_owner(self._script.function_of(step)) is owner
             ]
             if steps and all(self.at(step).startswith("self.") for step in steps):
                 return self._known[None, mine]
         if function is None:
             raise Refusal(node, "no optimizer in sight uses the gradients of this backward pass")
-        callers = self._layout.callers(function)
+        callers = self._observed.calls.callers(function)
         plain = not (function.params.kwonly_params or function.params.star_kwarg)
         star = isinstance(function.params.star_arg, (cst.Param, cst.ParamStar))
         every = [*function.params.posonly_params, *function.params.params]
@@ -109,27 +108,27 @@ class Scalers:
             name = self.at(call)
             positional = all(argument.keyword is None and not argument.star for argument in call.args)
             text = name if positional else f"{self.name}={name}"
-            self._add(self._layout.rewrite.insert_argument(call, len(call.args), text), call)
+            self._add(self._script.rewrite.insert_argument(call, len(call.args), text), call)
         self._declare(function, every[-1])
         return self.name
 
     def _from_callers(self, function: cst.FunctionDef, roots: frozenset[str], node: cst.CSTNode) -> str:
         """Let `function` take the scaler as a parameter behind its optimizer, and its callers pass it on."""
-        found = [place for root in roots if (place := self._layout.parameter(function, root)) is not None]
+        found = [place for root in roots if (place := self._script.parameter(function, root)) is not None]
         _, parameter = max(found, key=lambda place: place[0])
         if len(found) < len(roots):
             raise Refusal(node, f"some of the optimizers are no parameters of {function.name.value}()")
-        callers = self._layout.callers(function)
+        callers = self._observed.calls.callers(function)
         if not callers:
             why = (
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
             )
             raise Refusal(node, why)
-        offset = 0 if self._layout.method_owner(function) is None else 1
+        offset = 0 if self._script.method_owner(function) is None else 1
         default = parameter.default is not None
         self._declare(function, parameter)
         for call in callers:
-            passed = [self._layout.rewrite.find_argument(call, p.name.value, i - offset) for i, p in found]
+            passed = [self._script.rewrite.find_argument(call, p.name.value, i - offset) for i, p in found]
             given = [argument for argument in passed if argument is not None]
             if not given and default:
                 continue
@@ -137,10 +136,10 @@ class Scalers:
             if len(given) < len(found) or not named or any(argument.star for argument in call.args):
                 raise Refusal(call, "the optimizer cannot be followed into this call")
             outer = frozenset(path for argument in given for path in paths(argument.value))
-            name = self._reach(self._layout.function_of(call), outer, call)
+            name = self._reach(self._script.function_of(call), outer, call)
             last = max(position for position, one in enumerate(call.args) if any(one is other for other in given))
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
-            self._add(self._layout.rewrite.insert_argument(call, last + 1, text), call)
+            self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
         return self.name
 
     def _declare(self, function: cst.FunctionDef, behind: cst.Param) -> None:
@@ -150,24 +149,24 @@ class Scalers:
         annotation = self._annotation(behind)
         default = "" if behind.default is None else " = None" if annotation else "=None"
         last = behind.default or (behind.annotation.annotation if behind.annotation is not None else behind.name)
-        end = self._layout.rewrite.span(last).end
-        before = self._layout.rewrite.row_before(self._layout.rewrite.span(behind.name).start)
-        gap = " " if before.strip() else self._layout.source.newline + before
+        end = self._script.rewrite.span(last).end
+        before = self._script.rewrite.row_before(self._script.rewrite.span(behind.name).start)
+        gap = " " if before.strip() else self._script.source.newline + before
         self.edits.append(Edit(Span(end, end), f",{gap}{self.name}{annotation}{default}"))
-        self.rows.append(self._layout.row(function))
+        self.rows.append(self._script.row(function))
 
     def _annotation(self, behind: cst.Param) -> str:
         """The annotation of a scaler behind the parameter of its optimizer."""
         if behind.annotation is None:
             return ""
-        text = self._layout.rewrite.text(behind.annotation.annotation)
+        text = self._script.text_of(behind.annotation.annotation)
         if text.startswith("Optional["):
             return ": Optional[torch.amp.GradScaler]"
         return ": torch.amp.GradScaler | None" if text.endswith("| None") else ": torch.amp.GradScaler"
 
     def _make_below(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode], node: cst.CSTNode) -> None:
-        here = self._layout.function_of(node) is function
-        common = self._layout.common([*bindings, node]) if here else None
+        here = self._script.function_of(node) is function
+        common = self._script.common([*bindings, node]) if here else None
         if common is not None:
             block, statements = common
             order = [next(i for i, one in enumerate(block) if one is statement) for statement in statements]
@@ -182,7 +181,7 @@ class Scalers:
         name: str,
         use: cst.CSTNode | None = None,
     ) -> None:
-        common = self._layout.common([*bindings, *([use] if use is not None else [])])
+        common = self._script.common([*bindings, *([use] if use is not None else [])])
         if common is None:
             raise Refusal(bindings[0], "the optimizers are made in different places")
         block, statements = common
@@ -193,13 +192,13 @@ class Scalers:
         if id(last) in self._made:
             return
         self._made.add(id(last))
-        self._add(self._layout.rewrite.insert_after(last, f"{name} = {self._construction(last)}"), last)
+        self._add(self._script.rewrite.insert_after(last, f"{name} = {self._construction(last)}"), last)
 
     def _add(self, edit: Edit | None, node: cst.CSTNode) -> None:
         if edit is None:
             raise Refusal(node, "there is no place for the scaler here")
         self.edits.append(edit)
-        self.rows.append(self._layout.row(node))
+        self.rows.append(self._script.row(node))
 
 
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:

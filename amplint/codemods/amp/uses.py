@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.codemods.layout import bound_paths
+from amplint.codemods.bindings import bound_paths
 from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
 from amplint.source.source import Source
 from amplint.source.tree import walk
@@ -16,23 +17,23 @@ _CLEARING = ("zero_", "detach_", "requires_grad_")
 _PARAMETERS = ("weight", "bias")
 
 
-def gradient_uses(source: Source) -> list[cst.CSTNode]:
+def gradient_uses(script: Script) -> list[cst.CSTNode]:
     """The calls that clip and the attributes `grad` that are read, in the order of the text.
 
     Raises Refusal for the gradient of what is not known to be a parameter of an optimizer.
     """
-    own = {name for name, chunk in source.definitions.items() if chunk.name == name}
-    return list(_uses(source, own))
+    own = {name for name, chunk in script.source.definitions.items() if chunk.name == name}
+    return list(_uses(script, own))
 
 
-def _uses(source: Source, own: set[str]) -> Iterator[cst.CSTNode]:
-    for node in (node for chunk in source.chunks for node in walk(chunk.module)):
+def _uses(script: Script, own: set[str]) -> Iterator[cst.CSTNode]:
+    for node in script.nodes:
         if isinstance(node, cst.Call):
             name = (dotted(node.func) or "").rpartition(".")[2]
             if ("clip_grad" in name or name == "get_total_norm") and name not in own:
                 yield node
-        elif isinstance(node, cst.Attribute) and node.attr.value == "grad" and _reads(source, node):
-            if not _of_parameter(source, node):
+        elif isinstance(node, cst.Attribute) and node.attr.value == "grad" and _reads(script.source, node):
+            if not _of_parameter(script.source, node):
                 raise Refusal(node, "the gradient of something that is not known to be a parameter is read")
             yield node
 

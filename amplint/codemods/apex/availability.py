@@ -8,7 +8,8 @@ import libcst as cst
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
 from amplint.codemods.conditions import conjunction, settled
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 
 _TELLS = ("print", "warn", "warning", "info", "error", "exit", "ImportError", "RuntimeError", "debug")
@@ -46,10 +47,10 @@ def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine])
     for statement in (*_others(node, imports, bound), *after):
         name = _flag(statement, "True")
         if name is None:
-            raise Refused(script.row(statement), "the try block does more than import apex")
+            raise Refusal(script.row(statement), "the try block does more than import apex")
         told[name] = True
     if node.finalbody is not None:
-        raise Refused(row, "the try block around the import of apex has a finally")
+        raise Refusal(row, "the try block around the import of apex has a finally")
     for handler in node.handlers:
         for handled in handler.body.body:
             name = _flag(handled, "False") or _flag(handled, "None")
@@ -58,7 +59,7 @@ def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine])
             elif name is not None:
                 told.setdefault(name, True)
             elif not _only_tells(handled):
-                raise Refused(script.row(handled), "without apex the script does something else")
+                raise Refusal(script.row(handled), "without apex the script does something else")
     return told
 
 
@@ -129,7 +130,7 @@ def _without(script: Script, told: dict[str, bool]) -> Script:
     for node in script.of_kind(cst.Name):
         assert isinstance(node, cst.Name)
         if told.get(node.value) and not isinstance(script.source.parent(node), cst.Attribute):
-            raise Refused(
+            raise Refusal(
                 script.row(node), f"{node.value} tells whether apex is there; this use of it is not understood"
             )
     return script

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.codemods.script import Scope, Script
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 
 DEPTH = 3
 _BOOLEAN = frozenset(

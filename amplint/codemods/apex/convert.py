@@ -16,8 +16,9 @@ from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
 from amplint.codemods.checks import findings, repaired
 from amplint.codemods.conditions import drop_empty, empty_conditions
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.script import Script
 from amplint.findings import Finding, Fix, Severity
 from amplint.fixes.imports import add_imports
 
@@ -42,11 +43,11 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         if not any(f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}.")) for name in _used(script)):
             return Plan()
         if wish.dtype != "float16":
-            raise Refused(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
+            raise Refusal(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
         new, remarks = _converted(script, wish)
         new = tidied(text, new)
-    except Refused as refusal:
-        return Plan(refused=(refusal.remark,))
+    except Refusal as refusal:
+        return Plan(refused=(refusal.remark(script.source),))
     fix = Fix("Use torch.autocast and torch.amp.GradScaler", changed_edits(text, new))
     left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
     first = min((edit.span.start.row for edit in fix.edits), default=1)
@@ -61,9 +62,9 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
     """The new text, and remarks with rows of the old one."""
     stages = [original]
 
-    def back(refusal: Refused) -> Refused:
-        row = row_before(original.text, stages[-1].text, refusal.remark.row)
-        return Refused(row, refusal.remark.text)
+    def back(refusal: Refusal) -> Refusal:
+        remark = refusal.remark(stages[-1].source)
+        return Refusal(row_before(original.text, stages[-1].text, remark.row), remark.text)
 
     remarks: list[Remark] = []
 
@@ -111,9 +112,9 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         for finding in remaining:
             message = f"{finding.code} {finding.message}"
             if finding.severity > Severity.INFO and not _was_so(finding):
-                raise Refused(finding.span.start.row, f"in the result: {message}")
+                raise Refusal(finding.span.start.row, f"in the result: {message}")
             note([Remark(finding.span.start.row, message)])
-    except Refused as refusal:
+    except Refusal as refusal:
         raise back(refusal) from None
     return stages[-1].text, remarks
 
@@ -132,38 +133,38 @@ def _was_so(finding: Finding) -> bool:
 def _without_setup(script: Script) -> None:
     for use in uses(script):
         if use.name.startswith(f"{FP16_UTILS}."):
-            raise Refused(script.row(use.node), f"PyTorch has nothing that {use.name} could become")
+            raise Refusal(script.row(use.node), f"PyTorch has nothing that {use.name} could become")
         if use.name.startswith(f"{AMP}."):
-            raise Refused(script.row(use.node), "amp.initialize is not called in this file")
+            raise Refusal(script.row(use.node), "amp.initialize is not called in this file")
 
 
 def _alike(script: Script, calls: list[Setup]) -> None:
-    """Raises Refused where one scaler cannot serve what several calls of `amp.initialize` set up."""
+    """Raises Refusal where one scaler cannot serve what several calls of `amp.initialize` set up."""
     first = calls[0]
     for setup in calls[1:]:
         if (setup.scope, setup.flags, setup.off) != (first.scope, first.flags, first.off):
-            raise Refused(script.row(setup.call), "amp.initialize is called in different ways in several places")
+            raise Refusal(script.row(setup.call), "amp.initialize is called in different ways in several places")
         if script.statement(setup.call) not in script.rewrite.block_of(first.call):
-            raise Refused(script.row(setup.call), "amp.initialize is called in several branches")
+            raise Refusal(script.row(setup.call), "amp.initialize is called in several branches")
 
 
 def _served(protocol: Protocol, calls: list[Setup]) -> None:
-    """Raises Refused where an optimizer gets no scaled gradients, or is stepped out of sight."""
+    """Raises Refusal where an optimizer gets no scaled gradients, or is stepped out of sight."""
     script, reach = protocol.script, protocol.reach
     row = script.row(calls[0].call)
     if not protocol.scaled:
-        raise Refused(row, "this file never scales a loss with amp.scale_loss")
+        raise Refusal(row, "this file never scales a loss with amp.scale_loss")
     stepped = {(script.scope(call), text) for call, text in protocol.steps()}
     for setup in calls:
         for target, given in setup.optimizers:
             if not any(reach.one_optimizer or text in (target, given) for _, text in stepped):
-                raise Refused(script.row(setup.call), f"the step of {target} is not in this file")
+                raise Refusal(script.row(setup.call), f"the step of {target} is not in this file")
 
 
 def _no_amp_left(script: Script) -> None:
-    """Raises Refused where apex is still used for mixed precision, or no import of it can be removed."""
+    """Raises Refusal where apex is still used for mixed precision, or no import of it can be removed."""
     left = next(
         (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None
     )
     if left is not None:
-        raise Refused(1, f"the import of {left} cannot be removed")
+        raise Refusal(1, f"the import of {left} cannot be removed")

@@ -8,12 +8,14 @@ from amplint.codemods.apex.pairs import Flags
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.regions import Passes, Region, wrapped
 from amplint.codemods.conversion import Wish
-from amplint.codemods.script import Refused, Scope, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 
 
 def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, training: bool) -> Script:
-    """The script with its forward passes under autocast. Raises Refused where those of a loss are not in sight."""
+    """The script with its forward passes under autocast. Raises Refusal where those of a loss are not in sight."""
 
     def known(scope: Scope) -> bool:
         return _header(reach, flags, wish, scope, training=False) is not None
@@ -25,19 +27,19 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
             continue
         region = passes.training(backward)
         if region is None:
-            raise Refused(script.row(backward), "the forward pass that this loss comes from is not in this file")
+            raise Refusal(script.row(backward), "the forward pass that this loss comes from is not in this file")
         regions.setdefault(region.first, region)
     for region in passes.evaluations(known):
         if not any(_overlap(script, region, other) for other in regions.values()):
             regions[region.first] = region
     if not regions:
-        raise Refused(1, "no forward pass of a model is in sight")
+        raise Refusal(1, "no forward pass of a model is in sight")
     edits: list[Edit] = []
     ordered = sorted(regions.values(), key=lambda region: script.row(region.first))
     for region in ordered:
         header = _header(reach, flags, wish, region.scope, training=region.training)
         if header is None:
-            raise Refused(script.row(region.first), "whether mixed precision is on cannot be told here")
+            raise Refusal(script.row(region.first), "whether mixed precision is on cannot be told here")
         edits.append(wrapped(script, region, header))
     return script.apply(edits)
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, uses
+from amplint.codemods.bindings import bound_by
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.script import Refused, Script, bound_by
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 
 _MODULES = ("apex.parallel", "apex.optimizers", "apex.normalization")
@@ -52,7 +54,7 @@ def replace_others(script: Script) -> tuple[Script, list[Remark]]:
             edits.append(script.rewrite.replace(use.call, f"{script.rewrite.operand(value)}.item()"))
             continue
         if use.name == AMP or use.name.startswith((f"{AMP}.", FP16_UTILS)):
-            raise Refused(script.row(use.node), f"PyTorch has nothing that {use.name} could become")
+            raise Refusal(script.row(use.node), f"PyTorch has nothing that {use.name} could become")
         if use.name in ("apex", *_MODULES):
             continue
         successor = _SUCCESSORS.get(use.name)
@@ -151,7 +153,7 @@ def _removed(
         return script.rewrite.replace(small, start + ", ".join(script.text_of(alias).rstrip(", ") for alias in kept))
     removal = script.rewrite.remove_statement(statement)
     if removal is None:
-        raise Refused(script.row(statement), "the import of apex shares its line with others")
+        raise Refusal(script.row(statement), "the import of apex shares its line with others")
     return removal
 
 

@@ -9,7 +9,9 @@ import libcst as cst
 
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conditions import conjunction, settled
-from amplint.codemods.script import Refused, Scope, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 
 
 class Flags:
@@ -38,7 +40,7 @@ def _plain(text: str) -> str:
 def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Script:
     """The script with one side of each such `if`, from the innermost outwards.
 
-    Raises Refused where the loss is scaled on one side only, and not just where the scaler is on.
+    Raises Refusal where the loss is scaled on one side only, and not just where the scaler is on.
     """
     while True:
         found = [
@@ -68,9 +70,9 @@ def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> N
         first, second = (_side(script, part) for part in (node.body, node.orelse))
         if f"{scaler}.scale(" in first and ".backward(" in second and f"{scaler}.scale(" not in second:
             if not flags.imply(script, reach, node):
-                raise Refused(script.row(node), "this condition is not the one that amp.initialize depends on")
+                raise Refusal(script.row(node), "this condition is not the one that amp.initialize depends on")
         elif f"{scaler}.scale(" in second and ".backward(" in first and f"{scaler}.scale(" not in first:
-            raise Refused(script.row(node), "this condition is not the one that amp.initialize depends on")
+            raise Refusal(script.row(node), "this condition is not the one that amp.initialize depends on")
 
 
 def _side(script: Script, block: cst.CSTNode) -> str:

@@ -11,7 +11,9 @@ from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.script import Refused, Scope, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.source.tree import walk
 
@@ -39,7 +41,7 @@ class Protocol:
             calls = [use.node for use in (*self.scaled, *self.masters, *self.states)]
             self.reach.need(self.script.scope(node) for node in (*calls, *(step for step, _ in steps)))
         elif self.states:
-            raise Refused(self.script.row(self.states[0].node), "with O0 there is no state to save or load")
+            raise Refusal(self.script.row(self.states[0].node), "with O0 there is no state to save or load")
         found: list[Edit] = []
         for use in self.scaled:
             found += self._scaled(use)
@@ -87,19 +89,19 @@ class Protocol:
         item = use.call and self.script.source.parent(use.call)
         region = item and self.script.source.parent(item)
         if use.call is None or not isinstance(item, cst.WithItem) or not isinstance(region, cst.With):
-            raise Refused(row, "amp.scale_loss is not used in a with statement")
+            raise Refusal(row, "amp.scale_loss is not used in a with statement")
         if len(region.items) != 1 or item.asname is None or not isinstance(item.asname.name, cst.Name):
-            raise Refused(row, "amp.scale_loss is entered together with something else or without a name")
+            raise Refusal(row, "amp.scale_loss is entered together with something else or without a name")
         given = _arguments(use.call, _SCALE_LOSS)
         if given is None or "loss" not in given or "optimizers" not in given:
-            raise Refused(row, "what amp.scale_loss is called with is not written out")
+            raise Refusal(row, "what amp.scale_loss is called with is not written out")
         self._known_optimizers(given["optimizers"], row)
         name, loss = item.asname.name.value, self.script.text_of(given["loss"])
         scaled = f"{self._scaler(region)}.scale({loss})" if self.on else self.script.rewrite.operand(given["loss"])
         uses = [n for n in walk(region.body) if isinstance(n, cst.Name) and n.value == name]
         backward = [n for n in uses if self._runs_backward(n)]
         if not backward:
-            raise Refused(row, "no backward pass runs on the scaled loss inside of the with statement")
+            raise Refusal(row, "no backward pass runs on the scaled loss inside of the with statement")
         later = loss != name and self._mentioned_later(region, name)
         body = region.body
         if len(uses) == 1 and not later:
@@ -107,7 +109,7 @@ class Protocol:
         elif isinstance(body, cst.IndentedBlock):
             inserted = self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}")
             if inserted is None:
-                raise Refused(row, "the statement shares its line with others")
+                raise Refusal(row, "the statement shares its line with others")
             yield inserted
 
     def _known_optimizers(self, node: cst.BaseExpression, row: int) -> None:
@@ -115,7 +117,7 @@ class Protocol:
         texts = [self.script.text_of(each) for each in nodes]
         for text in texts:
             if not self.reach.means(self.script.scope(node), text, "optimizer"):
-                raise Refused(row, f"where {text} goes through amp.initialize is not in sight")
+                raise Refusal(row, f"where {text} goes through amp.initialize is not in sight")
 
     def _runs_backward(self, name: cst.Name) -> bool:
         above = self.script.source.parent(name)
@@ -142,7 +144,7 @@ class Protocol:
         row, scope = self.script.row(use.node), self.script.scope(use.node)
         given = _arguments(use.call, ("optimizer",)) if use.call is not None else None
         if use.call is None or given is None or "optimizer" not in given:
-            raise Refused(row, "amp.master_params is handed on instead of being called")
+            raise Refusal(row, "amp.master_params is handed on instead of being called")
         optimizer = self.script.text_of(given["optimizer"])
         self._known_optimizers(given["optimizer"], row)
         yield self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
@@ -150,7 +152,7 @@ class Protocol:
             self._ends_window(use.call, optimizer)
             edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
             if edit is None:
-                raise Refused(row, "there is no place for unscale_ before this use of the gradients")
+                raise Refusal(row, "there is no place for unscale_ before this use of the gradients")
             yield edit
 
     def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
@@ -171,7 +173,7 @@ class Protocol:
         return _GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
     def _ends_window(self, call: cst.Call, optimizer: str) -> None:
-        """Raises Refused where the gradients are used on micro-batches that no step follows."""
+        """Raises Refusal where the gradients are used on micro-batches that no step follows."""
         around = set(self.script.source.ancestors(call))
         for step, text in self.steps():
             if text == optimizer and self.script.scope(step) == self.script.scope(call):
@@ -180,7 +182,7 @@ class Protocol:
                         break
                     if isinstance(above, cst.If):
                         why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
-                        raise Refused(self.script.row(call), why + "can unscale them only once, right before it")
+                        raise Refusal(self.script.row(call), why + "can unscale them only once, right before it")
 
     def _unscaled_before(self, use: Use, optimizer: str) -> bool:
         """Whether an earlier use of the same gradients in this block, or in one around it, has unscaled them."""
@@ -221,14 +223,14 @@ class Protocol:
             row = self.script.row(call)
             statement = self.script.source.parent(call)
             if call.args or not isinstance(statement, cst.Expr):
-                raise Refused(row, f"{text}.step() is called with a closure, or its result is used")
+                raise Refusal(row, f"{text}.step() is called with a closure, or its result is used")
             yield self.script.rewrite.replace(call, f"{self._scaler(call)}.step({text})")
             block = self.script.source.parent(self.script.statement(call))
             last[id(block)] = call
         for call in last.values():
             edit = self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()")
             if edit is None:
-                raise Refused(self.script.row(call), "the statement shares its line with others")
+                raise Refusal(self.script.row(call), "the statement shares its line with others")
             yield edit
 
     def _handed(self) -> Iterator[Edit]:
@@ -242,7 +244,7 @@ class Protocol:
                 text = f"{self.reach.scaler}={self.reach.scaler}" if keyword else self.reach.scaler
                 edit = self.script.rewrite.insert_argument(call, len(call.args), text)
                 if edit is None:
-                    raise Refused(self.script.row(call), "the scaler cannot be passed on here")
+                    raise Refusal(self.script.row(call), "the scaler cannot be passed on here")
                 yield edit
 
 
@@ -285,7 +287,7 @@ def leave_regions(script: Script) -> Iterator[Edit]:
                 continue
             edit = script.rewrite.drop_region(region, named=True)
             if edit is None:
-                raise Refused(script.row(region), "the with statement cannot be taken apart line by line")
+                raise Refusal(script.row(region), "the with statement cannot be taken apart line by line")
             yield edit
 
 
@@ -312,7 +314,7 @@ def _new_parameter(script: Script, function: cst.FunctionDef, name: str) -> Edit
     every = (*params.posonly_params, *params.params)
     starred = params.star_kwarg is not None or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
     if not every or starred:
-        raise Refused(script.row(function), f"{function.name.value} needs the scaler; add a parameter for it by hand")
+        raise Refusal(script.row(function), f"{function.name.value} needs the scaler; add a parameter for it by hand")
     last = every[-1]
     end = script.rewrite.span(last.default or last.annotation or last.name).end
     return Edit(Span(end, end), f", *, {name}" if _has_optional(function) else f", {name}")

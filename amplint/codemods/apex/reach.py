@@ -9,7 +9,9 @@ import libcst as cst
 
 from amplint.codemods.apex.setup import Setup
 from amplint.codemods.apex.uses import names_in
-from amplint.codemods.script import Refused, Scope, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 
 ROUNDS = 10
 
@@ -61,7 +63,7 @@ class Reach:
         taken = {node.value for node in self.script.of_kind(cst.Name) if isinstance(node, cst.Name)}
         name = next((name for name in ("scaler", "grad_scaler", "loss_scaler") if name not in taken), None)
         if name is None:
-            raise Refused(self.script.row(self.setups[0].call), "the file has other scalers already")
+            raise Refusal(self.script.row(self.setups[0].call), "the file has other scalers already")
         return name if self.in_class is None else f"self.{name}"
 
     def named(self, scope: Scope, kind: str) -> list[str]:
@@ -81,7 +83,7 @@ class Reach:
         return self.scaler if near or any(scope[: len(each)] == each for each in self.handed) else None
 
     def need(self, scopes: Iterable[Scope]) -> None:
-        """Hand the scaler to these functions, by a parameter where it is not in reach. Raises Refused."""
+        """Hand the scaler to these functions, by a parameter where it is not in reach. Raises Refusal."""
         todo = list(scopes)
         while todo:
             scope = todo.pop()
@@ -95,7 +97,7 @@ class Reach:
         before = list(self.handed)
         try:
             self.need([scope])
-        except Refused:
+        except Refusal:
             self.handed = before
         return self.scaler_in(scope) is not None
 
@@ -105,7 +107,7 @@ class Reach:
         if function is None or self.in_class is not None or len(scope) != 1:
             row = self.script.row(function) if function is not None else self.script.row(self.setups[0].call)
             name = scope[-1] if scope else "the top level"
-            raise Refused(row, f"{name} steps an optimizer that another class or function has handed to amp.initialize")
+            raise Refusal(row, f"{name} steps an optimizer that another class or function has handed to amp.initialize")
         name = scope[0]
         mentions = [node for node in self.script.of_kind(cst.Name) if isinstance(node, cst.Name) and node.value == name]
         called = {id(call.func): call for call in self.script.calls}
@@ -114,13 +116,13 @@ class Reach:
         others = [node for node in others if not self._is_attribute(node)]
         if others or not calls:
             at = self.script.row(others[0]) if others else self.script.row(function)
-            raise Refused(at, f"{name} needs the scaler, and not all that calls it is in sight")
+            raise Refusal(at, f"{name} needs the scaler, and not all that calls it is in sight")
         made = self.script.row(self.setups[0].call)
         early = [call for call in calls if self.script.scope(call) == self.home and self.script.row(call) < made]
         if early:
-            raise Refused(self.script.row(early[0]), f"{name} is called before there is a scaler")
+            raise Refusal(self.script.row(early[0]), f"{name} is called before there is a scaler")
         if any(argument.star for call in calls for argument in call.args):
-            raise Refused(self.script.row(calls[0]), f"what {name} is called with is not written out")
+            raise Refusal(self.script.row(calls[0]), f"what {name} is called with is not written out")
         return calls
 
     def _is_attribute(self, node: cst.Name) -> bool:
@@ -161,7 +163,7 @@ class Reach:
 
     def _follow_call(self, call: cst.Call) -> None:
         scope = self.script.scope(call)
-        target = self._target(scope, call.func)
+        target = self.script.target(call)
         if target is None:
             return
         names = self.script.parameters(target)
@@ -176,16 +178,6 @@ class Reach:
             if name is not None and isinstance(argument.value, (cst.Name, cst.Attribute)):
                 for kind in visible.get(self.script.text_of(argument.value), set()).copy():
                     self._learn(target, name, kind)
-
-    def _target(self, scope: Scope, func: cst.BaseExpression) -> Scope | None:
-        if isinstance(func, cst.Name):
-            near = ((*scope[:length], func.value) for length in range(len(scope), -1, -1))
-            return next((each for each in near if each in self.script.functions), None)
-        owner = self.script.class_of(scope)
-        if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) and func.value.value == "self":
-            method = (*owner, func.attr.value) if owner is not None else ()
-            return method if method in self.script.functions else None
-        return None
 
     def same_flag(self, flag: cst.BaseExpression | str, here: Scope, there: Scope) -> bool:
         """Whether a condition means in the function `there` what it means in `here`."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.codemods.script import Scope, Script, bound_names
+from amplint.codemods.bindings import bound_names
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 from amplint.engine.modules import Lookups, Modules
 from amplint.findings import Edit
 from amplint.semantics import interpret

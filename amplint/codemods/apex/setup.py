@@ -12,7 +12,9 @@ from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.script import Refused, Scope, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.scopes import Scope
+from amplint.codemods.script import Script
 
 _PARAMETERS = (
     "models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",
@@ -55,7 +57,7 @@ def setups(script: Script, uses: list[Use]) -> list[Setup]:
     for use in uses:
         if use.name == INITIALIZE:
             if use.call is None:
-                raise Refused(script.row(use.node), "amp.initialize is handed on instead of being called")
+                raise Refusal(script.row(use.node), "amp.initialize is handed on instead of being called")
             found.append(_read(script, use.call, uses))
     return found
 
@@ -84,7 +86,7 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
         switches[level] = level
     cut = len(models)
     if optimizers and len(targets) != cut + len(optimizers):
-        raise Refused(row, "the optimizers that amp.initialize returns are kept in one variable")
+        raise Refusal(row, "the optimizers that amp.initialize returns are kept in one variable")
     return Setup(
         call,
         script.scope(call),
@@ -103,13 +105,13 @@ def _arguments(script: Script, call: cst.Call) -> dict[str, cst.BaseExpression]:
     found: dict[str, cst.BaseExpression] = {}
     for index, argument in enumerate(call.args):
         if argument.star:
-            raise Refused(script.row(call), "what amp.initialize is called with is not written out")
+            raise Refusal(script.row(call), "what amp.initialize is called with is not written out")
         name = argument.keyword.value if argument.keyword is not None else _PARAMETERS[index]
         if name not in _PARAMETERS:
-            raise Refused(script.row(call), f"amp.initialize has no argument {name}")
+            raise Refusal(script.row(call), f"amp.initialize has no argument {name}")
         found[name] = argument.value
     if "models" not in found:
-        raise Refused(script.row(call), "amp.initialize is called without a model")
+        raise Refusal(script.row(call), "amp.initialize is called without a model")
     return {name: value for name, value in found.items() if script.text_of(value) != "None"}
 
 
@@ -128,16 +130,16 @@ def _targets(script: Script, call: cst.Call, models: int, two: bool, nested: boo
     if isinstance(above, cst.Expr):
         return _many_in_place(script, call)
     if not isinstance(above, cst.Assign) or len(above.targets) != 1:
-        raise Refused(row, "the result of amp.initialize is not assigned to variables")
+        raise Refusal(row, "the result of amp.initialize is not assigned to variables")
     target = above.targets[0].target
     if not two:
         return _leaves(script, target)
     if not isinstance(target, (cst.Tuple, cst.List)) or len(target.elements) != 2:
-        raise Refused(row, "the result of amp.initialize is not assigned to a model and an optimizer")
+        raise Refusal(row, "the result of amp.initialize is not assigned to a model and an optimizer")
     first, second = (element.value for element in target.elements)
     found = _leaves(script, first)
     if len(found) != models:
-        raise Refused(row, "the models that amp.initialize returns are kept in one variable")
+        raise Refusal(row, "the models that amp.initialize returns are kept in one variable")
     return found + _leaves(script, second)
 
 
@@ -167,10 +169,10 @@ def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]
         if isinstance(above, (cst.For, cst.While, cst.Try, cst.Else)) or (
             isinstance(above, cst.If) and node is above.orelse
         ):
-            raise Refused(script.row(call), "amp.initialize is called in a loop, a try block or an else branch")
+            raise Refusal(script.row(call), "amp.initialize is called in a loop, a try block or an else branch")
         if isinstance(above, cst.If):
             if isinstance(script.source.parent(above), cst.If) and _is_elif(script, above):
-                raise Refused(script.row(call), "amp.initialize is one of several choices of an elif chain")
+                raise Refusal(script.row(call), "amp.initialize is one of several choices of an elif chain")
             inside = [c for c in others if script.scope(c) == scope and above in script.source.ancestors(c)]
             if inside or _is_main(script, above):
                 return
@@ -202,10 +204,10 @@ def _level(script: Script, node: cst.BaseExpression | None) -> tuple[str | None,
     if isinstance(node, cst.SimpleString):
         level = str(node.evaluated_value)
         if level not in _LEVELS:
-            raise Refused(script.row(node), f"apex has no opt_level {level}")
+            raise Refusal(script.row(node), f"apex has no opt_level {level}")
         return None, level == "O0"
     if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
-        raise Refused(script.row(node), "which opt_level is meant is worked out here")
+        raise Refusal(script.row(node), "which opt_level is meant is worked out here")
     return f'{script.text_of(node)} != "O0"', False
 
 

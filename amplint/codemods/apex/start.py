@@ -8,7 +8,8 @@ import libcst as cst
 
 from amplint.codemods.apex.setup import Setup
 from amplint.codemods.conversion import Wish
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 
 
@@ -34,7 +35,7 @@ def start_edits(script: Script, setup: Setup, made: str | None) -> Iterator[Edit
     if made is not None and outermost is None:
         lines.append(made)
     if "#" in script.lines.line(last) and not lines:
-        raise Refused(row, "a comment stands beside amp.initialize")
+        raise Refusal(row, "a comment stands beside amp.initialize")
     if lines:
         newline = script.source.newline
         text = newline.join(f"{indentation}{line}" for line in lines)
@@ -43,12 +44,12 @@ def start_edits(script: Script, setup: Setup, made: str | None) -> Iterator[Edit
     else:
         removal = script.rewrite.remove_statement(statement)
         if removal is None:
-            raise Refused(row, "the statement shares its line with others")
+            raise Refusal(row, "the statement shares its line with others")
         yield _with_blank(script, statement, removal)
     if made is not None and outermost is not None:
         edit = script.rewrite.insert_before(outermost, made)
         if edit is None:
-            raise Refused(row, "there is no place for the scaler")
+            raise Refusal(row, "there is no place for the scaler")
         yield edit
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.codemods import names
+from amplint.codemods.bindings import bound_by
 from amplint.codemods.names import Use
-from amplint.codemods.script import Refused, Script, bound_by
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.source.tree import walk
 
 AMP, FP16_UTILS = "apex.amp", "apex.fp16_utils"
@@ -31,12 +33,12 @@ def aliases(script: Script) -> dict[str, str]:
         own = dict(imported(script, statement))
         for bound, name in own.items():
             if found.setdefault(bound, name) != name:
-                raise Refused(script.row(statement), f"{bound} stands for {found[bound]} elsewhere in the file")
+                raise Refusal(script.row(statement), f"{bound} stands for {found[bound]} elsewhere in the file")
         assert isinstance(statement, (cst.Import, cst.ImportFrom))
         parts = () if isinstance(statement.names, cst.ImportStar) else statement.names
         others.update({bound: script.row(statement) for a in parts if (bound := bound_by(a)) not in own})
     for bound in found.keys() & others.keys():
-        raise Refused(others[bound], f"{bound} also stands for something that is not apex")
+        raise Refusal(others[bound], f"{bound} also stands for something that is not apex")
     return found
 
 
@@ -47,7 +49,7 @@ def imported(script: Script, statement: cst.CSTNode) -> Iterator[tuple[str, str]
         if module == FP16_UTILS:
             yield from ((name, f"{FP16_UTILS}.{name}") for name in _FP16_NAMES)
         elif module.partition(".")[0] == "apex":
-            raise Refused(script.row(statement), f"everything is imported from {module}")
+            raise Refusal(script.row(statement), f"everything is imported from {module}")
         return
     yield from names.imported(script, statement, "apex")
 

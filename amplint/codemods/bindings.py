@@ -1,0 +1,86 @@
+"""Which variables and attributes a node binds, and which it mentions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import children
+
+_TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)
+
+
+def bound_names(node: cst.CSTNode) -> Iterator[str]:
+    """The variables that `node` itself binds, by whatever statement."""
+    if isinstance(node, _TARGETS):
+        yield from _names(node.target)
+    elif isinstance(node, cst.AsName):
+        yield from _names(node.name)
+    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        yield node.name.value
+    elif isinstance(node, cst.ImportAlias):
+        yield bound_by(node)
+
+
+def bound_by(alias: cst.ImportAlias) -> str:
+    """The name that one part of an import binds."""
+    if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+        return alias.asname.name.value
+    name: cst.BaseExpression = alias.name
+    while isinstance(name, cst.Attribute):
+        name = name.value
+    return name.value if isinstance(name, cst.Name) else ""
+
+
+def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
+    """The variables and attributes that an assignment, a loop header or a `with` header binds.
+
+    `x` for `x.y = ...`, unless `whole` paths are asked for.
+    """
+    targets: list[cst.CSTNode] = []
+    if isinstance(node, cst.Assign):
+        targets = [target.target for target in node.targets]
+    elif isinstance(node, _TARGETS):
+        targets = [node.target]
+    elif isinstance(node, cst.With):
+        targets = [item.asname.name for item in node.items if item.asname is not None]
+    found: set[str] = set()
+    while targets:
+        target = targets.pop()
+        if isinstance(target, (cst.Tuple, cst.List)):
+            targets += [element.value for element in target.elements]
+        elif isinstance(target, cst.Subscript):
+            targets.append(target.value)
+        elif path := dotted(target):
+            found.add(path if whole else _shortened(path))
+    return found
+
+
+def paths(node: cst.CSTNode) -> set[str]:
+    """The variables and attributes that `node` mentions, `self.x` for `self.x.y(...)` and `x` for `x.y`."""
+    found: set[str] = set()
+    todo = [node]
+    while todo:
+        inner = todo.pop()
+        if (path := dotted(inner)) is not None:
+            found.add(_shortened(path))
+        elif isinstance(inner, cst.Arg):
+            todo.append(inner.value)
+        else:
+            todo += children(inner)
+    return found
+
+
+def _names(target: cst.CSTNode) -> Iterator[str]:
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _names(element.value)
+
+
+def _shortened(path: str) -> str:
+    parts = path.split(".")
+    return ".".join(parts[:2]) if parts[0] == "self" else parts[0]

@@ -1,0 +1,144 @@
+"""Which function of the file a call runs, and what all calls of a function pass."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Set
+
+import libcst as cst
+
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]
+"""Call -> the functions whose bodies it has been seen to run; none for what is certainly no function of the file."""
+
+
+class Calls:
+    """Goes by what interpreting the file has `resolved`, and by names only where these leave no doubt."""
+
+    def __init__(self, script: Script, resolved: Resolved) -> None:
+        self._script = script
+        self._resolved = resolved
+        self._looked_up: dict[cst.CSTNode, Set[cst.CSTNode] | None] = {}
+
+    @functools.cached_property
+    def functions(self) -> list[cst.FunctionDef]:
+        """Every function and method of the file."""
+        return [node for node in self._script.of_kind(cst.FunctionDef) if isinstance(node, cst.FunctionDef)]
+
+    @functools.cached_property
+    def _named(self) -> dict[str, list[cst.Name]]:
+        found: dict[str, list[cst.Name]] = {}
+        for node in self._script.of_kind(cst.Name):
+            assert isinstance(node, cst.Name)
+            found.setdefault(node.value, []).append(node)
+        return found
+
+    def ending(self, name: str) -> list[cst.Call]:
+        """The calls of something with this last name, whatever it is."""
+        return [call for call in self._script.calls if (dotted(call.func) or "").rpartition(".")[2] == name]
+
+    def methods(self, owner: cst.ClassDef | None) -> list[cst.FunctionDef]:
+        """The methods of a class."""
+        return [one for one in self.functions if owner is not None and self._script.method_owner(one) is owner]
+
+    def targets(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
+        """The functions that `call` runs; none where that is not known, or they are not of this file."""
+        return self._known(call) or frozenset()
+
+    def leading_to(self, nodes: Set[cst.CSTNode]) -> set[cst.CSTNode]:
+        """The functions that hold one of `nodes`, or a call that leads to one."""
+        found: set[cst.CSTNode] = set()
+        while True:
+            more = {
+                one
+                for one in self.functions
+                if one not in found
+                and any(inner in nodes or not self.targets(inner).isdisjoint(found) for inner in walk(one.body))
+            }
+            if not more:
+                return found
+            found |= more
+
+    def callers(self, function: cst.FunctionDef) -> list[cst.Call] | None:
+        """The calls of `function`; None where it is handed on, or something may call it that is not followed."""
+        return None if self.spawns(function) else self._calls_of(function)
+
+    def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
+        """What is passed for a parameter of `function`, by processes that are spawned to run it too.
+
+        None where that is not known of every call.
+        """
+        place, calls, spawns = self._script.parameter(function, name), self._calls_of(function), self.spawns(function)
+        if place is None or calls is None:
+            return None
+        offset = 0 if self._script.method_owner(function) is None else 1
+        arguments = [self._script.rewrite.find_argument(call, name, place[0] - offset) for call in calls]
+        values = [argument.value if argument is not None else None for argument in arguments]
+        for spawn in spawns:
+            given = self._script.rewrite.find_argument(spawn, "args", 1)
+            items = given.value.elements if given is not None and isinstance(given.value, cst.Tuple) else ()
+            values.append(items[place[0] - 1].value if 0 < place[0] <= len(items) else None)
+        found = [value for value in values if value is not None]
+        return found if found and len(found) == len(values) else None
+
+    def spawns(self, function: cst.FunctionDef) -> list[cst.Call]:
+        """The calls of `torch.multiprocessing.spawn` that run `function`."""
+        name = function.name.value
+        return [call for call in self.ending("spawn") if call.args and dotted(call.args[0].value) == name]
+
+    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call] | None:
+        spawned = {spawn.args[0].value for spawn in self.spawns(function)}
+        found = []
+        for node in self._mentions(function):
+            call = self._call_by(node)
+            known = self._known(call) if call is not None else None
+            if known is None and node not in spawned:
+                return None
+            if known and function in known:
+                if len(known) > 1:
+                    return None
+                assert call is not None
+                found.append(call)
+        return found
+
+    def _mentions(self, function: cst.FunctionDef) -> Iterator[cst.Name]:
+        """Where the name of `function`, or of the class that it makes objects of, can mean it."""
+        owner = self._script.method_owner(function)
+        if owner is not None and function.name.value != "__init__":
+            yield from (node for node in self._named[function.name.value] if self._is_attribute(node))
+            return
+        definition = owner or function
+        for node in self._named[definition.name.value]:
+            above = self._script.source.parent(node)
+            keyword = isinstance(above, cst.Arg) and above.keyword is node
+            named = isinstance(above, (cst.FunctionDef, cst.ClassDef, cst.Param)) and above.name is node
+            if not (keyword or named or self._is_attribute(node) or self._is_hidden(definition, node)):
+                yield node
+
+    def _is_attribute(self, node: cst.Name) -> bool:
+        above = self._script.source.parent(node)
+        return isinstance(above, cst.Attribute) and above.attr is node
+
+    def _is_hidden(self, definition: cst.FunctionDef | cst.ClassDef, node: cst.Name) -> bool:
+        """Whether a function around `node`, but not around `definition`, binds the name to something else."""
+        scope, home = self._script.scope(node), self._script.scope(definition)
+        inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
+        return any(self._script.binds(each, node.value) for each in inner)
+
+    def _call_by(self, node: cst.Name) -> cst.Call | None:
+        """The call of what `node` names."""
+        above = self._script.source.parent(node)
+        func: cst.CSTNode = above if isinstance(above, cst.Attribute) and above.attr is node else node
+        call = self._script.source.parent(func)
+        return call if isinstance(call, cst.Call) and call.func is func else None
+
+    def _known(self, call: cst.CSTNode) -> Set[cst.CSTNode] | None:
+        """What `call` runs as far as it is a function of this file; None where that is not known."""
+        if call not in self._looked_up:
+            scope = self._script.target(call)
+            named = frozenset({self._script.functions[scope]}) if scope is not None else None
+            self._looked_up[call] = self._resolved.get(call, named)
+        return self._looked_up[call]

@@ -1,0 +1,150 @@
+"""Where things stand in a text: functions, loops, blocks and statements."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.refusal import Refusal
+from amplint.source.rewrite import Rewriter
+from amplint.source.source import Source
+from amplint.source.tree import walk
+
+Block = Sequence[cst.CSTNode]
+Loop = cst.For | cst.While
+_LOOPS = (cst.For, cst.While)
+
+
+class Places:
+    """Answers questions about the places of nodes in one file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.rewrite = Rewriter(source)
+
+    @functools.cached_property
+    def top(self) -> list[cst.CSTNode]:
+        """The statements of the top level."""
+        return [statement for chunk in self.source.chunks for statement in chunk.module.body]
+
+    @functools.cached_property
+    def nodes(self) -> list[cst.CSTNode]:
+        """Every node, in the order of the text."""
+        return [node for chunk in self.source.chunks for node in walk(chunk.module)]
+
+    def of_kind(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """The nodes of these kinds."""
+        return (node for node in self.nodes if isinstance(node, kinds))
+
+    @functools.cached_property
+    def calls(self) -> list[cst.Call]:
+        """Every call."""
+        return [node for node in self.nodes if isinstance(node, cst.Call)]
+
+    @functools.cached_property
+    def words(self) -> frozenset[str]:
+        """Every name in the file."""
+        return frozenset(node.value for node in self.nodes if isinstance(node, cst.Name))
+
+    def row(self, node: cst.CSTNode) -> int:
+        """The row that `node` begins in."""
+        return self.source.span(node).start.row
+
+    def rows(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The first and the last row of a node."""
+        span = self.source.span(node)
+        return span.start.row, span.end.row
+
+    def text_of(self, node: cst.CSTNode) -> str:
+        """The text of `node`."""
+        return self.rewrite.text(node)
+
+    def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The function whose body holds `node`, None at the top level."""
+        return next((above for above in self.source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+
+    def method_owner(self, function: cst.FunctionDef | None) -> cst.ClassDef | None:
+        """The class that `function` is a method of."""
+        if function is None:
+            return None
+        around = self.source.parent(self.source.parent(function) or function)
+        return around if isinstance(around, cst.ClassDef) else None
+
+    def loop_of(self, node: cst.CSTNode) -> Loop | None:
+        """The innermost loop of the same function whose body holds `node`."""
+        for above in self.source.ancestors(node):
+            if isinstance(above, cst.FunctionDef):
+                return None
+            if isinstance(above, _LOOPS):
+                return above
+        return None
+
+    def parameter(self, function: cst.FunctionDef, name: str) -> tuple[int, cst.Param] | None:
+        """Index and node of a plain parameter."""
+        every = [*function.params.posonly_params, *function.params.params]
+        return next(((index, param) for index, param in enumerate(every) if param.name.value == name), None)
+
+    def assignments(self, function: cst.FunctionDef | None, path: str) -> list[cst.CSTNode]:
+        """The assignments and loops of `function` itself (the top level for None) that bind `path`."""
+        return [
+            node
+            for node in (walk(function.body) if function is not None else self.nodes)
+            if isinstance(node, (cst.Assign, cst.AnnAssign, cst.For, cst.With, cst.NamedExpr))
+            and path in bound_paths(node, whole=True)
+            and self.function_of(node) is function
+        ]
+
+    def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
+        """The statement with lines of its own that holds `node`."""
+        return self.rewrite.statement_of(node)
+
+    def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
+        """The statement that holds `node`, with its rows to itself. Raises Refusal."""
+        found = self.statement_of(node)
+        if found is None or (isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1):
+            raise Refusal(self.row(node), "the statement shares its line with others")
+        return found
+
+    def block_of(self, statement: cst.CSTNode) -> Block:
+        """The statements of the block that `statement` is directly in."""
+        holder = self.source.parent(statement)
+        if isinstance(holder, cst.IndentedBlock):
+            return holder.body
+        return self.top
+
+    def climb(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Block]]:
+        """The statement that holds `node` with its block, then the compound statement around it with its own, ...
+
+        Ends with the body of the function, or the top level.
+        """
+        statement: cst.CSTNode | None = self.statement_of(node)
+        while statement is not None:
+            yield statement, self.block_of(statement)
+            around = next(
+                (
+                    above
+                    for above in self.source.ancestors(statement)
+                    if isinstance(above, cst.BaseCompoundStatement)
+                    and isinstance(self.source.parent(above), (cst.IndentedBlock, cst.Module))
+                ),
+                None,
+            )
+            statement = None if isinstance(around, (cst.FunctionDef, cst.ClassDef)) else around
+
+    def inside(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether `statement` is or holds `node`."""
+        return node is statement or any(above is statement for above in self.source.ancestors(node))
+
+    def common(self, nodes: Sequence[cst.CSTNode]) -> tuple[Block, list[cst.CSTNode]] | None:
+        """The innermost block that holds all `nodes`, and for each the statement of that block that it is in."""
+        chains = [list(self.climb(node)) for node in nodes]
+        if not all(chains):
+            return None
+        for _, block in chains[0]:
+            found = [next((s for s, b in chain if b is block), None) for chain in chains]
+            if all(one is not None for one in found):
+                return block, [one for one in found if one is not None]
+        return None

@@ -1,0 +1,90 @@
+"""Functions and classes by the names around them, which outlive the edits of a pass."""
+
+from __future__ import annotations
+
+import functools
+
+import libcst as cst
+
+from amplint.codemods.bindings import bound_by, bound_names
+from amplint.codemods.places import Places
+from amplint.source.tree import walk
+
+Scope = tuple[str, ...]
+"""The names of the classes and functions around a place, the outermost first; empty at the top level of the file."""
+
+
+class Scopes(Places):
+    """Answers questions about the scopes of one file."""
+
+    @functools.cached_property
+    def functions(self) -> dict[Scope, cst.FunctionDef]:
+        """The functions and methods by their own scope."""
+        found = (node for node in self.nodes if isinstance(node, cst.FunctionDef))
+        return {(*self.scope(node), node.name.value): node for node in found}
+
+    @functools.cached_property
+    def _classes(self) -> frozenset[Scope]:
+        found = (node for node in self.nodes if isinstance(node, cst.ClassDef))
+        return frozenset((*self.scope(node), node.name.value) for node in found)
+
+    def scope(self, node: cst.CSTNode) -> Scope:
+        """Where `node` stands; a definition stands outside of what it defines, with its decorators and defaults."""
+        names: list[str] = []
+        inner = node
+        for above in self.source.ancestors(node):
+            if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and inner is above.body:
+                names.append(above.name.value)
+            inner = above
+        return tuple(reversed(names))
+
+    def class_of(self, scope: Scope) -> Scope | None:
+        """The scope of the nearest class around `scope`, None outside of classes."""
+        around = (scope[:length] for length in range(len(scope), 0, -1))
+        return next((each for each in around if each in self._classes), None)
+
+    def parameters(self, scope: Scope) -> tuple[str, ...]:
+        """The parameters of the function `scope`, those by position first."""
+        function = self.functions.get(scope)
+        if function is None:
+            return ()
+        params = function.params
+        every = (*params.posonly_params, *params.params, *params.kwonly_params)
+        return tuple(param.name.value for param in every)
+
+    def binds(self, scope: Scope, name: str, *, by_import: bool = True) -> bool:
+        """Whether the function `scope` binds `name` by something else than an import, or also `by_import`."""
+        bound, imported = self._bindings.get(scope, (frozenset(), frozenset()))
+        return name in bound or (by_import and name in imported)
+
+    def target(self, call: cst.CSTNode | None) -> Scope | None:
+        """The function of this file that `call` calls by its name, or as a method of its own object."""
+        if not isinstance(call, cst.Call):
+            return None
+        scope, func = self.scope(call), call.func
+        if isinstance(func, cst.Name):
+            name = func.value
+            around = ((*scope[:length], name) for length in range(len(scope), -1, -1))
+            found = next((each for each in around if each in self.functions), None)
+            made = (name, "__init__")
+            return found or (made if made in self.functions else None)
+        owner = self.class_of(scope)
+        if isinstance(func, cst.Attribute) and owner is not None and self.text_of(func.value) == "self":
+            method = (*owner, func.attr.value)
+            return method if method in self.functions else None
+        return None
+
+    @functools.cached_property
+    def _bindings(self) -> dict[Scope, tuple[frozenset[str], frozenset[str]]]:
+        """By function the names it binds itself, and those that it imports."""
+        found = {}
+        for scope, function in self.functions.items():
+            inside = list(walk(function.body))
+            outer = {item.name.value for node in inside if isinstance(node, cst.Global) for item in node.names}
+            bound = {name for node in inside if not isinstance(node, cst.ImportAlias) for name in bound_names(node)}
+            aliases = {id(node.asname) for node in inside if isinstance(node, cst.ImportAlias)}
+            renamed = {name for node in inside if id(node) in aliases for name in bound_names(node)}
+            imported = {bound_by(node) for node in inside if isinstance(node, cst.ImportAlias)}
+            own = (bound - renamed) | set(self.parameters(scope))
+            found[scope] = frozenset(own - outer), frozenset(imported - outer)
+        return found

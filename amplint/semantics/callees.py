@@ -1,0 +1,32 @@
+"""Telling what calls run."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.call_events import Called
+from amplint.semantics.definitions import node_of
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import State
+from amplint.semantics.values import Function, Module, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+
+_OF_LIBRARIES = (Module, Optimizer, Ref, Scaler, Tensor)
+
+
+def runs(machine: Machine, state: State, node: cst.CSTNode | None, function: Function) -> None:
+    """Tell that the call at `node` runs `function`."""
+    if node is not None and Called.kind in machine.wanted:
+        machine.emit(state, Called, node, function=node_of(function))
+
+
+def leaves(machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None) -> None:
+    """Tell that the call at `node` runs what is in a library, where that is known of its `callee` or `owner`."""
+    if Called.kind in machine.wanted and any(_is_of_library(machine, value) for value in (callee, owner)):
+        machine.emit(state, Called, node, function=None)
+
+
+def _is_of_library(machine: Machine, value: Value | None) -> bool:
+    if isinstance(value, Unknown):
+        kind, *details = machine.symbols.key(value.symbol)
+        return kind == "call" and "." in str(details[0])
+    return isinstance(value, _OF_LIBRARIES)
