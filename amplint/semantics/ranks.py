@@ -121,8 +121,8 @@ def _reduced(op: str, rank: int | None, arguments: Arguments, shift: int) -> int
     if keeps == TRUE:
         return rank
     if isinstance(along.value, Items):
-        return rank - len(along.value.values)
-    return rank - 1 if isinstance(along.value, Const) and isinstance(along.value.value, int) else None
+        return max(rank - len(along.value.values), 0)
+    return max(rank - 1, 0) if isinstance(along.value, Const) and isinstance(along.value.value, int) else None
 
 
 def indexed(rank: int | None, node: cst.Subscript, keys: Sequence[Value | None]) -> int | None:

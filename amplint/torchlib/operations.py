@@ -133,9 +133,10 @@ def outcome(
     """
     if op in BOOLEAN | INTEGER and not in_place and out is None:
         return Outcome(frozenset({"bool" if op in BOOLEAN else "int64"}))
-    if op not in KNOWN or (op == "local_response_norm" and operands[0].rank == 3):  # that is made of other parts
-        return UNKNOWN
     here = regime if not in_place and out is None else None
+    of_parts = op == "local_response_norm" and here is not None and (operands[0].rank or 0) < 4
+    if op not in KNOWN or of_parts:  # three dimensions are normed by other parts
+        return UNKNOWN
     devices = frozenset(here.devices or ("cpu", "cuda")) if here is not None else None
     lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
     around = _Around(devices, lows, regime.version if regime is not None else None)
