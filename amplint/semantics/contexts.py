@@ -32,7 +32,8 @@ from amplint.semantics.values import (
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DEFAULT_AUTOCAST_DTYPE, DTYPES, GRAD_MODES
 from amplint.torchlib.policy import words
 
-_CACHE, _SEVERAL = -1, "<several dtypes>"
+_CACHE = -1
+"""Where a path keeps the dtypes that autocast can have converted parameters to."""
 HARMLESS = words(
     "Console File Join Live Lock Manager NamedTemporaryFile Pool ProcessPoolExecutor Progress RLock Stream "
     "SummaryWriter TemporaryDirectory Thread ThreadPool ThreadPoolExecutor Timer average_parameters catch_warnings "
@@ -163,12 +164,13 @@ def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
 
 
 def leave(state: State, regions: tuple[Region, ...]) -> None:
-    """Go back to `regions`; the outermost region takes along what autocast remembers of converted parameters."""
-    around = any(isinstance(region.context, Autocast) for region in regions)
-    if around and len(_dtypes_on(state.regions)) > 1:
-        state.set_attribute(_CACHE, _SEVERAL, TRUE)
-    elif not around and _CACHE in state.heap:
-        state.set_attribute(_CACHE, _SEVERAL, FALSE)
+    """Go back to `regions`; the outermost region, on or off, takes along what autocast remembers."""
+    if any(isinstance(region.context, Autocast) for region in regions):
+        for dtypes in _dtypes_on(state.regions):
+            state.set_attribute(_CACHE, dtypes, TRUE)
+    else:
+        for dtypes in state.heap.get(_CACHE, ()):
+            state.set_attribute(_CACHE, dtypes, FALSE)
     state.regions = regions
 
 
@@ -177,13 +179,14 @@ def remembers_other_dtypes(state: State) -> bool:
 
     Autocast remembers converted parameters until then and takes them, whatever dtype the present region has.
     """
-    told = state.heap.get(_CACHE, {}).get(_SEVERAL, FALSE)
-    return told != FALSE or len(_dtypes_on(state.regions)) > 1
+    left = {dtypes for dtypes, told in state.heap.get(_CACHE, {}).items() if told != FALSE}
+    return len(left | _dtypes_on(state.regions)) > 1
 
 
-def _dtypes_on(regions: tuple[Region, ...]) -> set[frozenset[str] | None]:
+def _dtypes_on(regions: tuple[Region, ...]) -> set[str]:
+    """What the regions convert to, each named by all the dtypes that it can be."""
     contexts = [region.context for region in regions if isinstance(region.context, Autocast)]
-    return {context.dtypes for context in contexts if context.enabled != FALSE}
+    return {" or ".join(sorted(context.dtypes or ())) for context in contexts if context.enabled != FALSE}
 
 
 def enter_items(machine: Machine, state: State, node: cst.With) -> bool:
