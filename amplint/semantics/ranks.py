@@ -121,7 +121,7 @@ def _reduced(op: str, rank: int | None, arguments: Arguments, shift: int) -> int
     if keeps == TRUE:
         return rank
     if isinstance(along.value, Items):
-        return max(rank - len(along.value.values), 0)
+        return max(rank - len(along.value.values), 0) if along.value.values else None
     return max(rank - 1, 0) if isinstance(along.value, Const) and isinstance(along.value.value, int) else None
 
 

@@ -74,7 +74,7 @@ z | nn.SmoothL1Loss() | {x}, {h}
 z | nn.CrossEntropyLoss() | {m}, {i}
 z | nn.NLLLoss() | {m}, {i}
 z | nn.BCEWithLogitsLoss() | {x}, {h}
-z | nn.BCELoss() | {x}.sigmoid(), {h}.sigmoid()
+z | nn.BCELoss() | {x}.sigmoid().nan_to_num(), {h}.sigmoid().nan_to_num()
 z | nn.KLDivLoss(reduction="batchmean") | {m}, {m}
 x- | nn.CosineSimilarity(dim=-1) | {M}, {h}
 = m | nn.Bilinear(4, 4, 4) | {m}, {m}

@@ -22,8 +22,8 @@ import torch
 FILENAME = "<program>"
 NO_KERNEL = "not implemented for"
 """What an operator says that the CPU has no kernel of for a dtype."""
-NO_DTYPE = ("single memory location", "p_in >= 0")
-"""What operators say that will not write where elements share memory, which depends on the kernel, or of numbers."""
+OVERLAP = "single memory location"
+"""What an operator says that will not write into a tensor whose elements share memory, which depends on the kernel."""
 VALUES = "the numbers do not allow it"
 """What stands before the message of an exception that comes of numbers, as a singular matrix does."""
 _PLAIN = (
@@ -78,7 +78,7 @@ def observe(source: str, device: str) -> Outcome:
         plain = Outcome()
         _run(_replaced(text, _PLAIN), plain)
         kernel = device == "cuda" and NO_KERNEL in outcome.message
-        kernel = kernel or any(words in outcome.message for words in (*NO_DTYPE, VALUES))
+        kernel = kernel or OVERLAP in outcome.message or outcome.message.startswith(VALUES)
         if not kernel and plain.times[line + 1] > outcome.times[line + 1]:
             outcome.raised = line
     return outcome
