@@ -98,7 +98,8 @@ KNOWN = FOLLOWS_INPUT.union(
 class Outcome:
     """What running an operation comes to: the dtypes its result can have, None for any, or why PyTorch refuses.
 
-    Both are `supposed` where something else comes of it if an operand of unknown dtype is none that autocast converts.
+    Both are `supposed` where something else comes of it if an operand of unknown dtype is none that autocast converts;
+    that PyTorch refuses it is something else where the dtype of an operand is supposed.
     """
 
     dtypes: frozenset[str] | None = None
@@ -140,11 +141,12 @@ def outcome(
     devices = frozenset(here.devices or ("cpu", "cuda")) if here is not None else None
     lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
     around = _Around(devices, lows, regime.version if regime is not None else None)
-    found = _outcome(op, tuple(_guessed(op, operands, around)), around, asked, in_place, out)
+    found, fails = _outcome(op, tuple(_guessed(op, operands, around)), around, asked, in_place, out)
     if found == UNKNOWN or all(operand.dtypes is not None and not operand.supposed for operand in operands):
         return found
     anything = tuple(Typed(_ANYTHING, o.rank) if o.dtypes is None or o.supposed else o for o in operands)
-    if _outcome(op, anything, around, asked, in_place, out) == found:
+    other, other_fails = _outcome(op, anything, around, asked, in_place, out)
+    if other == found and (other_fails == fails or not any(operand.supposed for operand in operands)):
         return found
     return replace(found, supposed=True)
 
@@ -161,7 +163,8 @@ class _Around:
 @functools.lru_cache(maxsize=4096)
 def _outcome(
     op: str, operands: tuple[Typed, ...], around: _Around, asked: str | None, in_place: bool, out: Typed | None
-) -> Outcome:
+) -> tuple[Outcome, bool]:
+    """What `op` comes to, and whether PyTorch refuses some of what the operands can be."""
     table = treatment(around.version)
     devices: Sequence[str | None] = sorted(around.devices) if around.devices is not None else [None]
     lows: Sequence[str | None] = sorted(around.dtypes) if around.dtypes is not None else [None]
@@ -169,7 +172,7 @@ def _outcome(
     if out is not None:
         choices.append(possibilities(out))
     if not 0 < math.prod(map(len, choices)) * len(devices) * len(lows) <= POSSIBILITIES:
-        return UNKNOWN
+        return UNKNOWN, False
     results, refusal = set[str](), None
     for chosen in itertools.product(*choices):
         operation = chosen[:-1] if out is not None else chosen
@@ -181,8 +184,8 @@ def _outcome(
             except Refused as reason:
                 refusal = str(reason)
             except Unsettled:
-                return UNKNOWN
-    return Outcome(frozenset(results)) if results else Outcome(None, refusal)
+                return UNKNOWN, False
+    return Outcome(frozenset(results)) if results else Outcome(None, refusal), refusal is not None
 
 
 def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]:
