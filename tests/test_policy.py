@@ -159,7 +159,8 @@ ALONG = ("cummax", "cummin", "cumprod", "cumsum", "log_softmax", "logsumexp", "s
 
 def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | None:
     """The dtype of `op`'s result for one operand of dtype `given`, None when unknown."""
-    return known(outcome(op, [Typed(frozenset({given}) if given is not None else None)], regime).dtypes)
+    rank = 4 if op == "local_response_norm" else None
+    return known(outcome(op, [Typed(frozenset({given}) if given is not None else None, rank)], regime).dtypes)
 
 
 def row(x: Tensor) -> Tensor:

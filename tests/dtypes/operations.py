@@ -312,7 +312,7 @@ x- x- x- x- | {X}.unbind(0)
 x | torch.cat([{X}, {h}])[:4]
 x | torch.cat(({X}, {h}), dim=-1)[..., :4]
 - | torch.cat([{X}, {h}, {h}], dim=0)
-x- | torch.stack([{X}, {h}])[0]
+x | torch.stack([{X}, {h}])[0]
 x | torch.stack(({X}, {h}), dim=0).sum(0)
 - | torch.stack([{x}, {h}])
 - | torch.hstack([{X}, {h}])

@@ -24,6 +24,16 @@ NO_KERNEL = "not implemented for"
 """What an operator says that the CPU has no kernel of for a dtype."""
 OVERLAP = "single memory location"
 """What an operator says that will not write into a tensor whose elements share memory, which depends on the kernel."""
+SHAPES = (
+    "expects each tensor to be equal size",
+    "match the broadcast shape",
+    "must match the size of tensor",
+    "index k out of range",
+    "Dimension out of range",
+    "shapes cannot be multiplied",
+    "too many indices for tensor of dimension",
+)
+"""What operators say whose operands do not fit in shape."""
 VALUES = "the numbers do not allow it"
 """What stands before the message of an exception that comes of numbers, as a singular matrix does."""
 _PLAIN = (
@@ -78,8 +88,8 @@ def observe(source: str, device: str) -> Outcome:
         plain = Outcome()
         _run(_replaced(text, _PLAIN), plain)
         kernel = device == "cuda" and NO_KERNEL in outcome.message
-        kernel = kernel or OVERLAP in outcome.message or outcome.message.startswith(VALUES)
-        if not kernel and plain.times[line + 1] > outcome.times[line + 1]:
+        other = any(words in outcome.message for words in (OVERLAP, *SHAPES)) or outcome.message.startswith(VALUES)
+        if not kernel and not other and plain.times[line + 1] > outcome.times[line + 1]:
             outcome.raised = line
     return outcome
 
