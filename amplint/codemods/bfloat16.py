@@ -8,21 +8,20 @@ import re
 import libcst as cst
 
 from amplint.codemods.bfloat16_scalers import Scalers
-from amplint.codemods.checks import findings, repaired
 from amplint.codemods.conditions import drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, imported, uses
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Fix, Severity
+from amplint.findings import Edit, Fix
 from amplint.fixes.imports import remove_stale_imports
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
 _FLOAT16 = ("torch.float16", "torch.half")
 _HALVES = re.compile(r"\.half\(\)|\bfloat16\b|torch\.half\b")
 _NUMPY = "numpy() refuses bfloat16: it needs float() before it, unless this is float32"
-_REPAIRED = frozenset({"bfloat16-to-numpy", "bfloat16-addend-lost"})
+_REPAIRS = ("bfloat16-to-numpy", "bfloat16-addend-lost")
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -39,7 +38,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     new = tidied(text, new)
     fix = Fix("Use bfloat16, without a scaler", changed_edits(text, new))
     first = min(edit.span.start.row for edit in fix.edits)
-    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new, path)),))
+    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new, path)),), repairs=_REPAIRS)
 
 
 def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
@@ -93,17 +92,10 @@ def _converted(script: Script) -> str:
         stages.append(_joined(stages[-1], conditions))
         stages.append(drop_empty(stages[-1], empty))
         _no_scaler_left(stages[-1], scalers)
-        stages.append(Script(remove_stale_imports(script.text, stages[-1].text), script.path))
-        before = findings(script.text, script.path)
-        text, remaining = repaired(before, stages[-1].text, script.path, _REPAIRED)
-        stages.append(Script(text, script.path))
-        worse = next((finding for finding in remaining if finding.severity > Severity.INFO), None)
-        if worse is not None:
-            raise Refusal(worse.span.start.row, f"in the result: {worse.message}")
     except Refusal as refusal:
         remark = refusal.remark(stages[-1].source)
         raise Refusal(row_before(script.text, stages[-1].text, remark.row), remark.text) from None
-    return text
+    return remove_stale_imports(script.text, stages[-1].text)
 
 
 def _never_skipped(script: Script) -> Script:

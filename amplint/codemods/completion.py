@@ -16,8 +16,6 @@ from amplint.fixes.verify import verify
 from amplint.source.source import NEWLINE
 
 ROUNDS = 10
-_SLOW = ("hard-coded-float32-buffer",)
-"""Rules whose findings cost speed and memory only."""
 
 
 class Completion:
@@ -43,25 +41,29 @@ class Completion:
             ]
         return text, done
 
-    def objection(self, text: str) -> Remark | None:
-        """The first finding in `text` that was not there before, is more than an info and does not just cost time."""
+    def objection(self, text: str, tolerated: tuple[str, ...]) -> Remark | None:
+        """The first finding in `text` that was not there before, is more than an info and not `tolerated`."""
         serious = (finding for finding in self._new(text) if finding.severity > Severity.INFO)
-        return next((self._remark(text, finding) for finding in serious if finding.name not in _SLOW), None)
+        bad = (one for one in serious if one.name not in tolerated and not one.code.startswith(tolerated))
+        return next((self._remark(text, finding) for finding in bad), None)
 
     def left(self, text: str) -> tuple[Remark, ...]:
         """The findings in `text` that were not there before, as they are to be told to a person."""
         return tuple(Remark(finding.span.start.row, finding.message) for finding in self._new(text))
 
     def _remark(self, text: str, finding: Finding) -> Remark:
-        return Remark(row_before(self._before, text, finding.span.start.row), f"in mixed precision, {finding.message}")
+        return Remark(row_before(self._before, text, finding.span.start.row), f"in the result, {finding.message}")
 
     def _new(self, text: str) -> list[Finding]:
-        """The findings in `text` that are not those of the original on the same lines."""
-        known = self._known.copy()
-        found = []
-        for finding, key in zip(self._found(text), self._keys(text), strict=True):
+        """The findings in `text` that are more than those of their kind in the original, which keep their lines."""
+        keys = self._keys(text)
+        moved = Counter(key[:2] for key in (self._known - Counter(keys)).elements())
+        known, found = self._known.copy(), []
+        for finding, key in zip(self._found(text), keys, strict=True):
             if known[key] > 0:
                 known[key] -= 1
+            elif moved[key[:2]] > 0:
+                moved[key[:2]] -= 1
             else:
                 found.append(finding)
         return found

@@ -48,13 +48,15 @@ class Plan:
 
     Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
     none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
-    `repairs` names the rules whose repairs complete the changes; findings that are new then stop the conversion.
+    `repairs` names the rules whose repairs complete the changes; findings that are new then and more than an info stop
+    the conversion, unless they are `tolerated`: by the name of their rule, or the beginning of its code.
     """
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
     repairs: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

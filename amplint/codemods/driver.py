@@ -51,7 +51,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             bare = new
             new, more = completion.repaired(bare, plan.repairs)
             left = [Remark(row_after(bare, new, remark.row), remark.text) for remark in left]
-            objection = completion.objection(new)
+            objection = completion.objection(new, plan.tolerated)
             if objection is not None:
                 return Conversion(original, refused=(objection,))
             done += more

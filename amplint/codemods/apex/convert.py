@@ -13,25 +13,22 @@ from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup, setups
 from amplint.codemods.apex.start import scaler_made, start_edits
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
-from amplint.codemods.checks import findings, repaired
 from amplint.codemods.conditions import drop_empty, empty_conditions
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
-from amplint.findings import Finding, Fix, Severity
+from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
 
-_REPAIRED = frozenset(
-    {
+_REPAIRS = (
         "bce-in-autocast", "clip-without-unscale", "constant-overflows-half", "constant-vanishes-in-half",
         "cross-entropy-keeps-half", "evaluation-dtype-differs", "infinity-in-half", "loss-in-half",
         "scaler-not-checkpointed", "scheduler-after-skipped-step", "square-overflows-half",
-    }
 )  # fmt: skip
 """The rules whose repairs complete the conversion: for regions and scaler, and for what apex computed in float32."""
-_AS_BEFORE = ("AMP3", "AMP4", "AMP5", "AMP7")
-"""The families of rules about what was so under apex as well: accumulation, numbers, dtypes, old APIs."""
+_AS_BEFORE = ("AMP3", "AMP4", "AMP5", "AMP7", "scaler-not-checkpointed")
+"""The rules about what was so under apex as well: accumulation, numbers, dtypes, old APIs, checkpoints."""
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -51,7 +48,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     fix = Fix("Use torch.autocast and torch.amp.GradScaler", changed_edits(text, new))
     left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
     first = min((edit.span.start.row for edit in fix.edits), default=1)
-    return Plan((Change(fix, (Remark(first, fix.message),), left),))
+    return Plan((Change(fix, (Remark(first, fix.message),), left),), repairs=_REPAIRS, tolerated=_AS_BEFORE)
 
 
 def _used(script: Script) -> set[str]:
@@ -105,18 +102,9 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         _no_amp_left(stages[-1])
         if on:
             stages.append(enter_autocast(stages[-1], reach, flags, wish, training=training))
-        stages.append(Script(add_imports(stages[-1].text, ["import torch"]), original.path))
-        known = findings(original.text, original.path)
-        text, remaining = repaired(known, stages[-1].text, original.path, _REPAIRED)
-        stages.append(Script(text, original.path))
-        for finding in remaining:
-            message = f"{finding.code} {finding.message}"
-            if finding.severity > Severity.INFO and not _was_so(finding):
-                raise Refusal(finding.span.start.row, f"in the result: {message}")
-            note([Remark(finding.span.start.row, message)])
     except Refusal as refusal:
         raise back(refusal) from None
-    return stages[-1].text, remarks
+    return add_imports(stages[-1].text, ["import torch"]), remarks
 
 
 def _only_imported(script: Script) -> str:
@@ -124,10 +112,6 @@ def _only_imported(script: Script) -> str:
     script = drop_imports(script)
     _no_amp_left(script)
     return script.text
-
-
-def _was_so(finding: Finding) -> bool:
-    return finding.code.startswith(_AS_BEFORE) or finding.name == "scaler-not-checkpointed"
 
 
 def _without_setup(script: Script) -> None:
