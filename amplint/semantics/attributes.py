@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from amplint.semantics.constants import held
 from amplint.semantics.definitions import node_of, tell_use
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
@@ -187,7 +188,8 @@ def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> V
             assert isinstance(node, cst.ClassDef)
             return Ref(f"{node.name.value}.{name}")
         if isinstance(found, cst.BaseExpression):
-            return quietly(machine, state, candidate.frame, found, {})
+            value = quietly(machine, state, candidate.frame, found, {})
+            return held(machine, candidate.chunk.source, value, found)
     return None
 
 

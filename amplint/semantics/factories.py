@@ -15,7 +15,7 @@ from amplint.semantics.operation_events import ONE, Because
 from amplint.semantics.state import State
 from amplint.semantics.tensors import FROM_PARAMETER, default_dtype, dtype_of, is_number, supposes
 from amplint.semantics.traits import counted
-from amplint.semantics.values import Const, Items, Method, Number, Tensor, Unknown, Value, number
+from amplint.semantics.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
@@ -65,8 +65,9 @@ def make(
     taken = follows(machine, wanted)
     places = [(argument.node.value, argument.value) for argument in arguments.given]
     flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
-    if content is not None and constant is not None and (dtypes is not None or like is not None or taken):
-        numbers.meets(machine, state, node, "full", made, Number(constant, content.node.value, beside))
+    met = standing(content.value, content.node.value, beside) if content is not None else None
+    if met is not None and (dtypes is not None or like is not None or taken):
+        numbers.meets(machine, state, node, "full", made, met)
     return made
 
 

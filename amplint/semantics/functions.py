@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import libcst as cst
 
 from amplint.semantics import callees, contexts, demos, parameters, protocol, ran
+from amplint.semantics.constants import held
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
 from amplint.semantics.facts import Fact
@@ -284,6 +285,7 @@ def _bind(
             table[name] = keywords[name]
         elif param.default is not None:
             table[name] = machine.evaluate(_at(state, function.frame), param.default)
+            table[name] = held(machine, function.chunk.source, table[name], param.default)
             if site is None and not isinstance(getattr(table[name], "value", None), float):
                 table[name] = machine.unknown("parameter", id(node), name)
         else:

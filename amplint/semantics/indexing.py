@@ -11,7 +11,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.masks import spares_rows
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived, fill, used_as_tensor
-from amplint.semantics.values import Items, Number, Tensor, Value, number
+from amplint.semantics.values import Items, Tensor, Value, standing
 from amplint.torchlib.names import FLOAT16_MAX
 
 
@@ -40,20 +40,19 @@ def stored(
     owner = used_as_tensor(machine, machine.evaluate(state, target.value))
     if machine.assumes:
         clashes.assigned(machine, state, node, target, owner, (source, value))
-    constant = number(value)
-    large = constant is not None and abs(constant) > FLOAT16_MAX
+    met = standing(value, source, target.value)
+    large = met is not None and abs(met.value) > FLOAT16_MAX
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
         return
     keys = _keys(machine, state, target)
     refusal = _refusal(owner, value, keys)
     places = ((target.value, owner), (source, value))
     flow.tell(machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False)
-    if constant is None or not large:
+    if met is None or not large:
         return
-    met = Number(constant, source, target.value)
     numbers.meets(machine, state, node, "index_put", owner, met)
     index = target.slice[0].slice
-    if math.isinf(constant) and len(target.slice) == 1 and isinstance(index, cst.Index):
+    if math.isinf(met.value) and len(target.slice) == 1 and isinstance(index, cst.Index):
         mask = keys[0]
         certain = isinstance(index.value, cst.Comparison) or (isinstance(mask, Tensor) and mask.dtype == "bool")
         if mask is not None and certain and not spares_rows(machine, owner, [(index, mask)]):

@@ -12,7 +12,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
 from amplint.semantics.tensors import is_number, tensor
-from amplint.semantics.values import Number, Tensor, Value, number
+from amplint.semantics.values import Number, Tensor, Value, standing
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 
@@ -42,17 +42,17 @@ def number_meets(
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
     """Tell of a number on one side and a tensor on the other, or of an infinity times anything but ones."""
-    constant, operand = number(side[1]), other[1]
-    if constant is None or is_number(machine, operand):
+    met, operand = standing(side[1], side[0], other[0]), other[1]
+    if met is None or is_number(machine, operand):
         return
     if isinstance(operand, Tensor):
-        certain = not (math.isinf(constant) and "ones" in operand.traits)
+        certain = not (math.isinf(met.value) and "ones" in operand.traits)
     else:
-        certain = kind == "Multiply" and math.isinf(constant)
+        certain = kind == "Multiply" and math.isinf(met.value)
     if certain:
-        meets(machine, state, node, kind, tensor(machine, operand), Number(constant, side[0], other[0]))
+        meets(machine, state, node, kind, tensor(machine, operand), met)
 
 
 def floor_of(side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]) -> Number | None:
-    constant = number(side[1])
-    return Number(constant, side[0], other[0]) if constant is not None and 0 < constant < 1 else None
+    met = standing(side[1], side[0], other[0])
+    return met if met is not None and 0 < met.value < 1 else None

@@ -46,7 +46,7 @@ from amplint.semantics.tensors import (
     used_as_tensor,
 )
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Items, Number, Ref, Tensor, Unknown, Value, number
+from amplint.semantics.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
 from amplint.torchlib.half_support import lacks
 from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
 from amplint.torchlib.policy import (
@@ -140,9 +140,9 @@ def arithmetic(
     if kind == "Subtract" and (first := filled(state, a)) is not None and filled(state, b) is not None:
         numbers.tell(machine, state, node, kind, replace(operand, infinity=first), first)
     if divides:
-        numerator = number(a)
+        numerator = standing(a, left[0], right[0])
         if operand.floor is not None and numerator is not None and made.dtype in ("float16", FROM_PARAMETER):
-            numbers.tell(machine, state, node, kind, operand, Number(numerator, left[0], right[0]))
+            numbers.tell(machine, state, node, kind, operand, numerator)
     scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
     floor = numbers.floor_of(left, right) or numbers.floor_of(right, left) if kind == "Add" else None
     return replace(
@@ -314,18 +314,17 @@ def _operation(
     infinity = floor = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
-        value = number(argument.value) if argument else None
-        if argument is None or value is None:
+        met = standing(argument.value, argument.node.value, beside) if argument else None
+        if met is None:
             continue
-        met = Number(value, argument.node.value, beside)
         guarded = operand
         if op == "normalize":
             norm = flow.comes_to(machine, state, "norm", [operand])
             guarded = flow.with_dtype(machine, node, operand, norm, [operand])
         numbers.meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), guarded, met)
-        if name in BY_MASK and math.isinf(value) and not spares_rows(machine, operand, _masks(arguments)):
+        if name in BY_MASK and math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
             infinity = met
-        elif keyword == "min" or (op == "add" and 0 < value < 1):
+        elif keyword == "min" or (op == "add" and 0 < met.value < 1):
             floor = met
     if op in ("softmax", "log_softmax"):
         softmax(machine, state, node, operand)
@@ -396,13 +395,12 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     _resized(machine, state, arguments, rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
-        value = number(argument.value)
-        if value is None or is_number(machine, other.value):
+        met = standing(argument.value, argument.node.value, other.node.value)
+        if met is None or is_number(machine, other.value):
             continue
         operand = tensor(machine, other.value)
-        met = Number(value, argument.node.value, other.node.value)
         numbers.meets(machine, state, node, "where", operand, met)
-        if math.isinf(value) and not spares_rows(machine, operand, _masks(arguments)):
+        if math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
             infinity = met
     told = tuple((None, symbol_of(machine, argument.value)) for argument in arguments.given)
     made = result(machine, state, node, "where", [operand], found, told)

@@ -92,7 +92,7 @@ def unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
         return negate(machine, machine.evaluate(state, node.expression))
     value = tensors.used_as_tensor(machine, machine.evaluate(state, node.expression))
     if isinstance(node.operator, cst.Minus) and isinstance(value, Const) and isinstance(value.value, (int, float)):
-        return Const(-value.value)
+        return Const(-value.value, value.written)
     if isinstance(value, Tensor):
         return tensors.derived(machine, value, type(node.operator).__name__)
     return machine.unknown(type(node.operator).__name__, parts=(symbol_of(machine, value),))

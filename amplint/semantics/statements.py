@@ -10,6 +10,7 @@ import libcst as cst
 from amplint.semantics import (
     checkpoints,
     clearing,
+    constants,
     contexts,
     counters,
     definitions,
@@ -124,7 +125,7 @@ def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
 def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
     value = evaluate(machine, state, node.value)
     for target in node.targets:
-        assign(machine, state, target.target, value)
+        assign(machine, state, target.target, constants.assigned(machine, state, target.target, value, node.value))
         if isinstance(value, Items) and value.keys and (name := dotted(target.target)) is not None:
             machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)
         if isinstance(target.target, cst.Subscript):
@@ -134,7 +135,8 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
 
 def _annotated(machine: Machine, state: State, node: cst.AnnAssign) -> Leaving:
     if node.value is not None:
-        assign(machine, state, node.target, evaluate(machine, state, node.value))
+        value = evaluate(machine, state, node.value)
+        assign(machine, state, node.target, constants.assigned(machine, state, node.target, value, node.value))
     return None
 
 

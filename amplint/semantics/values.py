@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import libcst as cst
@@ -20,9 +20,13 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """None, a bool, a number or a string."""
+    """None, a bool, a number or a string.
+
+    `written` is where a number stands in the code that a variable of the module, an attribute or a default holds.
+    """
 
     value: bool | int | float | str | None
+    written: cst.BaseExpression | None = field(default=None, repr=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Const) and type(self.value) is type(other.value) and self.value == other.value
@@ -218,11 +222,20 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A Python number that meets a tensor: its value, where it stands, and the expression of that tensor."""
+    """A Python number that meets a tensor: its value, what stands for it there, and the expression of that tensor.
+
+    `written` is where the number itself stands, if that is somewhere else.
+    """
 
     value: float
     node: cst.BaseExpression
     beside: cst.BaseExpression | None = None
+    written: cst.BaseExpression | None = None
+
+    @property
+    def place(self) -> cst.BaseExpression:
+        """Where the number stands in the code."""
+        return self.written or self.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +332,14 @@ def number(value: Value | None) -> float | None:
     if isinstance(value.value, float) and not math.isfinite(value.value):
         return None if math.isnan(value.value) else value.value
     return value.value if abs(value.value) <= 1e308 else 1e308 if value.value > 0 else -1e308
+
+
+def standing(value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None) -> Number | None:
+    """The number that `node` stands for, which meets the tensor `beside`; None for anything else."""
+    constant = number(value)
+    if not isinstance(value, Const) or constant is None:
+        return None
+    return Number(constant, node, beside, value.written)
 
 
 def is_scalar(value: Value) -> bool:

@@ -12,6 +12,8 @@ from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import limit
 from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_NUMBERS
 
+from .constants import story
+
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
@@ -72,8 +74,8 @@ class ConstantOverflowsHalf(Rule):
             event,
             f"{number.value:g} does not fit float16 and {'raises or limits nothing' if op in CLAMPS else outcome}",
             advice="Write torch.finfo(x.dtype).min (or .max) for a mask; else scale, or compute in float32.",
-            at=number.node,
-            notes=[(event.half, event.why)] if event.half is not None else (),
+            at=number.place,
+            notes=story(event, number),
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -17,6 +17,8 @@ from amplint.torchlib.names import (
     TINY_NUMBERS,
 )
 
+from .constants import story
+
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
@@ -69,15 +71,15 @@ class ConstantVanishesInHalf(Rule):
             reason="float16 rounds everything up to 2.98e-8 to 0, so the guard is gone when it is needed."
             if gone
             else "A constant over something below 1.5e-5 is past 65504, the largest float16 number.",
-            at=number.node,
-            notes=[(event.half, event.why)] if event.half is not None else (),
+            at=number.place,
+            notes=story(event, number),
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         number = _lost(event) if isinstance(event, TensorOp) else None
         if number is None:
             return None
-        edit = rewrite.replace(number.node, "1e-4")
+        edit = rewrite.replace(number.place, "1e-4")
         return Fix("Use an epsilon that float16 holds", (edit,), Applicability.UNSAFE)
 
 
