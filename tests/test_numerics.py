@@ -68,26 +68,33 @@ CONSTANTS = {
 def test_constants_are_followed(constant: str) -> None:
     check(in_region(f"out = half.masked_fill(mask, {constant})  # AMP401"))
     check(in_region(f"value = {constant}\nout = half.masked_fill(mask, value)  # AMP401"))
-    check(f"VALUE = {constant}\n" + in_region("out = half.masked_fill(mask, VALUE)  # AMP401"))
+    check(f"VALUE = {constant}  # AMP401\n" + in_region("out = half.masked_fill(mask, VALUE)"))
+    check(f"VALUE = {constant.removeprefix('-')}  # AMP401\n" + in_region("out = half.masked_fill(mask, -VALUE)"))
 
 
 def test_constants_from_classes_and_defaults() -> None:
     check("""
         class Attention(nn.Module):
-            LOW = -1e9
+            LOW = -1e9  # AMP401
 
-            def __init__(self, fill=-1e10, eps=1e-8):
+            def __init__(
+                self,
+                fill=-1e10,  # AMP401
+                eps=1e-8,  # AMP402
+            ):
                 super().__init__()
                 self.fill = fill
                 self.eps = eps
+                self.high = 1e11  # AMP401
 
             @torch.autocast("cuda", dtype=torch.float16)
-            def forward(self, q, k, mask, value=-1e12):
+            def forward(self, q, k, mask, value=-1e12):  # AMP401
                 scores = q @ k
-                first = scores.masked_fill(mask, self.LOW)  # AMP401
-                second = scores.masked_fill(mask, self.fill)  # AMP401
-                third = scores.masked_fill(mask, value)  # AMP401
-                return first / (second.amax() + self.eps)  # AMP402
+                first = scores.masked_fill(mask, self.LOW)
+                second = scores.masked_fill(mask, self.fill)
+                third = scores.masked_fill(mask, value)
+                fourth = scores.masked_fill(mask, -self.high)
+                return first / (second.amax() + self.eps)
     """)
 
 
@@ -319,7 +326,7 @@ def test_disabled_inside_a_region() -> None:
 
 def test_region_around_a_call() -> None:
     check("""
-        EPS = 1e-8
+        EPS = 1e-8  # AMP402
 
         def attend(q, k, mask):
             scores = q @ k
@@ -327,7 +334,7 @@ def test_region_around_a_call() -> None:
 
         def standardise(x):
             if x.dim() > 2:
-                return x / (x.std() + EPS)  # AMP402
+                return x / (x.std() + EPS)
             return x.float() / (x.float().std() + EPS)
 
         def plain(q, k, mask):
@@ -764,7 +771,7 @@ def test_regions_do_not_reach_other_devices() -> None:
 
 
 NOTHING_TELLS = """
-MASK = -1e7
+MASK = -1e7  # AMP401
 
 class RMSNorm(nn.Module):
     def forward(self, x):
@@ -776,7 +783,7 @@ class Lifted(nn.Module):
         return x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-8)
 
 def attend(scores, mask):
-    return scores.masked_fill(mask, MASK).softmax(-1)  # AMP401
+    return scores.masked_fill(mask, MASK).softmax(-1)
 
 def added(mask: torch.Tensor, scores):
     scores = scores * 1e9 - 1e9
@@ -786,17 +793,17 @@ def ratio(signal, noise):
     return torch.mean(signal) / (torch.mean(noise) + 1e-8)  # AMP402
 
 class LayerNorm(nn.Module):
-    def __init__(self, eps=1e-12):
+    def __init__(self, eps=1e-12):  # AMP402
         super().__init__()
         self.eps = eps
 
     def forward(self, x):
         std = x.std(-1, keepdim=True)
-        return (x - x.mean(-1, keepdim=True)) / (std + self.eps)  # AMP402
+        return (x - x.mean(-1, keepdim=True)) / (std + self.eps)
 
-def entropy(p, q: torch.Tensor, count, eps=1e-10):
+def entropy(p, q: torch.Tensor, count, eps=1e-10):  # AMP402
     count = count / (count + 1e-8)
-    log = -(p * torch.log(p + eps)).sum(dim=-1)  # AMP402
+    log = -(p * torch.log(p + eps)).sum(dim=-1)
     return log / (q + 1e-8)  # AMP402
 
 def guarded(p, q: torch.Tensor, eps=1e-10):
