@@ -35,7 +35,7 @@ ALLOWED = {
 ALLOWED_FOR_TYPING = {**ALLOWED, "rule": {"semantics", "source", *BOTTOM}}
 """The same below `if TYPE_CHECKING:`."""
 
-ALLOWED_IN_RULES = {"rule", "semantics", "findings", "torchlib", "source.rewrite"}
+ALLOWED_IN_RULES = {"codemods", "rule", "semantics", "findings", "torchlib", "source.rewrite"}
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amplint.engine.config import ConfigError, Settings, load, severity
 from amplint.engine.projects import Projects
-from amplint.engine.select import Rules, UnknownSelector, require
+from amplint.engine.select import Rules, UnknownSelector, matches, require
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,14 @@ class Options:
             fixed = load(self.config, rules, root=Path.cwd())
             if fixed is None:
                 raise ConfigError(f"{self.config} has no table [tool.amplint]")
-        return Projects(rules, self._over, fixed)
+        return Projects(rules, functools.partial(self._over, self._selects_opportunities(rules)), fixed)
 
-    def _over(self, settings: Settings) -> Settings:
+    def _selects_opportunities(self, rules: Rules) -> bool:
+        """Whether `--select` names nothing but rules that are off by default: their repairs are then asked for."""
+        selected = {code for selector in _split(self.select) for code in matches(selector, rules)}
+        return bool(selected) and not any(rules[code].default for code in selected)
+
+    def _over(self, opportunities: bool, settings: Settings) -> Settings:
         """`settings` with what the command line says; its `--select` starts the selection afresh."""
         if self.select:
             settings = replace(settings, select=_split(self.select), extend_select=(), ignore=())
@@ -61,7 +67,7 @@ class Options:
             extend_select=(*settings.extend_select, *_split(self.extend_select)),
             ignore=(*settings.ignore, *_split(self.ignore)),
             min_severity=severity(self.min_severity) if self.min_severity else settings.min_severity,
-            unsafe_fixes=settings.unsafe_fixes if self.unsafe_fixes is None else self.unsafe_fixes,
+            unsafe_fixes=settings.unsafe_fixes or opportunities if self.unsafe_fixes is None else self.unsafe_fixes,
         )
 
 

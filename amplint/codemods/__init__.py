@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from amplint.codemods.conversion import Conversion, Remark, Wish
 
-__all__ = ["Conversion", "Remark", "Wish", "convert"]
+if TYPE_CHECKING:
+    from amplint.findings import Fix
+
+__all__ = ["Conversion", "Remark", "Wish", "as_fix", "convert"]
 
 
 def convert(text: str, wish: Wish, path: str = "") -> Conversion:
@@ -17,3 +22,10 @@ def convert(text: str, wish: Wish, path: str = "") -> Conversion:
     from amplint.codemods.driver import run  # imports libcst, which is slow
 
     return run(text, wish, path)
+
+
+def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:
+    """What `convert` does as the repair of a finding, an unsafe one; None where it does nothing."""
+    from amplint.codemods.driver import fix  # imports libcst, which is slow
+
+    return fix(message, text, wish, path)

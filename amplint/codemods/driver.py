@@ -5,9 +5,10 @@ from __future__ import annotations
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
-from amplint.codemods.rows import row_after
+from amplint.codemods.rows import changed_edits, row_after
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
+from amplint.findings import Applicability, Fix
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
@@ -27,6 +28,12 @@ def run(text: str, wish: Wish, path: str) -> Conversion:
         return _refusal(text, 1, f"too deeply nested to be analysed ({describe(failure)})")
     except Exception as failure:
         return _refusal(text, 1, f"the conversion failed, please report it: {describe(failure)}")
+
+
+def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
+    """See `amplint.codemods.as_fix`."""
+    new = run(text, wish, path).text
+    return Fix(message, changed_edits(text, new), Applicability.UNSAFE) if new != text else None
 
 
 def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:

@@ -1,0 +1,1 @@
+"""What works as it is and could do better; off by default."""

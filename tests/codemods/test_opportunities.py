@@ -1,0 +1,73 @@
+"""`amplint check --fix` with a rule about an opportunity does what `amplint convert` does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+FLOAT32 = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)  # é
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [torch.ones(2, 4)]:
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+FLOAT16 = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+for x in [torch.ones(2, 4)]:
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(x).mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "wish"),
+    [
+        (FLOAT32, "AMP901", ("--to", "amp")),
+        (FLOAT32, "float32-training-loop", ("--to", "amp")),
+        (FLOAT16, "AMP902", ("--from", "float16")),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
+def test_a_repair_is_a_conversion(
+    amplint: Command, project: Path, text: str, rule: str, wish: tuple[str, str], encoding: str
+) -> None:
+    cookie = "" if encoding.startswith("utf-8") else f"# coding: {encoding}\n"
+    one, other = project / "one.py", project / "other.py"
+    for path in (one, other):
+        path.write_bytes((cookie + text).encode(encoding))
+    assert amplint("check", "--fix", "--select", rule, "one.py").status == 0
+    assert amplint("convert", *wish, "--write", "other.py").status == 0
+    assert one.read_bytes() == other.read_bytes() != (cookie + text).encode(encoding)
+
+
+@pytest.mark.parametrize("options", [(), ("--select", "ALL"), ("--select", "AMP901", "--no-unsafe-fixes")])
+def test_nothing_is_converted_unasked(amplint: Command, project: Path, options: tuple[str, ...]) -> None:
+    path = project / "train.py"
+    path.write_text(FLOAT32, encoding="utf-8")
+    amplint("check", "--fix", *options, "train.py")
+    assert path.read_text(encoding="utf-8") == FLOAT32
+
+
+def test_linting_loads_no_codemod() -> None:
+    program = "from amplint.engine.registry import load_registry\nload_registry()\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = [name for name in done.stdout.split() if name.startswith("amplint.codemods.")]
+    assert loaded == ["amplint.codemods.conversion"]
