@@ -139,6 +139,40 @@ class Mix(Function):
         x, first, second = ctx.saved_tensors
         return grad.mm(first.t()) + grad.mm(second.t()), None, None
 """
+ACTIVATION = """
+@torch.jit.script
+def mish_forward(x):
+    return x.mul(torch.tanh(F.softplus(x)))
+
+@torch.jit.script
+def mish_backward(x, grad):
+    {before}
+    gate = F.softplus(x).tanh()
+    return grad * (gate + x * torch.sigmoid(x) * (1 - gate * gate))
+
+class Mish(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return mish_forward(x)
+
+    @staticmethod
+    def backward(ctx, grad):  # found
+        x, = ctx.saved_tensors
+        return mish_backward(x, grad)
+"""
+DENSITY = """
+class Density(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.exp(x)
+
+    @staticmethod
+    def backward(ctx, grad):  # found
+        x, = ctx.saved_tensors
+        return grad * {library}.exp(x.clamp(max=15))
+"""
 STRAIGHT_THROUGH = """
 class Round(Function):
     @staticmethod
@@ -173,7 +207,18 @@ def pool(before: str = "", after: str = "", decorator: str = "") -> str:
     return POOL.format(before=before, after=after, decorator=decorator)
 
 
-FOUND = [pool(), BUFFER.format(like=""), POINTS, NEAREST, TRITON, REGISTERED, RECOMPUTED.format(lifted=""), PRODUCTS]
+FOUND = [
+    pool(),
+    BUFFER.format(like=""),
+    POINTS,
+    NEAREST,
+    TRITON,
+    REGISTERED,
+    RECOMPUTED.format(lifted=""),
+    PRODUCTS,
+    ACTIVATION.format(before="pass"),
+    DENSITY.format(library="torch"),
+]
 SILENT = [
     INDICES,
     STRAIGHT_THROUGH,
@@ -187,6 +232,8 @@ SILENT = [
     pool(after=WRAPPED),
     BUFFER.format(like=", dtype=inputs.dtype"),
     RECOMPUTED.format(lifted=".float()"),
+    ACTIVATION.format(before="x = x.float()"),
+    DENSITY.format(library="math"),
 ]
 
 

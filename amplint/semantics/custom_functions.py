@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
-from amplint.semantics.function_passes import Passes, computes_again, left_out, mixed, products, runs_again
-from amplint.semantics.kernels import callers_mind, handed, unprepared
+from amplint.semantics.function_passes import Passes, cast_in_both, computes_again, left_out, mixed, runs_again
+from amplint.semantics.kernels import callers_mind, handed, minds_dtypes, unprepared
 from amplint.semantics.machine import Applied, Machine
 from amplint.semantics.modules import quietly
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import MODULE_FRAME, State
 from amplint.semantics.values import Autocast, Class, Partial, Ref
 from amplint.source.source import Chunk
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
@@ -129,7 +129,7 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
     if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
         machine.emit(
             state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
-            forward=passes.forward, backward=passes.backward, **details,
+            managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward, **details,
         )  # fmt: skip
     if (missing := left_out(passes)) is not None:
         machine.emit(
@@ -156,11 +156,20 @@ def _tell_assumed(machine: Machine, state: State, name: str, passes: Passes, det
         elif (same := computes_again(passes)) is not None:
             op, first, node = same
             machine.emit(state, RunsAgain, node, first=first, backward=passes.backward, op=op, assumed=True, **details)
-        elif (both := products(passes)) is not None:
+        elif (both := cast_in_both(passes, _helpers(machine, passes))) is not None:
+            op, first, node = both
             machine.emit(
-                state, OffInBackward, both[1].node, op=both[1].op, first=both[0].node, backward=passes.backward,
-                assumed=True, **details,
-            )  # fmt: skip
+                state, OffInBackward, node, op=op, first=first, backward=passes.backward, assumed=True, **details
+            )
+
+
+def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:
+    """The functions of the file that the passes call, by their names, but for those that mind dtypes."""
+    calls = [node for method in (passes.forward, passes.backward) for node in every(method, cst.Call)]
+    names = {call.func.value for call in calls if isinstance(call.func, cst.Name)}
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk.name in names and not chunk.is_class]
+    nodes = [node for chunk in chunks for node in chunk.module.body if isinstance(node, cst.FunctionDef)]
+    return {node.name.value: node for node in nodes if not minds_dtypes(node)}
 
 
 def _tell_unpaired(

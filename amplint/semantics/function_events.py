@@ -56,11 +56,13 @@ class MixedBackward(CustomFunctionEvent):
     """Backward multiplies the gradient, which has the dtype of forward's result, by a weight saved as it came in.
 
     `forward` and `backward` are the passes, `product` what gave the result its dtype, `weight` how forward calls it.
+    `managed` tells that the passes enter or leave regions themselves.
     """
 
     op: str
     weight: str
     product: cst.CSTNode
+    managed: bool
     forward: cst.FunctionDef
     backward: cst.FunctionDef
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import libcst as cst
@@ -11,11 +11,13 @@ import libcst as cst
 from amplint.semantics.origins import Origins, read
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
-from amplint.torchlib.policy import FLOAT32, LOWER
+from amplint.torchlib.policy import FLOAT32, LOWER, words
 
 PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
 _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
+_STEEP = words("acos asin cosh cumprod exp expm1 log log10 log1p log2 prod rsqrt sinh softmax softplus tan")
+"""Operations that float16 spoils, which autocast therefore runs in float32."""
 _RUNS_BACK = re.compile(r"^(?:backward_\w+|inverse\w*|reverse\w*|invert\w*|recompute\w*|forward)$")
 _LIKE_WEIGHT = re.compile(r"(?:^|_)(?:weights?|kernel|[wW])\d?$")
 _LIBRARIES = frozenset({"torch", "F", "nn", "np", "math", "ctx", "self"})
@@ -173,20 +175,31 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call] | None:
     return found[0] if found else None
 
 
-def products(passes: Passes) -> tuple[Product, Product] | None:
-    """The first product of forward and the first of backward, where regions of their own are around neither."""
-    found = [next(_outside_regions(method), None) for method in (passes.forward, passes.backward)]
-    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+def cast_in_both(passes: Passes, helpers: Mapping[str, cst.FunctionDef]) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:
+    """What autocast casts for in forward, and not in backward: a product in each, or the same operation.
+
+    Regions of their own are around neither. `helpers` are the functions of the file, which the passes may call.
+    """
+    first, second = (list(_outside_regions(method.body, helpers)) for method in (passes.forward, passes.backward))
+    for op, node in second:
+        for other, before in first:
+            if other == op or {op, other} <= PRODUCTS:
+                return op, before, node
+    return None
 
 
-def _outside_regions(method: cst.FunctionDef) -> Iterator[Product]:
-    seen: list[Product] = []
-    read(
-        Origins({}),
-        method.body,
-        lambda node, inside: seen.extend(found for inner in walk(node) if (found := _product(inner)) and not inside),
-    )
-    return iter(seen)
+def _outside_regions(body: cst.BaseSuite, helpers: Mapping[str, cst.FunctionDef]) -> Iterator[tuple[str, cst.CSTNode]]:
+    """What autocast casts for in `body`, and in what is called there."""
+    seen: list[cst.CSTNode] = []
+    read(Origins({}), body, lambda node, inside: seen.extend(() if inside else walk(node)))
+    for node in seen:
+        helper = (
+            helpers.get(node.func.value) if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
+        )
+        if helper is not None:
+            yield from _outside_regions(helper.body, {})
+        elif (op := _cast_operation(node)) and (op in PRODUCTS or op in _STEEP):
+            yield op, node
 
 
 def computes_again(passes: Passes) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:
@@ -209,8 +222,10 @@ def _cast_operation(node: cst.CSTNode) -> str:
     """PyTorch's name of an operation that autocast casts for, empty for anything else."""
     if isinstance(node, cst.BinaryOperation):
         return {cst.MatrixMultiply: "matmul", cst.Power: "pow"}.get(type(node.operator), "")
-    name = node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else ""
-    return name if name in LOWER | FLOAT32 else ""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return ""
+    name, owner = node.func.attr.value, dotted(node.func.value)
+    return name if name in LOWER | FLOAT32 and owner not in ("math", "np", "numpy") else ""
 
 
 def left_out(passes: Passes) -> Missing | None:

@@ -53,7 +53,7 @@ class Handed:
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
     """Whether neither the passes of the class `name` nor its callers in the file mind dtypes."""
-    return not (_minds_dtypes(passes.forward) or _minds_dtypes(passes.backward) or callers_mind(machine, name))
+    return not (minds_dtypes(passes.forward) or minds_dtypes(passes.backward) or callers_mind(machine, name))
 
 
 def callers_mind(machine: Machine, name: str) -> bool:
@@ -95,7 +95,7 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
         for target in node.targets
         if isinstance(target.target, cst.Name) and target.target.value in names
     ]
-    return any(_minds_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
+    return any(minds_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
 
 
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
@@ -154,7 +154,7 @@ def _bound(function: cst.FunctionDef) -> set[str]:
     return {node.value for target in targets for node in walk(target) if isinstance(node, cst.Name)}
 
 
-def _minds_dtypes(function: cst.CSTNode) -> bool:
+def minds_dtypes(function: cst.CSTNode) -> bool:
     """Whether code converts tensors, compares dtypes or speaks of autocast."""
     return any(_minds(node) for node in walk(function))
 

@@ -26,8 +26,8 @@ class CustomFunctionWithoutCustomFwd(UnpreparedFunctions):
     same dtype`. A kernel of an extension is not cast for at all: what autocast made half and what it left in float32
     meet there.
 
-    Where the rule is selected by its code, functions that hand tensors to a kernel as they come, or run products in
-    both passes, are reported as infos although nothing tells that they run under autocast.
+    Where the rule is selected by its code, functions that hand tensors to a kernel as they come, or compute in both
+    passes what autocast casts for, are reported as infos although nothing tells that they run under autocast.
 
     ## Example
     ```python
@@ -77,7 +77,8 @@ class CustomFunctionWithoutCustomFwd(UnpreparedFunctions):
             f"{event.op} in backward of {event.name} mixes a half gradient with the float32 {event.weight}",
             reason="Under autocast forward's result is half, so its gradient is; backward runs with autocast off.",
             advice=DECORATE,
-            notes=[(event.product, "autocast makes the result half here")],
+            at=event.node if event.managed else event.backward.name,
+            notes=[(event.product, "autocast makes the result half here"), (event.node, "and the two meet here")],
             severity=None if event.announced else Severity.INFO,
         )
 
