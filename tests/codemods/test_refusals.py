@@ -133,14 +133,14 @@ PARSED = LOOP.replace(
 @pytest.mark.parametrize(
     ("text", "row", "why"),
     [
-        (LOOP, 1, "exactly one call of parse_args()"),
-        (PARSED + "more = parser.parse_args()\n", 7, "exactly one call of parse_args()"),
-        (PARSED.replace("args = ", ""), 7, "no place for an option"),
-        (PARSED.replace("args =", "parser.add_argument('--amp')\nargs ="), 8, "no place for an option"),
+        (LOOP, 1, "an argparse parser, or a command of click or typer"),
+        (PARSED + "more = parser.parse_args()\n", 15, "exactly one call of parse_args()"),
+        (PARSED.replace("args = ", ""), 7, "need names for an option"),
+        (PARSED.replace("args =", "parser.add_argument('--amp')\nargs ="), 1, "has an option --amp"),
         (
             PARSED.replace("parser = argparse.ArgumentParser()\nargs = parser.", "args = argparse.ArgumentParser()."),
-            1,
-            "exactly one call of parse_args()",
+            6,
+            "need names for an option",
         ),
     ],
     ids=["no parser", "two", "unbound", "taken", "nameless"],

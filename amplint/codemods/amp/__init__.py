@@ -84,7 +84,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     done += flag.done if flag is not None else []
     done += [Remark(row, "run the forward pass in an autocast region") for row in regions.rows()]
     done.sort(key=lambda remark: remark.row)
-    imports = ("import torch", *(("import argparse",) if flag is not None else ()))
+    imports = ("import torch", *(flag.imports if flag is not None else ()))
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     new, _ = apply_round(script.text, [fix])
     left = [

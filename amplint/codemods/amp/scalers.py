@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from amplint.codemods.amp import parameters
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Span
+from amplint.findings import Edit
 from amplint.semantics.scopes import dotted
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
@@ -148,11 +149,7 @@ class Scalers:
         self._handed.add(function)
         annotation = self._annotation(behind)
         default = "" if behind.default is None else " = None" if annotation else "=None"
-        last = behind.default or (behind.annotation.annotation if behind.annotation is not None else behind.name)
-        end = self._script.rewrite.span(last).end
-        before = self._script.rewrite.row_before(self._script.rewrite.span(behind.name).start)
-        gap = " " if before.strip() else self._script.source.newline + before
-        self.edits.append(Edit(Span(end, end), f",{gap}{self.name}{annotation}{default}"))
+        self.edits.append(parameters.behind(self._script, behind, f"{self.name}{annotation}{default}"))
         self.rows.append(self._script.row(function))
 
     def _annotation(self, behind: cst.Param) -> str:

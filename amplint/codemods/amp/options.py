@@ -1,0 +1,148 @@
+"""An option `--amp/--no-amp` of the script's command line: argparse, click or typer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods import names
+from amplint.codemods.amp.parameters import behind, switch_behind
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.conversion import Remark
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
+from amplint.findings import Edit, Position, Span
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+NAME = "use_amp"
+_HELP = 'help="train in mixed precision"'
+_DONE = "add the option --amp/--no-amp"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The new option: in the function `home` the variable `name` holds it, which `expression` asks."""
+
+    home: cst.FunctionDef | None
+    name: str
+    expression: str
+    edits: tuple[Edit, ...]
+    done: Remark
+    imports: tuple[str, ...] = ()
+
+
+def add_option(script: Script) -> Option:
+    """The option, where the script's command line is made. Raises Refusal."""
+    if NAME in script.words or '"--amp"' in script.text.replace("'", '"'):
+        raise Refusal(script.top[0], f"the script has an option --amp or a variable {NAME} already")
+    known = {use.node: use for use in _uses(script)}
+    parses = [
+        call for call in script.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "parse_args"
+    ]
+    if parses:
+        return _of_argparse(script, parses, known)
+    commands = list(_commands(script, known))
+    if len(commands) > 1:
+        raise Refusal(commands[1][0], "there are several commands; which of them trains cannot be told")
+    if not commands:
+        raise Refusal(script.top[0], "an option needs an argparse parser, or a command of click or typer, in the file")
+    command, library = commands[0]
+    return _of_click(script, command) if library == "click" else _of_typer(script, command)
+
+
+def _uses(script: Script) -> Iterator[names.Use]:
+    known = {
+        bound: name
+        for statement in script.of_kind(cst.Import, cst.ImportFrom)
+        for library in ("argparse", "click", "typer")
+        for bound, name in names.imported(script, statement, library)
+    }
+    yield from names.uses(script, known)
+
+
+def _of_argparse(script: Script, parses: list[cst.Call], known: dict[cst.BaseExpression, names.Use]) -> Option:
+    makes = [use.call for use in known.values() if use.name == "argparse.ArgumentParser" and use.call is not None]
+    for calls, what in ((parses, "parse_args()"), (makes, "argparse.ArgumentParser()")):
+        if len(calls) != 1:
+            raise Refusal(calls[1] if calls else parses[0], f"an option needs exactly one call of {what} in the file")
+    parse, make = parses[0], makes[0]
+    arguments = [path for path in _bound(script, parse) if "." not in path]
+    parser, statement = _bound(script, make), script.statement_of(make)
+    if len(arguments) != 1 or len(parser) != 1 or statement is None:
+        raise Refusal(parse, "the parser and its arguments need names for an option --amp")
+    last: cst.CSTNode = statement
+    for following in script.block_of(statement):
+        call = next((node for node in walk(following) if isinstance(node, cst.Call)), None)
+        if call is not None and dotted(call.func) == f"{parser[0]}.add_argument":
+            last = following
+    code = f'{parser[0]}.add_argument("--amp", action=argparse.BooleanOptionalAction, default=True, {_HELP})'
+    edit = script.rewrite.insert_after(last, code)
+    if edit is None:
+        raise Refusal(make, "there is no place for an option --amp here")
+    done, name = Remark(script.row(last), _DONE), arguments[0]
+    return Option(script.function_of(parse), name, f"{name}.amp", (edit,), done, ("import argparse",))
+
+
+def _bound(script: Script, call: cst.Call) -> list[str]:
+    """What `call` is assigned to as it is."""
+    above = script.source.parent(call)
+    return sorted(bound_paths(above)) if isinstance(above, (cst.Assign, cst.AnnAssign)) else []
+
+
+def _commands(script: Script, known: dict[cst.BaseExpression, names.Use]) -> Iterator[tuple[cst.FunctionDef, str]]:
+    """The functions that are commands, with the library that calls them."""
+    groups = {"click": set[str](), "typer": set[str]()}
+    for use in known.values():
+        above = script.source.parent(use.call) if use.call is not None else None
+        if use.name == "typer.Typer" and isinstance(above, cst.Assign):
+            groups["typer"] |= bound_paths(above)
+    functions = [node for node in script.of_kind(cst.FunctionDef) if isinstance(node, cst.FunctionDef)]
+    for function in functions:
+        for decorator in function.decorators:
+            callee = _callee(decorator)
+            name = known[callee].name if callee in known else ""
+            if name == "click.group":
+                groups["click"].add(function.name.value)
+            elif name == "click.command":
+                yield function, "click"
+            for library, members in groups.items():
+                if (dotted(callee) or "") in {f"{group}.command" for group in members}:
+                    yield function, library
+    for use in known.values():
+        if use.name == "typer.run" and use.call is not None and use.call.args:
+            named = dotted(use.call.args[0].value)
+            yield from ((one, "typer") for one in functions if one.name.value == named)
+
+
+def _callee(decorator: cst.Decorator) -> cst.BaseExpression:
+    made = decorator.decorator
+    return made.func if isinstance(made, cst.Call) else made
+
+
+def _of_click(script: Script, command: cst.FunctionDef) -> Option:
+    """A decorator below those of the other options, and a parameter that takes its value."""
+    last = command.decorators[-1]
+    end = script.source.span(last).end.row
+    start = script.rewrite.row_before(script.source.span(last).start)
+    below = Position(end + 1, 1)
+    code = f'{start}@click.option("--amp/--no-amp", "{NAME}", default=True, {_HELP}){script.source.newline}'
+    edits = (Edit(Span(below, below), code), switch_behind(script, _last(command), NAME))
+    return Option(command, NAME, NAME, edits, Remark(script.row(last), _DONE), ("import click",))
+
+
+def _of_typer(script: Script, command: cst.FunctionDef) -> Option:
+    text = f'{NAME}: bool = typer.Option(True, "--amp/--no-amp", {_HELP})'
+    edit = behind(script, _last(command), text)
+    return Option(command, NAME, NAME, (edit,), Remark(script.row(command), _DONE), ("import typer",))
+
+
+def _last(command: cst.FunctionDef) -> cst.Param:
+    """The last parameter of a command, which takes the values of its options one by one."""
+    params = command.params
+    every = [*params.posonly_params, *params.params, *params.kwonly_params]
+    if params.star_kwarg is not None or isinstance(params.star_arg, cst.Param) or not every:
+        raise Refusal(command, f"{command.name.value}() takes the values of its options together, or none")
+    return every[-1]

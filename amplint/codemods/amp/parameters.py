@@ -1,0 +1,24 @@
+"""New parameters of functions."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.codemods.script import Script
+from amplint.findings import Edit, Span
+
+
+def behind(script: Script, param: cst.Param, text: str) -> Edit:
+    """The edit that declares `text` behind `param`, in a row of its own where that has one."""
+    last = param.default or (param.annotation.annotation if param.annotation is not None else param.name)
+    end = script.rewrite.span(last).end
+    before = script.rewrite.row_before(script.rewrite.span(param.name).start)
+    gap = " " if before.strip() else script.source.newline + before
+    return Edit(Span(end, end), f",{gap}{text}")
+
+
+def switch_behind(script: Script, param: cst.Param, name: str) -> Edit:
+    """The edit that declares `name`, a boolean, behind `param`, as that is declared."""
+    annotation = ": bool" if param.annotation is not None else ""
+    default = "" if param.default is None else " = True" if annotation else "=True"
+    return behind(script, param, f"{name}{annotation}{default}")
