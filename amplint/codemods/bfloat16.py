@@ -68,7 +68,8 @@ def _torch(script: Script) -> list[Use]:
 
 
 def _scalers(script: Script) -> Scalers:
-    return Scalers(script, [use for use in _torch(script) if use.name in GRAD_SCALERS])
+    classes = [use for use in _torch(script) if use.name in GRAD_SCALERS]
+    return Scalers(script, [use for use in classes if not script.rewrite.names_type(use.node)])
 
 
 def _converted(script: Script) -> str:
@@ -176,3 +177,6 @@ def _no_scaler_left(script: Script, scalers: Scalers) -> None:
     later.known = scalers.known
     for node in later.mentions():
         raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")
+    for use in _torch(script):
+        if use.name in GRAD_SCALERS:
+            raise Refusal(script.row(use.node), "a scaler from code out of sight is expected here")

@@ -211,8 +211,16 @@ class Scalers:
             yield from self._without(display.elements, above)
         elif isinstance(above, cst.Assign):
             yield self._removed(call)
+        elif isinstance(above, cst.Arg) and above.keyword is not None and self._makes_dict(above):
+            display = self.script.source.parent(above)
+            assert isinstance(display, cst.Call)
+            yield from self._without(display.args, above)
         else:
             raise Refusal(self.script.row(call), "the state of the scaler is handed on")
+
+    def _makes_dict(self, argument: cst.Arg) -> bool:
+        call = self.script.source.parent(argument)
+        return isinstance(call, cst.Call) and self.script.text_of(call.func) == "dict"
 
     def _handed(self, node: cst.CSTNode, argument: cst.Arg) -> Iterator[Edit]:
         call = self.script.source.parent(argument)

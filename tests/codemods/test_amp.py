@@ -1,115 +1,82 @@
-"""`--to amp`: every program is converted, lints clean, is a fixed point, and trains as it did."""
+"""`--to amp`: programs converted in every way they allow lint clean, are fixed points, and train as they did."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import io
 import math
-import runpy
-import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from amplint.codemods import Wish, convert
+from tests.codemods.running import converted, distance, losses, resumed, resumes
 from tests.conftest import Command
 
-PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
-STEPS = 50
-FLOAT16_TOLERANCE, BFLOAT16_TOLERANCE = 0.003, 0.02
+PROGRAMS = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "programs").glob("*.py")}
+NAMES = sorted(PROGRAMS)
+FLAGGED = [name for name in NAMES if any(word in PROGRAMS[name] for word in ("ArgumentParser", "click"))]
+TOLERANCE = {"float16": 0.003, "bfloat16": 0.02}
 """How far a loss may be from the one of the original, relative to 1 plus its size, on each of the 50 steps."""
+HALF = Wish(to="amp", device="cpu")
+NARROWED = Wish(source="float16")
 
 
-@contextlib.contextmanager
-def _alone(arguments: tuple[str, ...]) -> Iterator[None]:
-    """Run a program as a script of its own, with these `arguments`."""
-    before = sys.argv
-    sys.argv = ["program.py", *arguments]
-    torch.manual_seed(0)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            yield
-    finally:
-        sys.argv = before
+def in_every_way(name: str) -> list[Wish]:
+    """The wishes that a program allows: `auto` needs a `torch.device` that tells the device."""
+    devices = ("cuda", "cpu", "auto") if "torch.device(" in PROGRAMS[name] else ("cuda", "cpu")
+    wishes = [Wish(to="amp", device=device, dtype=dtype) for device in devices for dtype in TOLERANCE]
+    return [*wishes, Wish(to="amp", device="cpu", add_flag=True)] if name in FLAGGED else wishes
 
 
-@pytest.fixture(autouse=True)
-def gentle_scaler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scaler that begins at a scale at which these programs skip no steps, as it would after a few of them."""
-    made = torch.amp.GradScaler.__init__
-    monkeypatch.setattr(torch.amp.GradScaler, "__init__", functools.partialmethod(made, init_scale=256.0))
-    torch.set_num_threads(1)
-
-
-def losses(path: Path, *arguments: str) -> list[float]:
-    """The losses that a program records when it is run."""
-    with _alone(arguments):
-        return list(runpy.run_path(str(path), run_name="__main__")["losses"])
-
-
-def converted(program: Path, folder: Path, wish: Wish) -> Path:
-    """`program`, converted, in a file in `folder`."""
-    text = program.read_text(encoding="utf-8")
-    conversion = convert(text, wish)
-    assert (conversion.refused, conversion.left) == ((), ())
-    assert conversion.text != text
-    assert conversion.done
-    path = folder / program.name
-    path.write_text(conversion.text, encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_result_lints_clean_and_stays(
-    amplint: Command, project: Path, program: Path, device: str, dtype: str
-) -> None:
-    wish = Wish(to="amp", device=device, dtype=dtype)
-    path = converted(program, project, wish)
-    ran = amplint("check", "--select", "ALL", "--ignore", "AMP9", "--output-format", "concise", path.name)
+def check(amplint: Command, project: Path, text: str, wish: Wish) -> None:
+    """What was converted lints clean, opportunities apart, and stays as it is."""
+    (project / "program.py").write_text(text, encoding="utf-8")
+    ran = amplint("check", "--select", "ALL", "--ignore", "AMP9", "--output-format", "concise", "program.py")
     assert (ran.status, ran.out) == (0, "")
-    again = convert(path.read_text(encoding="utf-8"), wish)
-    assert (again.text, again.done, again.refused) == (path.read_text(encoding="utf-8"), (), ())
+    again = convert(text, wish)
+    assert (again.text, again.done, again.refused) == (text, (), ())
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [("float16", FLOAT16_TOLERANCE), ("bfloat16", BFLOAT16_TOLERANCE)],
-    ids=["float16", "bfloat16"],
-)
-def test_the_result_trains_to_the_same_losses(tmp_path: Path, program: Path, dtype: str, tolerance: float) -> None:
-    before = losses(program)
-    after = losses(converted(program, tmp_path, Wish(to="amp", device="cpu", dtype=dtype)))
-    assert len(before) == len(after) == STEPS
+@pytest.mark.parametrize("name", NAMES)
+def test_the_result_lints_clean_and_stays(amplint: Command, project: Path, name: str) -> None:
+    for wish in in_every_way(name):
+        check(amplint, project, converted(PROGRAMS[name], wish), wish)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_result_trains_to_the_same_losses(name: str, dtype: str) -> None:
+    before = losses(PROGRAMS[name])
+    after = losses(converted(PROGRAMS[name], Wish(to="amp", device="cpu", dtype=dtype)))
     assert all(math.isfinite(loss) for loss in after)
     assert before != after
-    assert max(abs(a - b) / (1 + abs(b)) for a, b in zip(after, before, strict=True)) < tolerance
+    assert distance(after, before) < TOLERANCE[dtype]
 
 
-def test_training_resumes_bit_for_bit(tmp_path: Path) -> None:
-    program = next(path for path in PROGRAMS if "--interrupt" in path.read_text(encoding="utf-8"))
-    path = converted(program, tmp_path, Wish(to="amp", device="cpu"))
-    assert losses(path, "--interrupt") == losses(path)
+@pytest.mark.parametrize("name", [name for name in NAMES if "torch.device(" in PROGRAMS[name]])
+def test_the_device_of_the_script_decides(name: str) -> None:
+    text = converted(PROGRAMS[name], Wish(to="amp", device="auto"))
+    assert '"cpu"' not in text.replace('else "cpu"', "")
+    assert losses(text) == losses(converted(PROGRAMS[name], HALF))
 
 
-FLAGGED = [p for p in PROGRAMS if any(word in p.read_text(encoding="utf-8") for word in ("ArgumentParser", "click"))]
+@pytest.mark.parametrize("name", [name for name in NAMES if resumes(PROGRAMS[name])])
+def test_training_resumes_bit_for_bit(name: str) -> None:
+    for text in (PROGRAMS[name], converted(PROGRAMS[name], HALF)):
+        assert resumed(text) == losses(text)
 
 
-@pytest.mark.parametrize("program", FLAGGED, ids=lambda path: path.stem)
-def test_a_flag_switches_it_all(amplint: Command, project: Path, program: Path) -> None:
-    plain = losses(converted(program, project, Wish(to="amp", device="cpu")))
-    wish = Wish(to="amp", device="cpu", add_flag=True)
-    path = converted(program, project, wish)
-    assert losses(path, "--no-amp") == losses(program)
-    assert losses(path, "--amp") == losses(path) == plain
-    ran = amplint("check", "--select", "ALL", "--ignore", "AMP9", "--output-format", "concise", path.name)
-    assert (ran.status, ran.out) == (0, "")
-    text = path.read_text(encoding="utf-8")
-    assert convert(text, wish).text == text
+@pytest.mark.parametrize("name", FLAGGED)
+def test_a_flag_switches_it_all(name: str) -> None:
+    text = converted(PROGRAMS[name], Wish(to="amp", device="cpu", add_flag=True))
+    assert losses(text, "--no-amp") == losses(PROGRAMS[name])
+    assert losses(text, "--amp") == losses(text) == losses(converted(PROGRAMS[name], HALF))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float16_becomes_bfloat16(amplint: Command, project: Path, name: str) -> None:
+    text = converted(converted(PROGRAMS[name], HALF), NARROWED)
+    assert "scaler." not in text
+    check(amplint, project, text, NARROWED)
+    assert distance(losses(text), losses(PROGRAMS[name])) < TOLERANCE["bfloat16"]
+    if resumes(text):
+        assert resumed(text) == losses(text)

@@ -140,6 +140,18 @@ def test_a_whole_conversion() -> None:
     assert convert(SCRIPT.replace("\n", "\r\n"), FLOAT16).text == CONVERTED.replace("\n", "\r\n")
 
 
+def test_annotations_and_keywords_go_with_the_scaler() -> None:
+    text = SCRIPT.replace("optimizer, scaler, path):", "optimizer, scaler: GradScaler, path):")
+    text = text.replace(
+        '"optimizer": optimizer.state_dict(), "scaler": scaler',
+        "**dict(optimizer=optimizer.state_dict(), scaler=scaler",
+    )
+    text = text.replace("}, path)", ")}, path)")
+    expected = CONVERTED.replace('"optimizer": optimizer.state_dict()}', "**dict(optimizer=optimizer.state_dict())}")
+    conversion = convert(text, FLOAT16)
+    assert (conversion.text, conversion.refused) == (expected, ())
+
+
 def test_a_checkpoint_with_a_scaler_can_still_be_loaded() -> None:
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -169,6 +181,7 @@ REFUSALS = {
     "read": ("    for batch in", "    print(scaler.get_scale())\n    for batch in", 22, "not understood"),
     "growth": ("    for batch in", "    scaler.set_growth_factor(3.0)\n    for batch in", 22, "not understood"),
     "only the scaler": ('autocast("cpu", torch.float16, use_amp)', "region(use_amp)", 18, "not in sight"),
+    "annotation": ("\n\ndef save", "\n\ndef step(scaler: GradScaler):\n    ...\n\n\ndef save", 5, "out of sight"),
     "other scaler": ("    for batch in", "    other.unscale_(optimizer)\n    for batch in", 22, "other is made"),
 }
 

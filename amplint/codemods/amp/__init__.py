@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.codemods.amp import devices, limits
+from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import observe
@@ -72,6 +73,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
 
         scalers = Scalers(script, observed, construction)
         protocol = Protocol(script, observed, scalers, regions)
+        hand_on_scaler(script, observed, scalers)
         edits += [*scalers.edits, *protocol.edits]
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:

@@ -43,6 +43,18 @@ class Scalers:
         roots = frozenset(root for step in steps for root in paths(self._observed.steps[step]))
         return self._reach(function, roots, call) if roots else self._without_steps(function, call)
 
+    def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
+        """Whether `function` knows the scaler of what it calls `optimizer` already."""
+        owner = self._script.method_owner(function) if optimizer.startswith("self.") else None
+        return any(
+            optimizer in roots and (place is function or (owner and self._script.method_owner(place) is owner))
+            for place, roots in self._known
+        )
+
+    def hand_on(self, function: cst.FunctionDef, optimizer: str, node: cst.CSTNode) -> None:
+        """Let `function` have the scaler beside its parameter `optimizer`. Raises Refusal."""
+        self._reach(function, frozenset({optimizer}), node)
+
     def _reach(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         """The scaler of the optimizers that `function` knows by `roots`."""
         if (function, roots) not in self._known:

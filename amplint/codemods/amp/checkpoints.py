@@ -1,0 +1,32 @@
+"""Functions that save or restore what is passed to them get the scaler beside its optimizer."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.codemods.amp.observed import Observed
+from amplint.codemods.amp.scalers import Scalers
+from amplint.codemods.script import Script
+
+_STATES = ("state_dict", "load_state_dict")
+
+
+def hand_on_scaler(script: Script, observed: Observed, scalers: Scalers) -> None:
+    """Hand the scaler to the functions that take the state of an optimizer they get. Raises Refusal."""
+    states = [call for name in _STATES for call in observed.calls.ending(name)]
+    found = True
+    while found:  # what one of them gets it may get from another
+        found = False
+        for call in states:
+            function, owner = script.function_of(call), _owner(call)
+            if function is None or owner is None or scalers.serves(function, owner):
+                continue
+            passed = observed.calls.passed(function, owner) or ()
+            if passed and all(scalers.serves(script.function_of(value), script.text_of(value)) for value in passed):
+                scalers.hand_on(function, owner, call)
+                found = True
+
+
+def _owner(call: cst.Call) -> str | None:
+    func = call.func
+    return func.value.value if isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name) else None
