@@ -777,6 +777,18 @@ class RMSNorm(nn.Module):
     def forward(self, x):
         return x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True))  # AMP405
 
+class L2Norm(nn.Module):
+    def forward(self, x):
+        norm = x.pow(2).sum(1, keepdim=True).sqrt() + 1e-4  # AMP405
+        return self.weight[None, :, None, None] * x / norm
+
+class Probabilities(nn.Module):
+    def __init__(self):
+        self.loss = nn.BCELoss()  # AMP404
+
+    def forward(self, x, y):
+        return self.loss(x, y)
+
 class Lifted(nn.Module):
     def forward(self, x):
         x = x.float()
@@ -788,6 +800,11 @@ def attend(scores, mask):
 def added(mask: torch.Tensor, scores):
     scores = scores * 1e9 - 1e9
     return scores + (1.0 - mask) * -1e9  # AMP401
+
+def chosen_logits(logits, action_masks, kept, scale):
+    scaled = (1.0 - scale) * 1e10
+    logits = logits - (1.0 - action_masks) * 1e10  # AMP401
+    return logits - 1e10 * (1 - kept.float()), scaled
 
 def ratio(signal, noise):
     return torch.mean(signal) / (torch.mean(noise) + 1e-8)  # AMP402

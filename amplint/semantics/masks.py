@@ -80,7 +80,9 @@ def _chooses_by_dtype(function: cst.CSTNode) -> bool:
 
 
 def _is_about_others(node: cst.BaseExpression) -> bool:
-    """Whether a dtype is compared with one of whole numbers, or with a text."""
+    """Whether a dtype is compared with one of whole numbers, or with texts."""
+    if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
+        return all(isinstance(element.value, cst.BaseString) for element in node.elements)
     whole = isinstance(node, cst.Attribute) and DTYPES.get(f"torch.{node.attr.value}") in INTEGRAL
     return whole or isinstance(node, cst.BaseString)
 

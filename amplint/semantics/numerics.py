@@ -14,6 +14,7 @@ from amplint.semantics import (
     flow,
     half_outputs,
     numbers,
+    provenance,
     ranks,
     readings,
     seams,
@@ -159,6 +160,12 @@ def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bo
     return (kind == "Multiply" and a == b) or (kind == "Power" and number(b) == 2)
 
 
+def _is_squared(machine: Machine, owner: Value, arguments: Arguments) -> bool:
+    """Whether `owner.pow(2)` squares a tensor, and no difference, which is small where it matters."""
+    plain = isinstance(owner, Unknown) and machine.symbols.key(owner.symbol)[0] not in provenance.ARITHMETIC
+    return plain and number(arguments.value("exponent", 0)) == 2
+
+
 def result(
     machine: Machine,
     state: State,
@@ -200,6 +207,8 @@ def method(
     op = name.rstrip("_")
     if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY or lacks(name):
         owner = supposed.operand(machine, state, node.func.value, owner)
+    if op == "pow" and machine.assumes and _is_squared(machine, owner, arguments):
+        owner = tensor(machine, owner)
     if name == "numpy":
         seams.to_numpy(machine, state, node, owner)
     seams.runs(machine, state, node, name, node.func.value, owner)

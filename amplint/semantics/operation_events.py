@@ -30,6 +30,8 @@ ANGLES = "angles"
 """Positions times frequencies."""
 FLAGS = "flags"
 """Zeros and ones, converted from a mask: what adds them up counts."""
+INVERTED = "inverted"
+"""What is left of 1: of a mask, the other elements."""
 ONE = "one"
 """Nothing but ones."""
 

@@ -50,6 +50,18 @@ def called(machine: Machine, symbol: int) -> tuple[str, tuple[int, ...]] | None:
     return str(machine.symbols.key(int(callee))[1]), machine.symbols.parts(int(callee))
 
 
+def conversion(machine: Machine, symbol: int) -> str | None:
+    """The dtype that a tensor, or what it was computed from by its methods, was last converted to."""
+    while machine.symbols.key(symbol)[0] not in _CONVERSIONS:
+        callee = called(machine, symbol)
+        parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
+        if not parts:
+            return None
+        symbol = parts[0]
+    dtype = machine.symbols.key(symbol)[1]
+    return str(dtype) if dtype is not None else None
+
+
 def maker(machine: Machine, symbol: int, depth: int = 4) -> cst.Call | None:
     """The call that made this tensor, or one it was computed from, without being asked for a dtype."""
     symbol = behind(machine, symbol)

@@ -12,6 +12,7 @@ from amplint.semantics.half_outputs import of_output
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
+from amplint.semantics.provenance import conversion
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
 from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
@@ -51,6 +52,8 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
+        return None
+    if conversion(machine, value.symbol) not in (None, *BFLOAT16):
         return None
     known = of_output(machine, state, value.symbol)
     if known is None and machine.assumes:

@@ -19,6 +19,7 @@ from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
 _LIBRARIES = ("torch", "F", "torch.nn.functional", "nn.functional")
 _OPERATIONS = KNOWN | FOLLOWS_INPUT | FLOAT32 | LOWER
 _EPSILON = re.compile(r"(?:^|[._])(?:eps|epsilon|tiny|smooth|delta)", re.IGNORECASE)
+_MASK = re.compile(r"(?:^|_)masks?$")
 _ALONG = ("dim", "keepdim")
 _ONLY_TENSORS = words("size dim requires_grad_ detach contiguous unsqueeze permute expand_as type_as view softmax")
 
@@ -35,7 +36,9 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     if machine.region(state)[0] is not None:
         return value
     function = next((call for call in reversed(machine.calls) if isinstance(call, cst.FunctionDef)), None)
-    if function is None or not isinstance(node, cst.Name) or node.value not in _tensors(function):
+    if function is None or not isinstance(node, cst.Name):
+        return value
+    if node.value not in _tensors(function) and not _MASK.search(node.value):
         return value
     return tensor(machine, value)
 

@@ -15,6 +15,7 @@ from amplint.semantics.operation_events import (
     COORDINATES,
     FLAGS,
     INTEGERS,
+    INVERTED,
     LENGTH_PRODUCTS,
     LENGTHS,
     ONE,
@@ -74,11 +75,13 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     given = frozenset[str]().union(*known)
     found = set[str]()
     if op in _RESHAPES:
-        found |= given & {SQUARES, INTEGERS, COORDINATES, ANGLES, ONE, FLAGS}
+        found |= given & {SQUARES, INTEGERS, COORDINATES, ANGLES, ONE, FLAGS, INVERTED}
     if op in _SHIFTS:
         found |= given & {INTEGERS, ANGLES}
         if all(SQUARES in traits for traits in known):
             found.add(SQUARES)
+    if op == "sub" and number(values[0]) == 1:
+        found.add(INVERTED)
     factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
     if op in _PRODUCTS and INTEGERS in given and len(factors) > 1:
         found.add(ANGLES)

@@ -12,6 +12,8 @@ from amplint.semantics.repairs import from_logits
 from amplint.torchlib.policy import BANNED, treatment
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from amplint.source.rewrite import Rewriter
 
 
@@ -63,9 +65,16 @@ class BceInAutocast(Rule):
                 f"binary cross-entropy of probabilities raises {'where' if event.assumed else 'under'} CUDA autocast"
                 f"{' is on' if event.assumed else ''}",
                 advice="Drop the sigmoid and use binary_cross_entropy_with_logits or BCEWithLogitsLoss.",
-                notes=notes if event.module is None else [(event.module, "the loss is made here"), *notes],
+                at=event.module if event.assumed else None,
+                notes=[*_story(event), *notes],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, TensorOp)
         return from_logits(event, rewrite)
+
+
+def _story(event: TensorOp) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where a module is called that is told of where it is made, and the other way round."""
+    if event.module is not None:
+        yield (event.node, "it is called here") if event.assumed else (event.module, "the loss is made here")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, TensorOp
+from amplint.semantics.operation_events import INVERTED
 from amplint.semantics.repairs import limit
 from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_NUMBERS
 
@@ -65,7 +66,7 @@ class ConstantOverflowsHalf(Rule):
         number, op = event.number, event.op
         if number is None or math.isinf(number.value) or abs(number.value) <= FLOAT16_MAX or op == "Divide":
             return
-        masks = event.assumed and op == "Multiply" and number.value < 0
+        masks = event.assumed and op == "Multiply" and (number.value < 0 or INVERTED in event.tensor.traits)
         if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None and not masks:
             return
         infinity = "inf" if number.value > 0 else "-inf"
