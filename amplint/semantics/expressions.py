@@ -120,7 +120,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
             protocol.gradient_set(machine, state, value)
         else:
             checkpoints.stored(machine, state, target, owner, value)
-            if isinstance(owner, Tensor) and target.attr.value == "data":
+            if target.attr.value == "data" and not target.value.deep_equals(cst.Name("self")):
                 exchange(machine, state, owner, value)
             kept = weights.put(machine, state, owner, target.attr.value, value)
             state.set_attribute(symbol_of(machine, owner), target.attr.value, kept)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import libcst as cst
 
 from amplint.semantics import flow, numbers, provenance, ranks
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.devices import device_type
-from amplint.semantics.exchanges import exchange
+from amplint.semantics.exchanges import resize
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import ONE, Because
 from amplint.semantics.state import State
@@ -59,9 +57,7 @@ def make(
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine.half_because[node] = Because.CAST
-    out = arguments.value("out")
-    if isinstance(out, Tensor) and out.rank != rank:
-        exchange(machine, state, out, replace(out, rank=rank))
+    resize(machine, state, arguments.value("out"), rank)
     taken = follows(machine, wanted)
     places = [(argument.node.value, argument.value) for argument in arguments.given]
     flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)

@@ -25,7 +25,7 @@ from amplint.semantics import (
 )
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import TensorOp
-from amplint.semantics.exchanges import exchange
+from amplint.semantics.exchanges import resize
 from amplint.semantics.flow import Place, regime
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import inherited, mends, spares_rows
@@ -348,19 +348,12 @@ def _operation(
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     rank = ranks.of(plain, values, arguments, shift)
-    _resized(machine, state, arguments, rank)
+    resize(machine, state, arguments.value("out"), rank)
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
     flow.tell(
         machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
     )  # fmt: skip
     return _with_places(machine, op, made, arguments, shift)
-
-
-def _resized(machine: Machine, state: State, arguments: Arguments, rank: int | None) -> None:
-    """What is given as `out` gets the dimensions of the result."""
-    out = arguments.value("out")
-    if isinstance(out, Tensor) and out.rank != rank:
-        exchange(machine, state, out, replace(out, rank=rank))
 
 
 def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
@@ -401,7 +394,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     values = [used_as_tensor(machine, argument.value) for argument in (first, second)]
     found = flow.comes_to(machine, state, "where", values, arguments)
     rank = ranks.elementwise("where", [arguments.values[0], *values])
-    _resized(machine, state, arguments, rank)
+    resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
         met = standing(argument.value, argument.node.value, other.node.value)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import numerics, readings, shares, tensors
+from amplint.semantics import exchanges, numerics, readings, shares, tensors
 from amplint.semantics.choices import alternatives
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
@@ -182,8 +182,9 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     known = truth(machine, state, condition)
     if known is not None:
         return machine.evaluate(state, node.body if known else node.orelse)
-    body = machine.evaluate(_where(machine, state, condition, holds=True), node.body)
-    orelse = machine.evaluate(_where(machine, state, condition, holds=False), node.orelse)
+    sides = _where(machine, state, condition, holds=True), _where(machine, state, condition, holds=False)
+    body, orelse = machine.evaluate(sides[0], node.body), machine.evaluate(sides[1], node.orelse)
+    exchanges.meet(state, sides)
     joined = alternatives((body, orelse))
     if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
         return joined

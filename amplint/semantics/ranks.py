@@ -23,17 +23,18 @@ _LOSSES = words(
     "triplet_margin_loss cosine_embedding_loss multilabel_soft_margin_loss multi_margin_loss "
     "multilabel_margin_loss ctc_loss dist trace"
 )
+_COMPARES = words("eq ge gt isclose le logical_and logical_or logical_xor lt ne")
 _SAME = words(
     "abs neg sign floor ceil round trunc frac relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
     "leaky_relu hardtanh hardswish hardsigmoid softsign tanhshrink logsigmoid dropout exp exp_ expm1 log log2 log10 "
-    "log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh erf erfinv lgamma square pow nan_to_num detach "
+    "log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh erf erfinv lgamma square nan_to_num detach "
     "clone contiguous cpu cuda fill index_fill softmax log_softmax softmin layer_norm group_norm "
-    "rms_norm batch_norm instance_norm cumsum cumprod flip roll tril triu transpose permute swapaxes expand_as "
+    "rms_norm batch_norm instance_norm cumsum cumprod flip roll tril triu transpose permute swapaxes "
     "scatter scatter_add index_add index_copy logical_not isnan isfinite isinf normalize sort cummax cummin "
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate avg_pool1d avg_pool2d "
     "avg_pool3d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
     "adaptive_max_pool1d adaptive_max_pool2d prelu pad narrow index_select gather local_response_norm glu "
-    "scaled_dot_product_attention repeat_interleave take_along_dim topk unbind logit long float half"
+    "topk unbind logit long float half"
 )
 _SOME = words("linear matmul cat stack unsqueeze flatten embedding outer addmm mm bmm baddbmm addbmm mv addmv addr")
 _ADDS = words("stack unsqueeze split chunk tensor_split")
@@ -97,6 +98,13 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return elementwise(op, [operands[0], mask]) if mask is not None else None
     if op == "clamp":
         return elementwise(op, [value for value in operands if isinstance(value, Tensor)])
+    if op in _COMPARES:
+        other = arguments.value("other", shift)
+        return elementwise(op, [operands[0], other]) if other is not None else None
+    if op == "scaled_dot_product_attention":
+        return rank if all(_rank(value) == rank for value in operands[:3]) else None
+    if op in ("repeat_interleave", "take_along_dim"):
+        return rank if arguments.get("dim", shift + 1) is not None else None
     if op in _SAME:
         return rank
     if op in _SOME:

@@ -55,6 +55,8 @@ PROMOTED = words(
     "multilabel_soft_margin_loss margin_ranking_loss triplet_margin_loss"
 )
 """Floating operations that promote their operands."""
+EXPANDED = words("cosine_similarity l1_loss mse_loss smooth_l1_loss")
+"""Those that bring their operands to one shape first, so that what had no dimensions counts as what has some."""
 FROM_FIRST = words("huber_loss hinge_embedding_loss soft_margin_loss rms_norm")
 """Operations whose result has the dtype of their first operand, whatever that of the others is."""
 NOT_IN_HALF = words("cdist multi_margin_loss")
@@ -142,6 +144,8 @@ def outcome(
     lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
     around = _Around(devices, lows, regime.version if regime is not None else None)
     found, fails = _outcome(op, tuple(_guessed(op, operands, around)), around, asked, in_place, out)
+    if found.refusal and op == "linear" and _adds_bias_apart(operands):
+        return UNKNOWN
     if found == UNKNOWN or all(operand.dtypes is not None and not operand.supposed for operand in operands):
         return found
     anything = tuple(Typed(_ANYTHING, o.rank) if o.dtypes is None or o.supposed else o for o in operands)
@@ -186,6 +190,12 @@ def _outcome(
             except Unsettled:
                 return UNKNOWN, False
     return Outcome(frozenset(results)) if results else Outcome(None, refusal), refusal is not None
+
+
+def _adds_bias_apart(operands: Sequence[Typed]) -> bool:
+    """Whether `linear` may add the bias to a product that is complete, so that it has not to agree."""
+    ranks = [operand.rank for operand in operands]
+    return ranks[2:] not in ([], [1]) or (len(ranks) > 2 and ranks[0] not in (1, 2))
 
 
 def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]:
@@ -293,6 +303,8 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
         if len(kinds - INTEGRAL) > 1:
             raise Refused(f"its input is {first} and its weights are not")
         return first
+    if op in EXPANDED:
+        return result_type([Operand.dimensioned(operand.dtype) for operand in tensors])
     if op in PROMOTED:
         return result_type(operands)
     if op in FROM_FIRST:

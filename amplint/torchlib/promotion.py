@@ -38,6 +38,11 @@ class Operand:
     dtype: str
     category: int
 
+    @classmethod
+    def dimensioned(cls, dtype: str) -> Operand:
+        """A tensor with dimensions."""
+        return cls(dtype, _DIMENSIONED)
+
     @property
     def is_number(self) -> bool:
         """Whether it is a Python number."""
