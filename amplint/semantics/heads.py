@@ -34,7 +34,10 @@ class Heads:
 
 
 def _retyped(earlier: State, state: State) -> bool:
-    """Whether a variable or attribute that was a tensor of a known dtype now can be of another."""
+    """Whether a variable or attribute that was a tensor of a known dtype now can be of another.
+
+    What was not known to be a tensor can have been converted to a dtype.
+    """
     for before, now in ((earlier.frames, state.frames), (earlier.heap, state.heap)):
         for key, table in now.items():
             known = before.get(key, table)
@@ -45,7 +48,7 @@ def _retyped(earlier: State, state: State) -> bool:
 
 def _differs(before: Value | None, now: Value) -> bool:
     if isinstance(before, Unknown):
-        return isinstance(now, Tensor) and now.dtype is not None
+        return isinstance(now, Tensor)
     if not isinstance(before, Tensor) or before.dtype is None or before is now:
         return False
     return not isinstance(now, Tensor) or now.dtype != before.dtype
