@@ -20,6 +20,7 @@ SOURCES = {
     "apex": "amplint.codemods.apex",
     "cuda-amp": "amplint.codemods.cuda_amp",
     "float16": "amplint.codemods.bfloat16",
+    "mmcv": "amplint.codemods.mmcv",
 }
 """Value of `--from` -> module."""
 

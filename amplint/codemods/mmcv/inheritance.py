@@ -1,0 +1,135 @@
+"""What a config takes over from the files that it names in `_base_`, in the words of mmengine."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amplint.codemods.script import Refused
+from amplint.codemods.mmcv.settings import DELETE
+from amplint.fixes.names import parse
+from amplint.source.source import SourceError, decode
+
+UNKNOWN = object()
+"""A value that is not written out."""
+BASES = "_base_"
+WRAPPER = "optim_wrapper"
+
+Convert = Callable[[str, str, tuple[str, ...]], str]
+"""Turns the text of the file at a path, which the files at the other paths lead to, to the settings of mmengine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The `optim_wrapper` that a config starts from; None where a base cannot be read, and `missing` then names it."""
+
+    wrapper: dict[str, Any] | None
+    missing: str = ""
+    row: int = 1
+
+
+def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()) -> Inherited:
+    """What the bases of `text`, the content of the file at `path`, come to once they are converted.
+
+    Raises Refused where one of them cannot be converted, and where two of them would set the same thing.
+    """
+    tree = parse(text)
+    values = evaluated(tree)
+    if BASES not in values:
+        return Inherited({})
+    named = values[BASES]
+    row = next((node.lineno for node in tree.body if _binds(node, BASES)), 1) if tree else 1
+    bases = named if isinstance(named, list) else [named]
+    wrapper: dict[str, Any] = {}
+    for base in bases:
+        if not isinstance(base, str):
+            return Inherited(None, BASES, row)
+        found = _wrapper_of(base, row, path, convert, seen)
+        if found is None:
+            return Inherited(None, base, row)
+        if found and wrapper:
+            raise Refused(row, f"several bases say something about the optimizer, {base} among them: mmengine refuses")
+        wrapper = found or wrapper
+    return Inherited(wrapper, row=row)
+
+
+def evaluated(tree: ast.Module | None) -> dict[str, Any]:
+    """The values that the top level of a file gives to names, as far as they are written out."""
+    values: dict[str, Any] = {}
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            values[node.targets[0].id] = value_of(node.value, values)
+        else:
+            values.update(dict.fromkeys(_touched(node), UNKNOWN))
+    return values
+
+
+def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
+    """The value of an expression where it is written out; tuples count as lists."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, UNKNOWN)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [value_of(element, names) for element in node.elts]
+    if isinstance(node, ast.Dict):
+        keys = [each.value if isinstance(each, ast.Constant) else None for each in node.keys]
+        if all(isinstance(each, str) for each in keys):
+            return dict(zip(keys, (value_of(each, names) for each in node.values), strict=True))
+        return UNKNOWN
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
+        if all(each.arg is not None for each in node.keywords):
+            return {each.arg: value_of(each.value, names) for each in node.keywords}
+        return UNKNOWN
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return UNKNOWN
+
+
+def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """`own` merged into `base`, as configs are."""
+    result = dict(base)
+    for name, value in own.items():
+        if isinstance(value, dict):
+            rest = {each: given for each, given in value.items() if each != DELETE}
+            inner = result.get(name)
+            keeps = isinstance(inner, dict) and not value.get(DELETE)
+            result[name] = merged(inner, rest) if keeps and isinstance(inner, dict) else rest
+        else:
+            result[name] = value
+    return result
+
+
+def _wrapper_of(
+    base: str, row: int, path: str, convert: Convert, seen: tuple[str, ...]
+) -> dict[str, Any] | None:
+    where = Path(path).parent / base
+    if not path or where.suffix != ".py" or str(where) in seen or len(seen) > 20:
+        return None
+    try:
+        text, _ = decode(where.read_bytes())
+        above = inherited(text, str(where), convert, (*seen, str(where)))
+        if above.wrapper is None:
+            return None
+        new = convert(text, str(where), (*seen, str(where)))
+    except (OSError, ValueError, SourceError):
+        return None
+    except Refused as refusal:
+        raise Refused(row, f"{base} cannot be converted: {refusal.remark.text}") from None
+    own = evaluated(parse(new)).get(WRAPPER, {})
+    return merged(above.wrapper, own) if isinstance(own, dict) else None
+
+
+def _binds(node: ast.stmt, name: str) -> bool:
+    return name in _touched(node)
+
+
+def _touched(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement may bind or change."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+            yield inner.id
+        elif isinstance(inner, (ast.Subscript, ast.Attribute)) and isinstance(inner.value, ast.Name):
+            yield inner.value.id

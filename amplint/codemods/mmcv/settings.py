@@ -1,0 +1,170 @@
+"""What an mmcv 1.x config says about its optimizer: three settings, with the place and the comments of each entry."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Span
+from amplint.source.source import NEWLINE
+
+NAMES = ("optimizer", "optimizer_config", "fp16")
+DELETE = "_delete_"
+"""The entry that makes a dict replace the one it would otherwise be merged into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One `name=value` of a dict; `comments` stand above it, `comment` behind it."""
+
+    name: str
+    value: cst.BaseExpression
+    item: cst.Arg | cst.DictElement
+    comments: tuple[str, ...]
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`name = dict(...)`, or `name = None` where `entries` is None.
+
+    `comment` follows the statement, `comments` are those above it, and `dead` is what it overwrites.
+    """
+
+    name: str
+    statement: cst.SimpleStatementLine
+    value: cst.BaseExpression
+    entries: dict[str, Entry] | None
+    comment: str
+    comments: tuple[str, ...]
+    dead: tuple[cst.SimpleStatementLine, ...]
+
+    @property
+    def deletes(self) -> bool:
+        """Whether nothing of what the bases say is kept."""
+        return self.entries is not None and DELETE in self.entries
+
+
+def top_level(script: Script) -> Iterator[cst.BaseStatement | cst.BaseSmallStatement]:
+    """The statements of a file that are in no other."""
+    for chunk in script.source.chunks:
+        yield from chunk.module.body
+
+
+def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine, cst.Assign]]:
+    """The statements at the top level that give a value to just this name."""
+    found = []
+    for statement in top_level(script):
+        if isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if isinstance(small, cst.Assign) and [_name(target) for target in small.targets] == [name]:
+                    found.append((statement, small))
+    return found
+
+
+def read(script: Script) -> dict[str, Setting]:
+    """The settings that are there. Raises Refused where one of them is not written out as a whole."""
+    comments = _Comments(script)
+    found = {}
+    for name in NAMES:
+        given = assignments(script, name)
+        if not given:
+            continue
+        statement, assignment = given[-1]
+        row = script.row(statement)
+        for _, each in given:
+            script.statement(each)
+        none = isinstance(assignment.value, cst.Name) and assignment.value.value == "None"
+        entries = None if none else _entries(script, assignment.value, comments)
+        if entries is None and not none:
+            raise Refused(row, f"what {name} holds is not written out here")
+        span = script.source.span(statement)
+        dead = tuple(above for above, _ in given[:-1])
+        beside = comments.behind(span), comments.above(0, span)
+        found[name] = Setting(name, statement, assignment.value, entries, *beside, dead)
+    _only_here(script, found)
+    return found
+
+
+def items(value: cst.BaseExpression) -> Sequence[cst.Arg | cst.BaseDictElement] | None:
+    """The entries of `dict(...)` or `{...}`, None for anything else."""
+    if isinstance(value, cst.Dict):
+        return value.elements
+    if isinstance(value, cst.Call) and isinstance(value.func, cst.Name) and value.func.value == "dict":
+        return value.args
+    return None
+
+
+def key(item: cst.Arg | cst.BaseDictElement) -> str | None:
+    """The key of an entry, None where it is not written out."""
+    if isinstance(item, cst.Arg):
+        return item.keyword.value if item.keyword is not None else None
+    if isinstance(item, cst.DictElement) and isinstance(item.key, cst.SimpleString):
+        value = item.key.evaluated_value
+        return value if isinstance(value, str) and value.isidentifier() else None
+    return None
+
+
+def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> dict[str, Entry] | None:
+    found: dict[str, Entry] = {}
+    last = script.source.span(value).start.row
+    for item in items(value) or ():
+        name = key(item)
+        if name is None or not isinstance(item, (cst.Arg, cst.DictElement)):
+            return None
+        span = script.source.span(item)
+        above = comments.above(last, span)
+        found[name] = Entry(name, item.value, item, above, comments.behind(span))
+        last = span.end.row
+    return found if items(value) is not None else None
+
+
+def _only_here(script: Script, settings: dict[str, Setting]) -> None:
+    """Raises Refused where the config reads or changes a setting after it is set."""
+    bound = {id(one.targets[0].target) for name in settings for _, one in assignments(script, name)}
+    for node in script.of_kind(cst.Name):
+        if not isinstance(node, cst.Name) or node.value not in settings or id(node) in bound:
+            continue
+        above = script.source.parent(node)
+        keyword = isinstance(above, cst.Arg) and above.keyword is node
+        attribute = isinstance(above, cst.Attribute) and above.attr is node
+        if not (keyword or attribute):
+            raise Refused(script.row(node), f"{node.value} is used again here")
+
+
+def _name(target: cst.AssignTarget) -> str | None:
+    return target.target.value if isinstance(target.target, cst.Name) else None
+
+
+class _Comments:
+    """The comments of a text by their rows."""
+
+    def __init__(self, script: Script) -> None:
+        self._lines = script.lines
+        self._found: dict[int, tuple[int, str]] = {}
+        text = NEWLINE.sub("\n", script.text)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                self._found[token.start[0]] = (token.start[1], token.string.rstrip())
+
+    def above(self, after: int, item: Span) -> tuple[str, ...]:
+        """The comments that have their rows to themselves directly above an item that begins its row."""
+        if self._lines.before(item.start).strip():
+            return ()
+        rows = []
+        row = item.start.row - 1
+        while row > after and self._lines.comment(row):
+            rows.append(self._found[row][1])
+            row -= 1
+        return tuple(reversed(rows))
+
+    def behind(self, span: Span) -> str:
+        """The comment that follows, with nothing but a comma in between."""
+        column, comment = self._found.get(span.end.row, (0, ""))
+        between = self._lines.line(span.end.row)[span.end.column - 1 : column]
+        return comment if comment and between.strip(" \t,;") == "" else ""
