@@ -65,6 +65,7 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
     --from apex      apex.amp of NVIDIA becomes torch.autocast and torch.amp.GradScaler
     --from cuda-amp  the deprecated torch.cuda.amp and torch.cpu.amp become torch.amp
     --from float16   autocast in float16, with its GradScaler, becomes autocast in bfloat16
+    --from mmcv      configs and decorators of mmcv 1.x become those of mmengine and regions of PyTorch
 
     Exit status: 0 nothing is left to convert; 1 something is: a file was refused, or changes were shown and not
     written; 2 the run failed: wrong usage, a path that does not exist, a file that cannot be read or written.

@@ -28,6 +28,8 @@ def is_config(script: Script) -> bool:
     values = {name: [node.value for _, node in assignments(script, name)] for name in NAMES}
     written = {name: items(found[-1]) for name, found in values.items() if found}
     telling = any(assignments(script, name) for name in _TELLING)
+    typed = any(key(item) == "type" for item in written.get("optimizer") or ())
+    telling = telling or (typed and all(isinstance(each, cst.SimpleStatementLine) for each in top_level(script)))
     if written.get("optimizer_config") is not None:
         return True
     if any(key(item) == "loss_scale" for item in written.get("fp16") or ()):
@@ -41,6 +43,9 @@ def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, li
     """The new text of a config and what is left to a person, by rows of the old one. Raises Refused."""
     script = Script(text, path)
     if not is_config(script):
+        own = next((name for name in NAMES if seen and assignments(script, name)), None)
+        if own is not None:
+            raise Refused(1, f"whether its {own} is that of mmcv is not known")
         return text, []
     if assignments(script, WRAPPER):
         both = next((name for name in NAMES[1:] if assignments(script, name)), None)
@@ -52,7 +57,13 @@ def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, li
     wrapper = Wrapper(script, settings, above)
     pieces = _with_comments(script, settings, wrapper.pieces())
     new = script.apply(_edits(script, settings, pieces)).text
-    return tidied(text, new), [*wrapper.remarks, *_remarks(script, settings, above)]
+    return _ended(text, tidied(text, new)), [*wrapper.remarks, *_remarks(script, settings, above)]
+
+
+def _ended(text: str, new: str) -> str:
+    """`new` without blank rows at its end that `text` has not had there."""
+    ends = text[len(text.rstrip("\r\n")) :]
+    return new.rstrip("\r\n") + ends if new.strip() else ""
 
 
 def _text(text: str, path: str, seen: tuple[str, ...]) -> str:
@@ -124,5 +135,5 @@ def _remarks(script: Script, settings: dict[str, Setting], above: Inherited) -> 
     others = [(script.row(assignments(script, name)[0][0]), name) for name in _OTHERS if assignments(script, name)]
     if others:
         names = ", ".join(name for _, name in sorted(others))
-        found.append(Remark(min(others)[0], f"mmengine has other settings in the place of {names}: they are left to you"))
+        found.append(Remark(min(others)[0], f"{names}: mmengine has other settings in their place, left to you"))
     return found

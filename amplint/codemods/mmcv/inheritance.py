@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amplint.codemods.script import Refused
 from amplint.codemods.mmcv.settings import DELETE
+from amplint.codemods.script import Refused
 from amplint.fixes.names import parse
 from amplint.source.source import SourceError, decode
 
@@ -102,9 +102,7 @@ def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _wrapper_of(
-    base: str, row: int, path: str, convert: Convert, seen: tuple[str, ...]
-) -> dict[str, Any] | None:
+def _wrapper_of(base: str, row: int, path: str, convert: Convert, seen: tuple[str, ...]) -> dict[str, Any] | None:
     where = Path(path).parent / base
     if not path or where.suffix != ".py" or str(where) in seen or len(seen) > 20:
         return None

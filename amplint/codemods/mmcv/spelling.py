@@ -72,7 +72,7 @@ def _shortened(script: Script, value: cst.BaseExpression, without: frozenset[str
         return text
     spans = [script.source.span(entry) for entry in entries]
     removed = [index for index, entry in enumerate(entries) if key(entry) in without]
-    start, end = script.lines.range(script.rewrite.span(value))
+    start, _ = script.lines.range(script.rewrite.span(value))
     ended = re.search(r",\s*[)}]\Z", text) is not None
     for first, last in reversed(deletions(script.lines, spans, removed, bracketed=True)):
         text = text[: first - start] + text[last - start :]

@@ -181,8 +181,9 @@ class Wrapper:
         entries = self._entries(setting)
         row = self.script.row(setting.statement)
         several = any(items(each.value) is not None for name, each in entries.items() if name not in _APART)
-        if several or ("type" not in entries and self._base == {}):
-            raise Refused(row, "several optimizers need a constructor that comes with the library, or a type is missing")
+        untyped = "type" not in entries and self._base is not None and "optimizer" not in self._base
+        if several or untyped:
+            raise Refused(row, "the optimizer has no type: several of them need a constructor of their library")
         known = self._base or {}
         apart = frozenset(name for name in _APART if name in entries)
         stale = frozenset({DELETE} if setting.deletes and "optimizer" not in known else ())

@@ -1,0 +1,108 @@
+"""The methods that `auto_fp16` and `force_fp32` of mmcv decorate, and what else a file takes from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods.names import Use, imported
+from amplint.codemods.script import Refused, Script
+from amplint.source.tree import walk
+
+AUTO, FORCE = "auto_fp16", "force_fp32"
+FLAG = "fp16_enabled"
+REFUSED = {
+    "wrap_fp16_model": "nothing reads fp16_enabled any more: enter torch.autocast round the calls of the model",
+    "Fp16OptimizerHook": "mmengine has no hook for the optimizer: its runner takes an optim_wrapper",
+    "GradientCumulativeOptimizerHook": "mmengine has no hook for the optimizer: its runner takes an optim_wrapper",
+    "GradientCumulativeFp16OptimizerHook": "mmengine has no hook for the optimizer: its runner takes an optim_wrapper",
+    "build_optimizer": "mmengine builds optimizers with build_optim_wrapper(model, cfg.optim_wrapper)",
+}
+"""What training code uses of mmcv 1.x and no certain rewrite is known for."""
+_LIBRARY = re.compile(r"mm[a-z0-9]+")
+_OUTPUT = {AUTO: "out_fp32", FORCE: "out_fp16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Decorated:
+    """A method that mmcv casts the arguments `names` for; `output` says that it casts the result back as well."""
+
+    function: cst.FunctionDef
+    decorator: cst.Decorator
+    name: str
+    names: tuple[str, ...]
+    output: bool
+
+
+def known(script: Script) -> dict[str, str]:
+    """The names that the file imports of mmcv's mixed precision, decorators included, and what they stand for."""
+    found = {}
+    for statement in script.of_kind(cst.ImportFrom):
+        library = _library(script, statement)
+        for bound, name in imported(script, statement, library) if library is not None else ():
+            if name.rpartition(".")[2] in (AUTO, FORCE, *REFUSED):
+                found[bound] = name
+    return found
+
+
+def decorated(script: Script, found: list[Use]) -> Iterator[Decorated]:
+    """The decorated methods. Raises Refused for any other use."""
+    for use in found:
+        row = script.row(use.node)
+        name = use.name.rpartition(".")[2]
+        if name in REFUSED:
+            raise Refused(row, REFUSED[name])
+        decorator = script.source.parent(use.call) if use.call is not None else None
+        function = script.source.parent(decorator) if isinstance(decorator, cst.Decorator) else None
+        if use.call is None or not isinstance(decorator, cst.Decorator) or not isinstance(function, cst.FunctionDef):
+            raise Refused(row, f"{name} decorates no method here")
+        if not isinstance(function.body, cst.IndentedBlock):
+            raise Refused(row, "the method shares its row with its body")
+        if function.asynchronous is not None or any(isinstance(node, cst.Yield) for node in walk(function.body)):
+            raise Refused(row, "the method gives its results one by one")
+        yield _read(script, function, decorator, name, use.call)
+
+
+def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, name: str, call: cst.Call) -> Decorated:
+    given = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
+    given |= dict(zip(("apply_to", _OUTPUT[name]), (a.value for a in call.args if a.keyword is None), strict=False))
+    row = script.row(call)
+    output = script.text_of(given[_OUTPUT[name]]) if _OUTPUT[name] in given else "False"
+    if any(argument.star for argument in call.args) or output not in ("True", "False"):
+        raise Refused(row, f"what {name} is called with is not written out")
+    params = function.params
+    plain = [param.name.value for param in (*params.posonly_params, *params.params)][1:]
+    target = given.get("apply_to")
+    if target is None or script.text_of(target) == "None":
+        return Decorated(function, decorator, name, tuple(plain), output == "True")
+    chosen = _strings(target)
+    if chosen is None:
+        raise Refused(row, f"what {name} applies to is not written out")
+    names = [*plain, *(param.name.value for param in params.kwonly_params)]
+    unknown = set(chosen) - set(names) if isinstance(chosen, tuple) else set()
+    if unknown and params.star_kwarg is not None and name == FORCE:
+        raise Refused(row, f"{min(unknown)} comes with **{params.star_kwarg.name.value}")
+    return Decorated(function, decorator, name, tuple(each for each in names if each in chosen), output == "True")
+
+
+def _strings(node: cst.BaseExpression) -> tuple[str, ...] | str | None:
+    """The names that `apply_to` holds; a lone text holds every name that is part of it. None where it is not known."""
+    if isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
+        text = node.evaluated_value
+        return text if isinstance(text, str) else None
+    if isinstance(node, (cst.Tuple, cst.List)):
+        found = [each.value.evaluated_value for each in node.elements if isinstance(each.value, cst.SimpleString)]
+        strings = tuple(each for each in found if isinstance(each, str))
+        return strings if len(strings) == len(node.elements) else None
+    return None
+
+
+def _library(script: Script, statement: cst.CSTNode) -> str | None:
+    """The library of OpenMMLab that a statement imports from."""
+    if not isinstance(statement, cst.ImportFrom) or statement.module is None or statement.relative:
+        return None
+    root = script.text_of(statement.module).partition(".")[0]
+    return root if _LIBRARY.fullmatch(root) else None

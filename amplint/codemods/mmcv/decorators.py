@@ -1,0 +1,268 @@
+"""Decorators of mmcv: `force_fp32` becomes a region without autocast, `auto_fp16` goes with `fp16_enabled`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from amplint.codemods.checks import findings, new_findings
+from amplint.codemods.conversion import Remark, Wish
+from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, Decorated, decorated, known
+from amplint.codemods.names import uses
+from amplint.codemods.rows import row_before, tidied
+from amplint.codemods.script import Refused, Script
+from amplint.findings import Edit, Position, Severity, Span
+from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
+from amplint.source.tree import children, walk
+
+_HELPER = '''def {name}(value):
+    """Make half tensors float32, also those in lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        half = value.dtype in (torch.float16, torch.bfloat16)
+        return value.float() if half else value
+    if isinstance(value, (list, tuple)):
+        return type(value)([{name}(item) for item in value])
+    if isinstance(value, dict):
+        items = value.items()
+        return type(value)({{key: {name}(item) for key, item in items}})
+    return value
+'''
+_WIDTH = 79
+_LIKE = ("dtype", "type", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "type_as")
+"""Attributes that hand the dtype of a tensor on."""
+_ENTERED = "autocast is entered by what calls this now, as mmengine's AmpOptimWrapper does"
+_NOT_HALF = "{} was made half by auto_fp16, and its dtype is used here: under autocast alone it may be float32"
+_OUTPUT = "force_fp32 made the result half: it stays float32 now"
+_FORWARD = ("forward", "extract")
+"""How the methods begin that run modules; others compute losses and boxes."""
+_INSIDE = "all that this calls stays float32 now, also what auto_fp16 made half again"
+
+
+def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
+    """The new text of a module, and what is left to a person, by rows of the old one. Raises Refused."""
+    script = Script(text, path)
+    every = list(decorated(script, uses(script, known(script))))
+    edits = list(_without_flags(script))
+    if not every and not edits:
+        return text, []
+    pass_ = _Pass(script, every, "cpu" if wish.device == "cpu" else "cuda")
+    for each in every:
+        edits += pass_.edits(each)
+    new = _with_helper(script.apply(edits), pass_.helper if pass_.casts else None)
+    if any(each.name == FORCE for each in every) or pass_.casts:
+        if not can_import(text, ["import torch"]):
+            raise Refused(1, "torch is the name of something else here")
+        new = add_imports(new, ["import torch"])
+    new = tidied(text, remove_stale_imports(_using(script), new))
+    for finding in new_findings(findings(text, path), new, path):
+        if finding.severity > Severity.INFO:
+            row = row_before(text, new, finding.span.start.row)
+            raise Refused(row, f"in the result: {finding.message}")
+    return new, pass_.remarks
+
+
+def _using(script: Script) -> str:
+    """The text, as if it used all that it imports of the decorators: what it has not used goes as well."""
+    bound = [name for name, stands_for in known(script).items() if stands_for.endswith((AUTO, FORCE))]
+    return "\n".join([script.text, *bound, ""])
+
+
+class _Pass:
+    """Writes the edits of one file; `casts` says that they call `helper`."""
+
+    def __init__(self, script: Script, every: Sequence[Decorated], device: str) -> None:
+        self.script = script
+        self.remarks: list[Remark] = []
+        self.casts = False
+        self.helper = _free(script, "to_float32")
+        self._device = device
+        self._halved = {one.function for one in every if one.name == AUTO}
+
+    def edits(self, one: Decorated) -> Iterator[Edit]:
+        """What becomes of one decorated method."""
+        if one.name == AUTO:
+            yield from self._undecorated(one)
+            return
+        body = _statements(one.function)
+        if not body:
+            yield self._removal(one.decorator)
+            return
+        casts = self._casts(one, body)
+        if casts:
+            place = Position(self._first_row(body[0]), 1)
+            yield Edit(Span(place, place), casts)
+        header = f'torch.autocast("{self._device}", enabled=False)'
+        if _calls_itself(self.script, one.function):
+            yield self._removal(one.decorator)
+            yield from self._wrapped(one, body, header)
+        else:
+            yield self.script.rewrite.replace(one.decorator.decorator, header)
+        row = self.script.row(one.decorator)
+        if one.output:
+            self.remarks.append(Remark(row, _OUTPUT))
+        if self._calls_modules(one.function) and one.function.name.value.startswith(_FORWARD):
+            self.remarks.append(Remark(row, _INSIDE))
+
+    def _first_row(self, statement: cst.BaseStatement) -> int:
+        """The row that a statement begins in, with the comments above it."""
+        decorators = getattr(statement, "decorators", ())
+        row = self.script.row(decorators[0] if decorators else statement)
+        while self.script.lines.comment(row - 1):
+            row -= 1
+        return row
+
+    def _calls_modules(self, function: cst.FunctionDef) -> bool:
+        """Whether a method calls modules of its object, other than losses. Raises Refused for an `auto_fp16` method."""
+        methods = self.script.functions
+        scope = self.script.scope(function)
+        todo, seen, found = [function], {function}, False
+        while todo:
+            for name in _called(todo.pop()):
+                method = methods.get((*scope, name))
+                if method in self._halved:
+                    why = f"this keeps {name} float32, which {AUTO} makes half again"
+                    raise Refused(self.script.row(function), why)
+                if method is None:
+                    found = found or "loss" not in name
+                elif method not in seen:
+                    seen.add(method)
+                    todo.append(method)
+        return found
+
+    def _undecorated(self, one: Decorated) -> Iterator[Edit]:
+        if not any(remark.text == _ENTERED for remark in self.remarks):
+            self.remarks.append(Remark(self.script.row(one.decorator), _ENTERED))
+        for node, name in _dtypes_used(one):
+            self.remarks.append(Remark(self.script.row(node), _NOT_HALF.format(name)))
+        yield self._removal(one.decorator)
+        for node in _own(one.function.body) if one.output else ():
+            if isinstance(node, cst.Return) and node.value is not None:
+                self.casts = True
+                bare = isinstance(node.value, cst.Tuple) and not node.value.lpar
+                text = self.script.text_of(node.value)
+                code = f"{self.helper}(({text}))" if bare else f"{self.helper}({text})"
+                yield self.script.rewrite.replace(node.value, code)
+
+    def _casts(self, one: Decorated, body: Sequence[cst.BaseStatement]) -> str:
+        """The rows that make the named arguments float32."""
+        read = {node.value for statement in body for node in walk(statement) if isinstance(node, cst.Name)}
+        names = [name for name in one.names if name in read or "locals" in read]
+        if not names:
+            return ""
+        self.casts = True
+        indentation = self.script.lines.indentation(self.script.row(body[0]))
+        joined = ", ".join(names)
+        row = f"{indentation}{joined} = {self.helper}(({joined}))"
+        if len(names) > 1 and len(row) <= _WIDTH:
+            return row + self.script.source.newline
+        rows = [f"{indentation}{name} = {self.helper}({name}){self.script.source.newline}" for name in names]
+        return "".join(rows)
+
+    def _wrapped(self, one: Decorated, body: Sequence[cst.BaseStatement], header: str) -> list[Edit]:
+        edits = self.script.rewrite.wrap_statements(body, f"with {header}")
+        if edits is None:
+            raise Refused(self.script.row(one.function), "the body of the method cannot be indented")
+        return edits
+
+    def _removal(self, decorator: cst.Decorator) -> Edit:
+        first, last = self.script.rows(decorator)
+        if self.script.lines.line(first)[: self.script.source.span(decorator).start.column - 1].strip():
+            raise Refused(first, "the decorator shares its row with something else")
+        return Edit(self.script.whole_rows(first, last), "")
+
+
+def _statements(function: cst.FunctionDef) -> list[cst.BaseStatement]:
+    """The body below the docstring; empty where it does nothing."""
+    body = [each for each in function.body.body if isinstance(each, cst.BaseStatement)]
+    if function.get_docstring(clean=False) is not None:
+        body = body[1:]
+    idle = all(isinstance(each, cst.SimpleStatementLine) and _idle(each) for each in body)
+    return [] if idle else body
+
+
+def _idle(line: cst.SimpleStatementLine) -> bool:
+    return all(
+        isinstance(each, (cst.Pass, cst.Raise)) or (isinstance(each, cst.Expr) and isinstance(each.value, cst.Ellipsis))
+        for each in line.body
+    )
+
+
+def _calls_itself(script: Script, function: cst.FunctionDef) -> bool:
+    """Whether a method may run while it runs: one autocast that decorates it would then not find its way back."""
+    around = next((node for node in script.source.ancestors(function) if isinstance(node, cst.ClassDef)), None)
+    for node in walk(function.body):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            parent = isinstance(node.func.value, cst.Call) and script.text_of(node.func.value.func) == "super"
+            if node.func.attr.value == function.name.value and not parent:
+                return True
+    made = (node for node in walk(around) if isinstance(node, cst.Call)) if around is not None else ()
+    return around is not None and any(script.text_of(node.func) == around.name.value for node in made)
+
+
+def _called(function: cst.FunctionDef) -> Iterator[str]:
+    """`name` of each `self.name(...)`."""
+    calls = [node.func for node in walk(function.body) if isinstance(node, cst.Call)]
+    for node in calls:
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
+            yield node.attr.value
+
+
+def _dtypes_used(one: Decorated) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where the dtype of an argument that was made half goes on to something else, once for each argument."""
+    told: set[str] = set()
+    for node in walk(one.function.body):
+        if not isinstance(node, cst.Attribute) or node.attr.value not in _LIKE:
+            continue
+        tensor = node.value.value if isinstance(node.value, cst.Subscript) else node.value
+        name = tensor.value if isinstance(tensor, cst.Name) else ""
+        if name in one.names and name not in told:
+            told.add(name)
+            yield node, name
+
+
+def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What is in a function and in none inside of it."""
+    for node in children(body):
+        if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            yield node
+            yield from _own(node)
+
+
+def _without_flags(script: Script) -> Iterator[Edit]:
+    """The removal of `self.fp16_enabled = False`. Raises Refused where the flag is used in another way."""
+    for node in script.of_kind(cst.Name):
+        if not isinstance(node, cst.Name) or node.value != FLAG:
+            continue
+        above = script.source.parent(node)
+        target = script.source.parent(above) if isinstance(above, cst.Attribute) else None
+        statement = script.source.parent(target) if isinstance(target, cst.AssignTarget) else None
+        off = isinstance(statement, cst.Assign) and script.text_of(statement.value) == "False"
+        only = isinstance(statement, cst.Assign) and len(statement.targets) == 1
+        edit = script.rewrite.remove_statement(statement) if off and only and statement is not None else None
+        if edit is None:
+            raise Refused(script.row(node), f"{FLAG} is used here, and nothing sets it any more")
+        yield edit
+
+
+def _with_helper(script: Script, name: str | None) -> str:
+    """The text with the helper above its first class or function."""
+    if name is None:
+        return script.text
+    first = next(node for node in script.of_kind(cst.ClassDef, cst.FunctionDef) if not script.scope(node))
+    decorators = getattr(first, "decorators", ())
+    row = script.row(decorators[0] if decorators else first)
+    while row > 1 and script.lines.comment(row - 1):
+        row -= 1
+    newline = script.source.newline
+    code = _HELPER.format(name=name).replace("\n", newline) + newline * 2
+    at = script.lines.start(row)
+    return script.text[:at] + code + script.text[at:]
+
+
+def _free(script: Script, name: str) -> str:
+    """`name`, or one like it that the file does not use."""
+    known = {node.value for node in script.of_kind(cst.Name) if isinstance(node, cst.Name)}
+    while name in known:
+        name = f"_{name}"
+    return name
