@@ -6,8 +6,9 @@ from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.mmcv import configs, decorators
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, REFUSED
 from amplint.codemods.mmcv.settings import NAMES
+from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after
-from amplint.codemods.script import Refused
+from amplint.codemods.script import Script
 from amplint.findings import Fix
 
 _MODULE = (AUTO, FORCE, FLAG, *REFUSED)
@@ -23,8 +24,8 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         if new == text and any(name in text for name in NAMES):
             new, remarks = configs.converted(text, path)
             what = "Say it in optim_wrapper"
-    except Refused as refusal:
-        return Plan(refused=(refusal.remark,))
+    except Refusal as refusal:
+        return Plan(refused=(refusal.remark(Script(text, path).source),))
     if new == text:
         return Plan()
     fix = Fix(what, changed_edits(text, new))

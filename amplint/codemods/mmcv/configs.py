@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import libcst as cst
 
+from amplint.codemods.bindings import bound_names
 from amplint.codemods.conversion import Remark
 from amplint.codemods.mmcv.inheritance import BASES, WRAPPER, Inherited, inherited
 from amplint.codemods.mmcv.settings import NAMES, Setting, assignments, items, key, read, top_level
 from amplint.codemods.mmcv.spelling import spelled
 from amplint.codemods.mmcv.wrapper import Piece, Wrapper
+from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import tidied
-from amplint.codemods.script import Refused, Script, bound_names
+from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source.tree import walk
 
@@ -40,18 +42,18 @@ def is_config(script: Script) -> bool:
 
 
 def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, list[Remark]]:
-    """The new text of a config and what is left to a person, by rows of the old one. Raises Refused."""
+    """The new text of a config and what is left to a person, by rows of the old one. Raises Refusal."""
     script = Script(text, path)
     if not is_config(script):
         own = next((name for name in NAMES if seen and assignments(script, name)), None)
         if own is not None:
-            raise Refused(1, f"whether its {own} is that of mmcv is not known")
+            raise Refusal(1, f"whether its {own} is that of mmcv is not known")
         return text, []
     if assignments(script, WRAPPER):
         both = next((name for name in NAMES[1:] if assignments(script, name)), None)
         if both is None:
             return text, []
-        raise Refused(script.row(assignments(script, both)[0][0]), f"both {both} and {WRAPPER} are set")
+        raise Refusal(script.row(assignments(script, both)[0][0]), f"both {both} and {WRAPPER} are set")
     settings = read(script)
     above = inherited(text, path, _text, seen)
     wrapper = Wrapper(script, settings, above)
@@ -114,7 +116,7 @@ def _with_comments(script: Script, settings: dict[str, Setting], pieces: list[Pi
 
 
 def _bound_before(script: Script, settings: dict[str, Setting], place: Setting) -> None:
-    """Raises Refused where a value that moves up to `place` would lose a name it uses."""
+    """Raises Refusal where a value that moves up to `place` would lose a name it uses."""
     limit = script.row(place.statement)
     for setting in settings.values():
         here = script.row(setting.statement)
@@ -124,7 +126,7 @@ def _bound_before(script: Script, settings: dict[str, Setting], place: Setting) 
             if between and statement is not place.statement and statement is not setting.statement:
                 for node in walk(statement):
                     if names & set(bound_names(node)):
-                        raise Refused(here, "a name that this uses gets its value too late for optim_wrapper")
+                        raise Refusal(here, "a name that this uses gets its value too late for optim_wrapper")
 
 
 def _remarks(script: Script, settings: dict[str, Setting], above: Inherited) -> list[Remark]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.codemods.names import Use, imported
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.source.tree import walk
 
 AUTO, FORCE = "auto_fp16", "force_fp32"
@@ -49,20 +50,20 @@ def known(script: Script) -> dict[str, str]:
 
 
 def decorated(script: Script, found: list[Use]) -> Iterator[Decorated]:
-    """The decorated methods. Raises Refused for any other use."""
+    """The decorated methods. Raises Refusal for any other use."""
     for use in found:
         row = script.row(use.node)
         name = use.name.rpartition(".")[2]
         if name in REFUSED:
-            raise Refused(row, REFUSED[name])
+            raise Refusal(row, REFUSED[name])
         decorator = script.source.parent(use.call) if use.call is not None else None
         function = script.source.parent(decorator) if isinstance(decorator, cst.Decorator) else None
         if use.call is None or not isinstance(decorator, cst.Decorator) or not isinstance(function, cst.FunctionDef):
-            raise Refused(row, f"{name} decorates no method here")
+            raise Refusal(row, f"{name} decorates no method here")
         if not isinstance(function.body, cst.IndentedBlock):
-            raise Refused(row, "the method shares its row with its body")
+            raise Refusal(row, "the method shares its row with its body")
         if function.asynchronous is not None or any(isinstance(node, cst.Yield) for node in walk(function.body)):
-            raise Refused(row, "the method gives its results one by one")
+            raise Refusal(row, "the method gives its results one by one")
         yield _read(script, function, decorator, name, use.call)
 
 
@@ -72,7 +73,7 @@ def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, n
     row = script.row(call)
     output = script.text_of(given[_OUTPUT[name]]) if _OUTPUT[name] in given else "False"
     if any(argument.star for argument in call.args) or output not in ("True", "False"):
-        raise Refused(row, f"what {name} is called with is not written out")
+        raise Refusal(row, f"what {name} is called with is not written out")
     params = function.params
     plain = [param.name.value for param in (*params.posonly_params, *params.params)][1:]
     target = given.get("apply_to")
@@ -80,11 +81,11 @@ def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, n
         return Decorated(function, decorator, name, tuple(plain), output == "True")
     chosen = _strings(target)
     if chosen is None:
-        raise Refused(row, f"what {name} applies to is not written out")
+        raise Refusal(row, f"what {name} applies to is not written out")
     names = [*plain, *(param.name.value for param in params.kwonly_params)]
     unknown = set(chosen) - set(names) if isinstance(chosen, tuple) else set()
     if unknown and params.star_kwarg is not None and name == FORCE:
-        raise Refused(row, f"{min(unknown)} comes with **{params.star_kwarg.name.value}")
+        raise Refusal(row, f"{min(unknown)} comes with **{params.star_kwarg.name.value}")
     return Decorated(function, decorator, name, tuple(each for each in names if each in chosen), output == "True")
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from amplint.codemods.checks import findings, new_findings
+from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, Decorated, decorated, known
 from amplint.codemods.names import uses
-from amplint.codemods.rows import row_before, tidied
-from amplint.codemods.script import Refused, Script
-from amplint.findings import Edit, Position, Severity, Span
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.rows import tidied
+from amplint.codemods.script import Script
+from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.source.tree import children, walk
 
@@ -40,7 +41,7 @@ _INSIDE = "all that this calls stays float32 now, also what auto_fp16 made half 
 
 
 def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
-    """The new text of a module, and what is left to a person, by rows of the old one. Raises Refused."""
+    """The new text of a module, and what is left to a person, by rows of the old one. Raises Refusal."""
     script = Script(text, path)
     every = list(decorated(script, uses(script, known(script))))
     edits = list(_without_flags(script))
@@ -52,13 +53,12 @@ def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
     new = _with_helper(script.apply(edits), pass_.helper if pass_.casts else None)
     if any(each.name == FORCE for each in every) or pass_.casts:
         if not can_import(text, ["import torch"]):
-            raise Refused(1, "torch is the name of something else here")
+            raise Refusal(1, "torch is the name of something else here")
         new = add_imports(new, ["import torch"])
     new = tidied(text, remove_stale_imports(_using(script), new))
-    for finding in new_findings(findings(text, path), new, path):
-        if finding.severity > Severity.INFO:
-            row = row_before(text, new, finding.span.start.row)
-            raise Refused(row, f"in the result: {finding.message}")
+    objection = Completion(text, path).objection(new, ())
+    if objection is not None:
+        raise Refusal(objection.row, objection.text)
     return new, pass_.remarks
 
 
@@ -113,7 +113,7 @@ class _Pass:
         return row
 
     def _calls_modules(self, function: cst.FunctionDef) -> bool:
-        """Whether a method calls modules of its object, other than losses. Raises Refused for an `auto_fp16` method."""
+        """Whether a method calls modules of its object, other than losses. Raises Refusal for an `auto_fp16` method."""
         methods = self.script.functions
         scope = self.script.scope(function)
         todo, seen, found = [function], {function}, False
@@ -122,7 +122,7 @@ class _Pass:
                 method = methods.get((*scope, name))
                 if method in self._halved:
                     why = f"this keeps {name} float32, which {AUTO} makes half again"
-                    raise Refused(self.script.row(function), why)
+                    raise Refusal(self.script.row(function), why)
                 if method is None:
                     found = found or "loss" not in name
                 elif method not in seen:
@@ -162,13 +162,13 @@ class _Pass:
     def _wrapped(self, one: Decorated, body: Sequence[cst.BaseStatement], header: str) -> list[Edit]:
         edits = self.script.rewrite.wrap_statements(body, f"with {header}")
         if edits is None:
-            raise Refused(self.script.row(one.function), "the body of the method cannot be indented")
+            raise Refusal(self.script.row(one.function), "the body of the method cannot be indented")
         return edits
 
     def _removal(self, decorator: cst.Decorator) -> Edit:
         first, last = self.script.rows(decorator)
         if self.script.lines.line(first)[: self.script.source.span(decorator).start.column - 1].strip():
-            raise Refused(first, "the decorator shares its row with something else")
+            raise Refusal(first, "the decorator shares its row with something else")
         return Edit(self.script.whole_rows(first, last), "")
 
 
@@ -230,7 +230,7 @@ def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _without_flags(script: Script) -> Iterator[Edit]:
-    """The removal of `self.fp16_enabled = False`. Raises Refused where the flag is used in another way."""
+    """The removal of `self.fp16_enabled = False`. Raises Refusal where the flag is used in another way."""
     for node in script.of_kind(cst.Name):
         if not isinstance(node, cst.Name) or node.value != FLAG:
             continue
@@ -241,7 +241,7 @@ def _without_flags(script: Script) -> Iterator[Edit]:
         only = isinstance(statement, cst.Assign) and len(statement.targets) == 1
         edit = script.rewrite.remove_statement(statement) if off and only and statement is not None else None
         if edit is None:
-            raise Refused(script.row(node), f"{FLAG} is used here, and nothing sets it any more")
+            raise Refusal(script.row(node), f"{FLAG} is used here, and nothing sets it any more")
         yield edit
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from amplint.codemods.mmcv.settings import DELETE
-from amplint.codemods.script import Refused
+from amplint.codemods.refusal import Refusal
 from amplint.fixes.names import parse
 from amplint.source.source import SourceError, decode
 
@@ -34,7 +34,7 @@ class Inherited:
 def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()) -> Inherited:
     """What the bases of `text`, the content of the file at `path`, come to once they are converted.
 
-    Raises Refused where one of them cannot be converted, and where two of them would set the same thing.
+    Raises Refusal where one of them cannot be converted, and where two of them would set the same thing.
     """
     tree = parse(text)
     values = evaluated(tree)
@@ -51,7 +51,7 @@ def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()
         if found is None:
             return Inherited(None, base, row)
         if found and wrapper:
-            raise Refused(row, f"several bases say something about the optimizer, {base} among them: mmengine refuses")
+            raise Refusal(row, f"several bases say something about the optimizer, {base} among them: mmengine refuses")
         wrapper = found or wrapper
     return Inherited(wrapper, row=row)
 
@@ -114,8 +114,8 @@ def _wrapper_of(base: str, row: int, path: str, convert: Convert, seen: tuple[st
         new = convert(text, str(where), (*seen, str(where)))
     except (OSError, ValueError, SourceError):
         return None
-    except Refused as refusal:
-        raise Refused(row, f"{base} cannot be converted: {refusal.remark.text}") from None
+    except Refusal as refusal:
+        raise Refusal(row, f"{base} cannot be converted: {refusal.why}") from None
     own = evaluated(parse(new)).get(WRAPPER, {})
     return merged(above.wrapper, own) if isinstance(own, dict) else None
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 from amplint.findings import Span
 from amplint.source.source import NEWLINE
 
@@ -68,7 +69,7 @@ def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine
 
 
 def read(script: Script) -> dict[str, Setting]:
-    """The settings that are there. Raises Refused where one of them is not written out as a whole."""
+    """The settings that are there. Raises Refusal where one of them is not written out as a whole."""
     comments = _Comments(script)
     found = {}
     for name in NAMES:
@@ -82,7 +83,7 @@ def read(script: Script) -> dict[str, Setting]:
         none = isinstance(assignment.value, cst.Name) and assignment.value.value == "None"
         entries = None if none else _entries(script, assignment.value, comments)
         if entries is None and not none:
-            raise Refused(row, f"what {name} holds is not written out here")
+            raise Refusal(row, f"what {name} holds is not written out here")
         span = script.source.span(statement)
         dead = tuple(above for above, _ in given[:-1])
         beside = comments.behind(span), comments.above(0, span)
@@ -125,7 +126,7 @@ def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> 
 
 
 def _only_here(script: Script, settings: dict[str, Setting]) -> None:
-    """Raises Refused where the config reads or changes a setting after it is set."""
+    """Raises Refusal where the config reads or changes a setting after it is set."""
     bound = {id(one.targets[0].target) for name in settings for _, one in assignments(script, name)}
     for node in script.of_kind(cst.Name):
         if not isinstance(node, cst.Name) or node.value not in settings or id(node) in bound:
@@ -134,7 +135,7 @@ def _only_here(script: Script, settings: dict[str, Setting]) -> None:
         keyword = isinstance(above, cst.Arg) and above.keyword is node
         attribute = isinstance(above, cst.Attribute) and above.attr is node
         if not (keyword or attribute):
-            raise Refused(script.row(node), f"{node.value} is used again here")
+            raise Refusal(script.row(node), f"{node.value} is used again here")
 
 
 def _name(target: cst.AssignTarget) -> str | None:

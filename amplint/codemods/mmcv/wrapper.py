@@ -11,7 +11,8 @@ import libcst as cst
 from amplint.codemods.conversion import Remark
 from amplint.codemods.mmcv.inheritance import UNKNOWN, Inherited
 from amplint.codemods.mmcv.settings import DELETE, Entry, Setting, items, key
-from amplint.codemods.script import Refused, Script
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
 
 AMP = "AmpOptimWrapper"
 _HOOKS = {
@@ -65,7 +66,7 @@ class Wrapper:
         for setting in (self._optimizer, self._config, self._fp16):
             if setting is not None and setting.deletes and self._base is None:
                 why = f"what {DELETE} removes is not in sight: {self._inherited.missing} cannot be read"
-                raise Refused(self.script.row(setting.statement), why)
+                raise Refusal(self.script.row(setting.statement), why)
         amp = self._is_amp()
         found = [*self._loss_scale(amp=amp), *self._optimizer_pieces(), *self._hook_pieces()]
         kind = self._kind(amp=amp)
@@ -82,13 +83,13 @@ class Wrapper:
         hook = _string(given.value) if given is not None else None
         if given is not None and hook not in _HOOKS:
             name = hook or "a hook that is not written out"
-            raise Refused(self.script.row(given.item), f"what {name} would be in mmengine is not known")
+            raise Refusal(self.script.row(given.item), f"what {name} would be in mmengine is not known")
         allowed = [*_FREELY, *(_HOOKS[hook or "OptimizerHook"])]
         if hook is None and self._base != {}:
             allowed += [name for names in _HOOKS.values() for name in names]
         for name, entry in entries.items():
             if name not in allowed:
-                raise Refused(self.script.row(entry.item), f"{name} is no argument of {hook or 'OptimizerHook'}")
+                raise Refusal(self.script.row(entry.item), f"{name} is no argument of {hook or 'OptimizerHook'}")
         return hook
 
     def _is_amp(self) -> bool | None:
@@ -98,35 +99,35 @@ class Wrapper:
         if self._hook in _FP16_HOOKS:
             return True
         if self._hook is not None and scale is not None:
-            raise Refused(self.script.row(scale.item), f"fp16 and {self._hook} are two answers to one question")
+            raise Refusal(self.script.row(scale.item), f"fp16 and {self._hook} are two answers to one question")
         if self._hook is not None and inherits:
             assert self._config is not None
             why = f"a base asks for mixed precision, and {self._hook} does without it"
-            raise Refused(self.script.row(self._config.statement), why)
+            raise Refusal(self.script.row(self._config.statement), why)
         if self._hook == "DistOptimizerHook":
             return self._flag("use_fp16")
         if self._fp16 is not None and self._fp16.entries is None:
             self._no_fp16()
         elif self._fp16 is not None and scale is None and not inherits:
             why = "an empty fp16 is loss_scale=512.0 for some libraries and nothing for others"
-            raise Refused(self.script.row(self._fp16.statement), why)
+            raise Refusal(self.script.row(self._fp16.statement), why)
         return True if scale is not None else False if self._hook is not None else None
 
     def _no_fp16(self) -> None:
-        """Raises Refused where `fp16 = None` takes back what a base says."""
+        """Raises Refusal where `fp16 = None` takes back what a base says."""
         assert self._fp16 is not None
         row = self.script.row(self._fp16.statement)
         if self._base is None:
-            raise Refused(row, f"whether {self._inherited.missing}, which cannot be read, asks for fp16 is not known")
+            raise Refusal(row, f"whether {self._inherited.missing}, which cannot be read, asks for fp16 is not known")
         if self._base.get("type") == AMP:
-            raise Refused(row, "this takes back the mixed precision of a base, and its loss_scale would stay")
+            raise Refusal(row, "this takes back the mixed precision of a base, and its loss_scale would stay")
 
     def _scale_of_fp16(self) -> Entry | None:
         if self._fp16 is None or self._fp16.entries is None:
             return None
         for name, entry in self._fp16.entries.items():
             if name not in ("loss_scale", "coalesce", "bucket_size_mb", DELETE):
-                raise Refused(self.script.row(entry.item), f"{name} is no argument of Fp16OptimizerHook")
+                raise Refusal(self.script.row(entry.item), f"{name} is no argument of Fp16OptimizerHook")
         return self._fp16.entries.get("loss_scale")
 
     def _kind(self, *, amp: bool | None) -> str | None:
@@ -142,11 +143,11 @@ class Wrapper:
         entry = setting.entries.get("loss_scale") if setting is not None and setting.entries is not None else None
         other = self._scale_of_fp16()
         if entry is not None and not amp and self._base is not None and self._base.get("type") != AMP:
-            raise Refused(self.script.row(entry.item), "loss_scale is no argument of OptimizerHook")
+            raise Refusal(self.script.row(entry.item), "loss_scale is no argument of OptimizerHook")
         if other is not None and self._hook is not None:
             written = self.script.text_of(entry.value) if entry is not None else "512."
             if written != self.script.text_of(other.value):
-                raise Refused(self.script.row(other.item), "fp16 and the hook have two different loss scales")
+                raise Refusal(self.script.row(other.item), "fp16 and the hook have two different loss scales")
         elif other is not None:
             entry, setting = other, self._fp16
         if entry is None:
@@ -167,11 +168,11 @@ class Wrapper:
             self.remarks.append(Remark(row, "loss_scale has to be a float, for mmcv as well"))
             return f"{self.script.text_of(entry.value)}.0"
         if isinstance(entry.value, cst.SimpleString) and _string(entry.value) != "dynamic":
-            raise Refused(row, "a loss_scale that is a text can only be 'dynamic'")
+            raise Refusal(row, "a loss_scale that is a text can only be 'dynamic'")
         for item in items(entry.value) or ():
             if key(item) is None or key(item) not in _SCALER:
                 why = f"GradScaler does not take {key(item) or 'what is not written out here'}"
-                raise Refused(row, why)
+                raise Refusal(row, why)
         return None
 
     def _optimizer_pieces(self) -> Iterator[Piece]:
@@ -183,7 +184,7 @@ class Wrapper:
         several = any(items(each.value) is not None for name, each in entries.items() if name not in _APART)
         untyped = "type" not in entries and self._base is not None and "optimizer" not in self._base
         if several or untyped:
-            raise Refused(row, "the optimizer has no type: several of them need a constructor of their library")
+            raise Refusal(row, "the optimizer has no type: several of them need a constructor of their library")
         known = self._base or {}
         apart = frozenset(name for name in _APART if name in entries)
         stale = frozenset({DELETE} if setting.deletes and "optimizer" not in known else ())
@@ -236,7 +237,7 @@ class Wrapper:
             deletes = DELETE in {key(item) for item in items(entry.value) or ()}
             if deletes and before is UNKNOWN:
                 why = f"what {DELETE} removes is not in sight: {self._inherited.missing} cannot be read"
-                raise Refused(self.script.row(entry.item), why)
+                raise Refusal(self.script.row(entry.item), why)
             stale = frozenset({DELETE} if deletes and before is None else ())
             replaces = setting.deletes and before is not None and not deletes
             yield self._piece("clip_grad", entry, setting, without=stale, replaces=replaces)
@@ -253,7 +254,7 @@ class Wrapper:
     ) -> Piece:
         """The entry under its new name, with its comment or else that of its setting."""
         if replaces and items(entry.value) is None:
-            raise Refused(self.script.row(entry.item), f"{entry.name} would have to replace what a base says")
+            raise Refusal(self.script.row(entry.item), f"{entry.name} would have to replace what a base says")
         comment = entry.comment or (setting.comment if setting is not None else "")
         value = code if code is not None else entry.value
         origin = setting.name if setting is not None else None
@@ -264,7 +265,7 @@ class Wrapper:
         given = self._entries(self._config).get(name)
         text = self.script.text_of(given.value) if given is not None else "False"
         if text not in ("True", "False"):
-            raise Refused(self.script.row(self._config.statement), f"{name} is not written out")
+            raise Refusal(self.script.row(self._config.statement), f"{name} is not written out")
         return text == "True"
 
     def _deletes(self, setting: Setting | None) -> bool:
@@ -272,7 +273,7 @@ class Wrapper:
 
     def _entries(self, setting: Setting) -> dict[str, Entry]:
         if setting.entries is None:
-            raise Refused(self.script.row(setting.statement), f"{setting.name} is None: nothing would be trained")
+            raise Refusal(self.script.row(setting.statement), f"{setting.name} is None: nothing would be trained")
         return setting.entries
 
 
