@@ -49,6 +49,12 @@ class _Tally:
     show_default=True,
     help="What --to amp is for; auto asks the torch.device that the code has.",
 )
+@click.option(
+    "--accumulate",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Step once for N batches, by itself or after the other conversion.",
+)
 @click.option("--add-flag", is_flag=True, help="Add an option --amp/--no-amp to the script that --to amp converts.")
 @click.option("--diff", is_flag=True, help="Show the changes; this is so anyway where nothing is written.")
 @click.option("--write", is_flag=True, help="Replace the files.")
@@ -66,6 +72,7 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
     --from cuda-amp  the deprecated torch.cuda.amp and torch.cpu.amp become torch.amp
     --from float16   autocast in float16, with its GradScaler, becomes autocast in bfloat16
     --from mmcv      configs and decorators of mmcv 1.x become those of mmengine and regions of PyTorch
+    --accumulate N   loops that step once for every batch accumulate the gradients of N batches
 
     Exit status: 0 nothing is left to convert; 1 something is: a file was refused, or changes were shown and not
     written; 2 the run failed: wrong usage, a path that does not exist, a file that cannot be read or written.
@@ -74,7 +81,9 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
     try:
         find(wish)
     except ValueError:
-        raise click.UsageError(f"Say --to {'|'.join(GOALS)} or --from {'|'.join(SOURCES)}.", ctx) from None
+        raise click.UsageError(
+            f"Say --to {'|'.join(GOALS)}, --from {'|'.join(SOURCES)} or --accumulate N.", ctx
+        ) from None
     tally = _convert_all(paths, wish, show=diff or not write, write=write)
     if not quiet:
         sys.stdout.flush()

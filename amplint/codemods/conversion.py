@@ -12,7 +12,8 @@ class Wish:
     """What code is to become.
 
     `to` names the goal and `source` what the code is written for now (`--from`); one of them decides which codemod
-    runs, `source` where both are given. The others say how the result should look where that codemod has a choice.
+    runs, `source` where both are given. `accumulate` is a number of batches whose gradients are to be added up for each
+    step, by itself or after the other conversion. The others say how the result should look where there is a choice.
     """
 
     to: str | None = None
@@ -20,6 +21,7 @@ class Wish:
     dtype: str = "float16"
     device: str = "cuda"
     add_flag: bool = False
+    accumulate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,15 @@ class Plan:
 
     Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
     none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
-    `repairs` names the rules whose repairs complete the changes; findings that are new then and more than an info stop
-    the conversion, unless they are `tolerated`: by the name of their rule, or the beginning of its code.
+    Where `repairs` are given, even none, the result is linted. They name the rules whose repairs complete the changes;
+    findings that are new then and more than an info stop the conversion, unless they are `tolerated`: by the name of
+    their rule, or the beginning of its code.
     """
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
-    repairs: tuple[str, ...] = ()
+    repairs: tuple[str, ...] | None = None
     tolerated: tuple[str, ...] = ()
 
 

@@ -45,7 +45,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             return Conversion(original, refused=plan.refused)
         if not plan.changes:
             return Conversion(text, tuple(done), left=(*left, *plan.left))
-        completion = Completion(text, path) if plan.repairs else None
+        completion = Completion(text, path) if plan.repairs is not None else None
         new, applied = _applied(text, plan.changes)
         why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
         if not applied or why is not None:
@@ -54,7 +54,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         left = [Remark(row_after(text, new, remark.row), remark.text) for remark in left]
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
-        if completion is not None:
+        if completion is not None and plan.repairs is not None:
             bare = new
             new, more = completion.repaired(bare, plan.repairs)
             left = [Remark(row_after(bare, new, remark.row), remark.text) for remark in left]

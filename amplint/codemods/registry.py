@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from amplint.codemods.conversion import Plan, Wish
+from amplint.codemods.conversion import Plan, Remark, Wish
 
 Codemod = Callable[[str, Wish, str], Plan]
 
@@ -23,12 +23,32 @@ SOURCES = {
     "mmcv": "amplint.codemods.mmcv",
 }
 """Value of `--from` -> module."""
+ACCUMULATION = "amplint.codemods.accumulation"
 
 
 def find(wish: Wish) -> Codemod:
-    """The codemod for `wish`. Raises ValueError where there is none."""
+    """The codemod for `wish`; accumulation begins where the other one has nothing left to do.
+
+    Raises ValueError where there is none.
+    """
     module = SOURCES.get(wish.source) if wish.source is not None else GOALS.get(wish.to or "")
-    if module is None:
+    if module is None and (wish.accumulate is None or wish.source is not None or wish.to is not None):
         raise ValueError(f"no codemod converts {wish.source or 'float32'} to {wish.to or 'what is current'}")
+    modules = (module, ACCUMULATION if wish.accumulate is not None else None)
+    plans = [_plan(name) for name in modules if name is not None]
+
+    def in_turn(text: str, wish: Wish, path: str) -> Plan:
+        left: tuple[Remark, ...] = ()
+        for each in plans:
+            found = each(text, wish, path)
+            if found.changes or found.refused:
+                return found
+            left += found.left
+        return Plan(left=left)
+
+    return in_turn
+
+
+def _plan(module: str) -> Codemod:
     codemod: Codemod = importlib.import_module(module).plan
     return codemod

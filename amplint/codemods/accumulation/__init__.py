@@ -1,0 +1,255 @@
+"""`--accumulate N`: an optimizer steps once for several batches, with the gradient of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from amplint.codemods.accumulation import windows
+from amplint.codemods.accumulation.blocks import Blocks
+from amplint.codemods.accumulation.handing import handed_on
+from amplint.codemods.accumulation.observed import Observed, observe
+from amplint.codemods.accumulation.parallel import Parallel
+from amplint.codemods.accumulation.parts import Parts
+from amplint.codemods.accumulation.reductions import Reduction, Reductions
+from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find
+from amplint.codemods.accumulation.windows import Names, Window
+from amplint.codemods.amp.observed import framework
+from amplint.codemods.amp.uses import gradient_uses
+from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.rows import row_edited
+from amplint.codemods.script import Script
+from amplint.findings import Edit, Fix
+from amplint.fixes.apply import apply_round
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+
+def plan(text: str, wish: Wish, path: str) -> Plan:
+    """Windows of `wish.accumulate` batches for every loop that steps once for each; nothing where none does."""
+    if ".backward(" not in text or wish.accumulate is None:
+        return Plan()
+    script = Script(text, path)
+    try:
+        return _planned(script, wish.accumulate)
+    except Refusal as refusal:
+        return Plan(refused=(refusal.remark(script.source),))
+
+
+def _planned(script: Script, count: int) -> Plan:
+    _check(script)
+    observed = observe(script)
+    rounds = find(script, observed)
+    if not rounds:
+        return Plan()
+    conversion = _Conversion(script, observed, count)
+    for place in dict.fromkeys(one.place for one in rounds):
+        conversion.convert(place, [one for one in rounds if one.place is place])
+    return conversion.plan()
+
+
+def _check(script: Script) -> None:
+    """Raises Refusal for what trains in a way that cannot be followed."""
+    foreign = framework(script.text)
+    if foreign is not None:
+        raise Refusal(foreign[0], f"{foreign[1]} has a way of its own to accumulate gradients")
+    for call in script.calls:
+        func = call.func
+        last = func.attr.value if isinstance(func, cst.Attribute) else ""
+        owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
+        if last == "manual_backward" or (last == "backward" and owner in ("torch.autograd", "autograd")):
+            raise Refusal(call, "only backward() of a tensor can be followed")
+
+
+class _Conversion:
+    """Collects the edits of all loops of a file."""
+
+    def __init__(self, script: Script, observed: Observed, count: int) -> None:
+        self._script = script
+        self._observed = observed
+        self._uses = gradient_uses(script)
+        self._names = Names(script)
+        self._blocks = Blocks(script)
+        self._reductions = Reductions(script, observed.calls)
+        self._parallel = Parallel(script, observed.calls)
+        self._number = count
+        self._count = self._names.new("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
+        self._helper = self._names.new("micro_batches", "batch_windows")
+        self._defined: list[cst.CSTNode] = []
+        self._handed: set[cst.CSTNode] = set()
+        self._edits: list[Edit] = []
+        self._done: list[Remark] = []
+        self._left: list[tuple[cst.CSTNode, str]] = []
+        self._imports: list[str] = []
+        self._helped = False
+
+    def convert(self, place: Place, rounds: Sequence[Round]) -> None:
+        """Let the `rounds` of `place` accumulate."""
+        parts = self._parts(place, [call for one in rounds for call in one.backwards])
+        window = self._window(place, counted=True)
+        self._divide(parts, window)
+        self._begin(parts, window)
+        self._end(parts, rounds, window)
+        clears = [*parts.clears]
+        if isinstance(place, cst.FunctionDef):
+            clears += self._hand_on(place)
+        if not clears:
+            raise Refusal(place, "nothing in this loop clears the gradients")
+
+    def _parts(self, place: Place, backwards: Sequence[cst.Call]) -> Parts:
+        parts = Parts(self._script, self._observed, place, backwards, self._uses)
+        self._left += parts.left
+        return parts
+
+    def _window(self, place: Place, *, counted: bool) -> Window:
+        """The windows of a loop, which the edits make; those of a function are what it is told."""
+        if isinstance(place, cst.FunctionDef):
+            return windows.told(self._names)
+        windows.refuse_epochs(place)
+        window = (
+            windows.counting(self._script, self._observed.calls, place, self._names, self._count) if counted else None
+        )
+        if window is None:
+            window = windows.grouping(self._script, place, self._names, self._count, self._helper)
+            self._helped = True
+        self._edits += window.edits
+        self._define(place)
+        if windows.over_range(place):
+            self._left.append((place, "a step takes several rounds of this loop now, so there are fewer steps"))
+        self._done.append(Remark(self._script.row(place), f"step once for {self._number} batches"))
+        return window
+
+    def _hand_on(self, function: cst.FunctionDef) -> list[cst.CSTNode]:
+        """Tell `function` where in its window a batch is, by its callers; what these clear gradients with."""
+        if function in self._handed:
+            raise Refusal(function, f"{function.name.value}() calls itself")
+        self._handed.add(function)
+        window = windows.told(self._names)
+        edits = handed_on(self._script, self._observed.calls, function, window.parameters)
+        self._edits += edits.edits
+        self._done.append(Remark(self._script.row(function), "hand on the place in the window"))
+        clears: list[cst.CSTNode] = []
+        for call in edits.calls:
+            place = self._script.loop_of(call) or self._script.function_of(call)
+            if place is None or any(self._script.inside(place, other) for other in edits.calls if other is not call):
+                raise Refusal(call, f"{function.name.value}() is not called once for each batch of a loop")
+            around = as_place(place)
+            check_conditions(self._script, around, call)
+            parts = self._parts(around, [call])
+            caller = self._window(around, counted=False)
+            self._begin(parts, caller)
+            for run in parts.runs(parts.ending):
+                self._blocks.wrap(run, f"if {caller.ends}:")
+            clears += parts.clears
+            if isinstance(around, cst.FunctionDef):
+                clears += self._hand_on(around)
+        return clears
+
+    def plan(self) -> Plan:
+        """The change that all of it comes to."""
+        if self._helped:
+            self._blocks.define(windows.helper_code(self._helper))
+            self._imports.append("import itertools")
+        for node in self._script.nodes:
+            if isinstance(node, cst.Call) and "BatchNorm" in (dotted(node.func) or "").rpartition(".")[2]:
+                self._left.append((node, "the statistics of batch normalization remain those of single batches"))
+                break
+        edits = (*self._edits, *self._blocks.edits())
+        fix = Fix("Accumulate gradients", edits, imports=tuple(dict.fromkeys(self._imports)))
+        new, _ = apply_round(self._script.text, [fix])
+        left = [
+            Remark(row_edited(self._script.text, new, edits, self._script.row(node)), why) for node, why in self._left
+        ]
+        return Plan((Change(fix, tuple(self._done), tuple(dict.fromkeys(left))),), repairs=())
+
+    def _define(self, loop: cst.For) -> None:
+        """Give the number of batches a name above the outermost loop."""
+        outermost: cst.CSTNode = loop
+        while (around := self._script.loop_of(outermost)) is not None:
+            outermost = around
+        block = self._script.block_of(outermost)
+        if not any(self._script.block_of(one) is block for one in self._defined):
+            self._defined.append(outermost)
+            self._blocks.above(outermost, f"{self._count} = {self._number}")
+
+    def _divide(self, parts: Parts, window: Window) -> None:
+        rewrite = self._script.rewrite
+        for backward in parts.backwards:
+            assert isinstance(backward.func, cst.Attribute)
+            loss = backward.func.value
+            reduction = self._reductions.of(loss)
+            if reduction is Reduction.SUM:
+                self._left.append((backward, "this loss is a sum over its batch, so it is not divided"))
+                continue
+            if reduction is Reduction.UNKNOWN:
+                self._left.append((backward, "this loss is taken for a mean over its batch; a sum must not be divided"))
+            scaled = isinstance(loss, cst.Call) and (dotted(loss.func) or "").endswith(".scale") and len(loss.args) == 1
+            inner = loss.args[0].value if isinstance(loss, cst.Call) and scaled else loss
+            text = f"{rewrite.operand(inner)} / {window.length}"
+            self._edits.append(rewrite.replace(inner, text if scaled else f"({text})"))
+
+    def _begin(self, parts: Parts, window: Window) -> None:
+        first, *others = [*parts.runs(parts.beginning)] or [[]]
+        if first and self._every_round(parts, first[0]):
+            self._blocks.wrap(first, f"if {window.begins}:", *window.sets)
+        else:
+            others = [first, *others] if first else others
+            if window.sets:
+                code = (f"if {window.begins}:", *(f"    {line}" for line in window.sets))
+                self._blocks.above(parts.place.body.body[0], *code)
+        for run in others:
+            self._blocks.wrap(run, f"if {window.begins}:")
+
+    def _every_round(self, parts: Parts, statement: cst.CSTNode) -> bool:
+        """Whether `statement` runs in every round, before the backward passes."""
+        return self._script.block_of(statement) is parts.place.body.body or all(
+            self._script.block_of(statement) is self._script.block_of(self._script.statement_of(one) or one)
+            for one in parts.backwards
+        )
+
+    def _end(self, parts: Parts, rounds: Sequence[Round], window: Window) -> None:
+        runs = list(parts.runs(parts.ending))
+        condition = window.ends
+        model = self._parallel.model(parts.place) if self._parallel else None
+        if self._parallel and model is None:
+            self._left.append(
+                (parts.place, "run all but the last batch of a window in no_sync() of the distributed model")
+            )
+        held = list(self._distributed(parts, rounds, model[0])) if model is not None else []
+        if (held or len(runs) > 1) and " or " in condition:
+            name = self._names.new("last", "is_last", "ends_window")
+            one = len({id(self._script.block_of(run[0])) for run in runs}) == 1 and len(rounds) == 1
+            place = held[0] if held else runs[0][0] if one else parts.place.body.body[0]
+            self._blocks.above(place, f"{name} = {condition}")
+            condition = name
+        if model is not None and held:
+            name, kind = model
+            always = condition if kind is None else f"{condition} or not isinstance({name}, {kind})"
+            self._blocks.wrap(held, f"with contextlib.nullcontext() if {always} else {name}.no_sync():")
+            self._imports.append("import contextlib")
+        for run in runs:
+            self._blocks.wrap(run, f"if {condition}:")
+
+    def _distributed(self, parts: Parts, rounds: Sequence[Round], model: str) -> list[cst.CSTNode]:
+        """The statements from the forward pass of `model` to the last backward pass."""
+        if len(rounds) != 1:
+            raise Refusal(parts.place, "the distributed model has no one place here for its no_sync()")
+        block = list(rounds[0].block)
+        uses = [
+            index
+            for index, statement in enumerate(block)
+            if any(
+                isinstance(node, cst.Call)
+                and (dotted(node.func) == model or any(dotted(one.value) == model for one in node.args))
+                for node in walk(statement)
+            )
+        ]
+        ends = [
+            index
+            for index, statement in enumerate(block)
+            if any(self._script.inside(statement, one) for one in parts.backwards)
+        ]
+        first = min([*uses, *ends])
+        return block[first : max(ends) + 1]

@@ -1,0 +1,108 @@
+"""Whether what a loop goes over is sure to have a length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.codemods.calls import Calls
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+
+_SIZED = frozenset(
+    {"list", "tuple", "sorted", "range", "TensorDataset", "random_split", "ConcatDataset", "ImageFolder"}
+)
+_SIZED_MODULES = ("datasets.", "torchvision.datasets.", "torch.utils.data.TensorDataset")
+_TENSORS = ("torch.randn", "torch.rand", "torch.randint", "torch.zeros", "torch.ones", "torch.arange", "torch.randperm")
+_SAMPLERS = ("DistributedSampler", "RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+_DEEP = 4
+
+
+def has_length(script: Script, calls: Calls, node: cst.BaseExpression, deep: int = _DEEP) -> bool:
+    """Whether `len(...)` of what `node` stands for is known to work, and to tell how often a loop over it runs."""
+    if isinstance(node, (cst.List, cst.Tuple, cst.ListComp)):
+        return True
+    if isinstance(node, cst.Call):
+        return _made_with_length(script, calls, node, deep)
+    if isinstance(node, cst.IfExp):
+        return has_length(script, calls, node.body, deep) and has_length(script, calls, node.orelse, deep)
+    path = dotted(node)
+    if path is None or deep == 0:
+        return False
+    if _measured(script, calls, node, path):
+        return True
+    values = _values(script, calls, node, path)
+    return bool(values) and all(value is not None and has_length(script, calls, value, deep - 1) for value in values)
+
+
+def _made_with_length(script: Script, calls: Calls, call: cst.Call, deep: int) -> bool:
+    name = dotted(call.func) or ""
+    last = name.rpartition(".")[2]
+    if last == "DataLoader":
+        return _loads_a_length(script, calls, call, deep)
+    if last in _SIZED or name.startswith(_SIZED_MODULES) or name in _TENSORS:
+        return True
+    owner = script.source.definitions.get(last)
+    made = next((one for one in script.top if isinstance(one, cst.ClassDef) and one.name.value == last), None)
+    if made is not None and owner is not None:
+        bases = [dotted(base.value) or "" for base in made.bases]
+        methods = {one.name.value for one in made.body.body if isinstance(one, cst.FunctionDef)}
+        return "__len__" in methods and not any("Iterable" in base for base in bases)
+    return False
+
+
+def _loads_a_length(script: Script, calls: Calls, call: cst.Call, deep: int) -> bool:
+    """Whether a data loader reads a data set with a length, which shuffling and PyTorch's samplers ask for."""
+    given = {name: script.rewrite.find_argument(call, name, place) for name, place in _PLACES.items()}
+    if given["batch_sampler"] is not None or any(argument.star for argument in call.args):
+        return False
+    shuffle, sampler, dataset = given["shuffle"], given["sampler"], given["dataset"]
+    if shuffle is not None and script.rewrite.text(shuffle.value) == "True":
+        return True
+    if sampler is not None:
+        made = _values(script, calls, sampler.value, dotted(sampler.value) or "") or [sampler.value]
+        names = [dotted(one.func) or "" for one in made if isinstance(one, cst.Call)]
+        return len(names) == len(made) and all(name.endswith(_SAMPLERS) for name in names)
+    return dataset is not None and has_length(script, calls, dataset.value, deep - 1)
+
+
+_PLACES = {"dataset": 0, "shuffle": 2, "sampler": 3, "batch_sampler": 4}
+
+
+def _measured(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> bool:
+    """Whether the same code asks for the length of `path` already."""
+    function = script.function_of(node)
+    owner = script.method_owner(function)
+    for call in calls.ending("len"):
+        if len(call.args) == 1 and dotted(call.args[0].value) == path:
+            there = script.function_of(call)
+            if there is function or (
+                path.startswith("self.") and owner is not None and script.method_owner(there) is owner
+            ):
+                return True
+    return False
+
+
+def _values(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> list[cst.BaseExpression | None]:
+    """What `path` is bound to where `node` stands; None for what cannot be told."""
+    function = script.function_of(node)
+    if path.startswith("self."):
+        owner = script.method_owner(function)
+        return [value for one in calls.methods(owner) for value in _bound(script, one, path)]
+    while function is not None:
+        bound = list(_bound(script, function, path))
+        if bound:
+            return bound
+        if script.parameter(function, path) is not None:
+            return list(calls.passed(function, path) or [])
+        function = script.function_of(function)
+    return list(_bound(script, None, path))
+
+
+def _bound(script: Script, function: cst.FunctionDef | None, path: str) -> Iterator[cst.BaseExpression | None]:
+    for binding in script.assignments(function, path):
+        value = binding.value if isinstance(binding, (cst.Assign, cst.AnnAssign)) else None
+        split = isinstance(binding, cst.Assign) and not all(dotted(t.target) == path for t in binding.targets)
+        called = isinstance(value, cst.Call) and (dotted(value.func) or "").endswith("random_split")
+        yield None if split and not called else value

@@ -1,0 +1,104 @@
+"""What a script does with losses, optimizers and gradients, as far as accumulating them is concerned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from amplint.codemods.calls import Calls
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
+from amplint.engine.modules import Lookups, Modules
+from amplint.semantics import interpret
+from amplint.semantics.call_events import Called
+from amplint.semantics.events import Accumulation, Backward, Event, OptimizerStep, ScalerStep, ScalerUpdate
+from amplint.semantics.framework_events import ManagedBackward
+from amplint.semantics.program import Program
+from amplint.semantics.scopes import dotted
+from amplint.source.source import Source
+from amplint.torchlib.frameworks import TITLES
+
+_KINDS = (Accumulation, Backward, Called, ManagedBackward, OptimizerStep, ScalerStep, ScalerUpdate)
+
+
+@dataclass
+class Observed:
+    """The calls that matter, all of them in the file itself.
+
+    `steps` holds the steps of `optimizers`, by a scaler or not, `updates` those of the scaler's scale, and `windows`
+    the loops and functions that accumulate already. Code that is never reached, such as the side of a condition that is
+    always false, is there too, by the names of what it works on.
+    """
+
+    calls: Calls
+    backwards: list[cst.Call] = field(default_factory=list)
+    steps: list[cst.Call] = field(default_factory=list)
+    updates: list[cst.CSTNode] = field(default_factory=list)
+    windows: set[cst.CSTNode] = field(default_factory=set)
+    optimizers: set[str] = field(default_factory=set)
+
+
+def observe(script: Script) -> Observed:
+    """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
+    resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+    source, calls = script.source, Calls(script, resolved)
+    found = Observed(calls)
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Called):
+            resolved.setdefault(event.node, set()).update({event.function} if event.function else ())
+        else:
+            _take_note(found, source, event)
+
+    interpret(Program(source, Lookups(Modules(), source)), watch, {kind.kind for kind in _KINDS})
+    for call in script.calls:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
+            _add_unreached(found, call, call.func)
+    for call in calls.ending("step"):
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        if {dotted(owner), *(dotted(one.value) for one in call.args)} & found.optimizers:
+            _add(found.steps, call)
+    return found
+
+
+def _add_unreached(found: Observed, call: cst.Call, func: cst.Attribute) -> None:
+    owner = (dotted(func.value) or "").partition(".")
+    if owner[0] in ("self", "ctx", "cls") and not owner[2]:
+        return
+    if not any(call is one for one in found.backwards):
+        if any(argument.keyword is None for argument in call.args):
+            raise Refusal(call, "this backward pass could not be followed")
+        if found.backwards:
+            found.backwards.append(call)
+
+
+def _take_note(found: Observed, source: Source, event: Event) -> None:
+    own = source.owns(event.node)
+    here = event.node if own else event.entered_from or source.chunks[0].module
+    if isinstance(event, ManagedBackward):
+        manager = TITLES.get(event.manager.kind, "the framework")
+        raise Refusal(here, f"{manager} runs the backward pass; ask it to accumulate gradients")
+    if isinstance(event, Accumulation):
+        found.windows.add(event.loop)
+    elif isinstance(event, Backward):
+        if not own:
+            raise Refusal(here, "a loss is differentiated in another file")
+        if not isinstance(event.node, cst.Call):
+            raise Refusal(here, "this backward pass is not a plain call")
+        _add(found.backwards, event.node)
+    elif isinstance(event, (OptimizerStep, ScalerStep)):
+        if not own:
+            raise Refusal(here, "an optimizer steps in another file")
+        if event.closure or (isinstance(event, OptimizerStep) and event.call.args):
+            raise Refusal(here, "the optimizer runs a closure, which makes and uses gradients in one call")
+        found.optimizers |= {path for path in [dotted(event.optimizer_node)] if path}
+        if isinstance(event.node, cst.Call):
+            _add(found.steps, event.node)
+    elif isinstance(event, ScalerUpdate) and own:
+        found.updates.append(event.node)
+
+
+def _add(calls: list[cst.Call], call: cst.Call) -> None:
+    if not any(call is one for one in calls):
+        calls.append(call)

@@ -1,0 +1,200 @@
+"""Which statements of a loop or a function run at the beginning of a window only, and which at its end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from amplint.codemods.accumulation import work
+from amplint.codemods.accumulation.observed import Observed
+from amplint.codemods.accumulation.rounds import Place
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+
+class Parts:
+    """Sorts the statements of `place`, a loop or function, round its `backwards`. Raises Refusal.
+
+    `beginning` and `ending` are statements in there, in their order; `left` is what a person should look at.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        observed: Observed,
+        place: Place,
+        backwards: Sequence[cst.Call],
+        uses: Sequence[cst.CSTNode],
+    ) -> None:
+        self._script = script
+        self.place = place
+        self.backwards = backwards
+        self.beginning: list[cst.CSTNode] = []
+        self.ending: list[cst.CSTNode] = []
+        self.left: list[tuple[cst.CSTNode, str]] = []
+        self.clears = work.clears(script, place)
+        self._sort(work.ending(script, place, observed, uses, _callers_of(script, uses)))
+        self._add_dependents()
+        for node, path in work.counters(script, place):
+            self._count(node, path)
+        self._check_exits()
+        for scheduler in work.schedulers(script, place, observed):
+            self._tell_of(scheduler)
+
+    def runs(self, statements: Sequence[cst.CSTNode]) -> Iterator[list[cst.CSTNode]]:
+        """`statements`, those together that follow each other in one block."""
+        run: list[cst.CSTNode] = []
+        for statement in sorted(statements, key=self._script.row):
+            block = self._script.block_of(statement)
+            if run and not any(a is run[-1] and b is statement for a, b in itertools.pairwise(block)):
+                yield run
+                run = []
+            run.append(statement)
+        if run:
+            yield run
+
+    def clears_first(self) -> bool:
+        """Whether gradients are cleared at the beginning of a window."""
+        return any(self._script.inside(one, clear) for one in self.beginning for clear in self.clears)
+
+    def _sort(self, nodes: Sequence[cst.CSTNode]) -> None:
+        clears = {id(node) for node in self.clears}
+        for node in (*self.clears, *nodes):
+            statement = self._unit(node)
+            if statement is None:
+                raise Refusal(node, "this shares its statement with a backward pass")
+            earlier = [one for one in self.backwards if self._order(one, statement) < 0]
+            later = [one for one in self.backwards if self._order(one, statement) > 0]
+            if earlier and later:
+                raise Refusal(node, "this stands between two backward passes whose gradients add up")
+            if earlier:
+                _add(self.ending, statement)
+            elif id(node) in clears or (
+                isinstance(node, cst.Call) and _method(node) in ("step", "step_update", "update")
+            ):
+                _add(self.beginning, statement)
+            elif not isinstance(node, cst.Call) or _method(node) != "get_scale":
+                raise Refusal(node, "gradients are used before the backward pass that makes them")
+
+    def _unit(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The outermost statement of the loop that holds `node` and no backward pass, if there is one."""
+        found: cst.CSTNode | None = None
+        for statement, _ in self._script.climb(node):
+            if statement is self.place or any(self._script.inside(statement, one) for one in self.backwards):
+                break
+            found = statement
+        return found
+
+    def _order(self, backward: cst.Call, statement: cst.CSTNode) -> int:
+        """-1 for a backward pass before `statement`, 1 for one behind it, 0 for one on another side of a condition."""
+        common = self._script.common([backward, statement])
+        if common is not None and common[1][0] is common[1][1]:
+            return 0
+        return -1 if self._script.row(backward) < self._script.row(statement) else 1
+
+    def _held(self, node: cst.CSTNode) -> bool:
+        return any(self._script.inside(one, node) for one in self.ending)
+
+    def _add_dependents(self) -> None:
+        """Let what reads something that only the end of a window sets go there too."""
+        grown = True
+        while grown:
+            grown = False
+            only_there = self._bound_at_end()
+            for node in list(walk(self.place.body)):
+                path = dotted(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+                if path not in only_there or self._held(node):
+                    continue
+                statement = self._unit(node)
+                if statement is None or not any(self._order(one, statement) < 0 for one in self.backwards):
+                    raise Refusal(node, f"{path} is read before the end of the window, which sets it")
+                if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Return):
+                    raise Refusal(node, f"{path} is returned, and only the end of a window sets it")
+                _add(self.ending, statement)
+                self.left.append((statement, f"this runs once in a window now, where {path} is set"))
+                grown = True
+                break
+
+    def _bound_at_end(self) -> set[str]:
+        """What nothing but the end of a window binds."""
+        function = self._home()
+        found = {path for one in self.ending for node in walk(one) for path in bound_paths(node, whole=True)}
+        return {
+            path
+            for path in found
+            if not path.startswith("self.")
+            and all(self._held(one) for one in self._script.assignments(function, path))
+            and (function is None or self._script.parameter(function, path) is None)
+        }
+
+    def _count(self, node: cst.AugAssign, path: str) -> None:
+        """Let a counter of steps count at the end of windows, with what asks it, if nothing else reads it."""
+        mine = self._unit(node)
+        if mine is None or not all(self._order(one, mine) < 0 for one in self.backwards):
+            return
+        asking = [mine]
+        for read in walk(self.place.body):
+            if isinstance(read, (cst.Name, cst.Attribute)) and dotted(read) == path and not self._held(read):
+                holder = self._unit(read)
+                if holder is None or not (holder is mine or self._asks(holder, path)):
+                    self.left.append((node, f"{path} counts batches here, and no longer steps"))
+                    return
+                _add(asking, holder)
+        for statement in asking:
+            _add(self.ending, statement)
+
+    def _asks(self, statement: cst.CSTNode, path: str) -> bool:
+        """Whether `statement`, which comes after the backward passes, depends on a condition about `path`."""
+        behind = all(self._order(one, statement) < 0 for one in self.backwards)
+        return behind and isinstance(statement, cst.If) and any(dotted(node) == path for node in walk(statement.test))
+
+    def _check_exits(self) -> None:
+        last = max((self._script.source.span(one).end.row for one in (*self.ending, *self.backwards)), default=0)
+        for node in work.exits(self._script, self.place):
+            behind = self._script.row(node) > last
+            if self._held(node):
+                continue
+            if isinstance(node, cst.Continue) or (isinstance(node, cst.Return) and self.place is self._home()):
+                if behind:
+                    continue
+                raise Refusal(node, "a round that ends here would leave its window without a step")
+            if not self.clears_first():
+                raise Refusal(node, "leaving the loop here would leave the gradients of an unfinished window")
+            self.left.append((node, "leaving the loop here drops the batches of a window that is not full"))
+
+    def _home(self) -> cst.FunctionDef | None:
+        return self._script.function_of(self.place.body)
+
+    def _tell_of(self, scheduler: cst.Call) -> None:
+        assert isinstance(scheduler.func, cst.Attribute)
+        made = work.constructions(self._script, scheduler.func.value) or []
+        for place in made or [scheduler]:
+            self.left.append((place, "this schedule advances once in a window now; shorten it if it counts batches"))
+
+
+def _method(call: cst.Call) -> str:
+    """The last name of what a call calls."""
+    if isinstance(call.func, cst.Attribute):
+        return call.func.attr.value
+    return call.func.value if isinstance(call.func, cst.Name) else ""
+
+
+def _add(statements: list[cst.CSTNode], statement: cst.CSTNode) -> None:
+    if not any(statement is one for one in statements):
+        statements.append(statement)
+
+
+def _callers_of(script: Script, uses: Sequence[cst.CSTNode]) -> set[str]:
+    """The names of the functions of this file that read or change gradients and do not train."""
+    functions = [script.function_of(one) for one in uses]
+    return {
+        one.name.value
+        for one in functions
+        if one is not None
+        and not any(isinstance(n, cst.Call) and _method(n) in ("backward", "step") for n in walk(one.body))
+    }

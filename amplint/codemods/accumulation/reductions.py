@@ -1,0 +1,158 @@
+"""Whether a loss is a mean over its batch or a sum."""
+
+from __future__ import annotations
+
+import enum
+
+import libcst as cst
+
+from amplint.codemods.calls import Calls
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+_DEEP = 12
+_KEEPS = ("to", "float", "double", "cuda", "cpu", "clone", "squeeze", "view", "reshape", "contiguous", "abs", "neg")
+_LOSSES = frozenset(
+    [
+        *("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"),
+        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "ctc_loss", "cosine_embedding_loss"),
+        *("margin_ranking_loss", "triplet_margin_loss", "hinge_embedding_loss", "poisson_nll_loss"),
+        *("multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss", "gaussian_nll_loss"),
+    ]
+)
+
+
+class Reduction(enum.Enum):
+    """How the losses of the samples of a batch become one."""
+
+    MEAN = enum.auto()
+    SUM = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+class Reductions:
+    """Follows losses back to what reduces them."""
+
+    def __init__(self, script: Script, calls: Calls) -> None:
+        self._script = script
+        self._calls = calls
+
+    def of(self, node: cst.BaseExpression, deep: int = _DEEP) -> Reduction:
+        """How the loss that `node` stands for was reduced."""
+        if deep == 0:
+            return Reduction.UNKNOWN
+        if isinstance(node, cst.Call):
+            return self._call(node, deep)
+        if isinstance(node, cst.BinaryOperation):
+            return self._operation(node, deep)
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            path = dotted(node)
+            values = self._values(node, path) if path is not None else []
+            return _together([self.of(one, deep - 1) if one is not None else Reduction.UNKNOWN for one in values])
+        if isinstance(node, cst.UnaryOperation):
+            return self.of(node.expression, deep - 1)
+        if isinstance(node, cst.IfExp):
+            return _together([self.of(node.body, deep - 1), self.of(node.orelse, deep - 1)])
+        return Reduction.UNKNOWN
+
+    def _operation(self, node: cst.BinaryOperation, deep: int) -> Reduction:
+        left, right = self.of(node.left, deep - 1), self.of(node.right, deep - 1)
+        if isinstance(node.operator, (cst.Add, cst.Subtract)):
+            return _together([left, right])
+        if isinstance(node.operator, cst.Divide):
+            constant = isinstance(node.right, (cst.Integer, cst.Float))
+            return Reduction.MEAN if left is Reduction.SUM and not constant else left
+        if isinstance(node.operator, cst.Multiply):
+            known = [one for one in (left, right) if one is not Reduction.UNKNOWN]
+            return known[0] if len(known) == 1 else Reduction.UNKNOWN
+        return Reduction.UNKNOWN
+
+    def _call(self, call: cst.Call, deep: int) -> Reduction:
+        name = dotted(call.func) or ""
+        last = call.func.attr.value if isinstance(call.func, cst.Attribute) else name
+        given = self._script.rewrite.find_argument(call, "reduction")
+        averages = self._script.rewrite.find_argument(call, "size_average")
+        if given is not None or averages is not None:
+            text = self._script.rewrite.text((given or averages).value).strip("'\"")  # type: ignore[union-attr]
+            return _SAID.get(text, Reduction.UNKNOWN)
+        if last in _LOSSES:
+            return Reduction.MEAN
+        if isinstance(call.func, cst.Attribute) and last in ("mean", "sum"):
+            over_all = len(call.args) == (name in ("torch.mean", "torch.sum"))
+            of_one = over_all or len(call.args) == 0
+            return (Reduction.MEAN if last == "mean" else Reduction.SUM) if of_one else Reduction.UNKNOWN
+        if isinstance(call.func, cst.Attribute) and last in (*_KEEPS, "scale"):
+            inner = call.args[0].value if last == "scale" and call.args else call.func.value
+            return self.of(inner, deep - 1)
+        return self._called(call, name, deep)
+
+    def _called(self, call: cst.Call, name: str, deep: int) -> Reduction:
+        functions = self._calls.targets(call)
+        if functions:
+            returned = [
+                one.value
+                for function in functions
+                if isinstance(function, cst.FunctionDef)
+                for one in walk(function.body)
+                if isinstance(one, cst.Return) and one.value
+            ]
+            return _together([self.of(value, deep - 1) for value in returned])
+        made = self._values(call.func, name)
+        return _together([self._criterion(one) if isinstance(one, cst.Call) else Reduction.UNKNOWN for one in made])
+
+    def _criterion(self, made: cst.Call) -> Reduction:
+        inner = made
+        while isinstance(inner.func, cst.Attribute) and isinstance(inner.func.value, cst.Call):
+            inner = inner.func.value  # nn.CrossEntropyLoss().to(device)
+        own = any(isinstance(one, cst.ClassDef) and one.name.value == dotted(inner.func) for one in self._script.top)
+        for keyword in ("reduction", "size_average"):
+            given = self._script.rewrite.find_argument(inner, keyword)
+            if given is not None:
+                return _SAID.get(self._script.rewrite.text(given.value).strip("'\""), Reduction.UNKNOWN)
+        library = (dotted(inner.func) or "").endswith("Loss") and not own
+        return (
+            Reduction.MEAN
+            if library and (dotted(inner.func) or "").startswith(("nn.", "torch.nn."))
+            else Reduction.UNKNOWN
+        )
+
+    def _values(self, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
+        """What is bound to `path` where `node` stands, or else anywhere outside of functions or as an attribute."""
+        function = self._script.function_of(node)
+        while True:
+            bindings = self._bindings(function, path)
+            if bindings or function is None:
+                break
+            if self._script.parameter(function, path) is not None:
+                return list(self._calls.passed(function, path) or [])
+            function = self._script.function_of(function)
+        if not bindings and path.startswith("self."):
+            bindings = [binding for one in self._calls.functions for binding in self._bindings(one, path)]
+        row = self._script.row(node)
+        return [one for one in bindings if one is None or self._script.row(one) != row] or bindings
+
+    def _bindings(self, function: cst.FunctionDef | None, path: str) -> list[cst.BaseExpression | None]:
+        found: list[cst.BaseExpression | None] = []
+        for binding in self._script.assignments(function, path):
+            value = getattr(binding, "value", None)
+            plain = isinstance(binding, cst.Assign) and all(dotted(t.target) == path for t in binding.targets)
+            if isinstance(value, cst.BaseExpression) and (plain or isinstance(binding, cst.AnnAssign)):
+                found.append(value)
+            else:
+                found.append(None)
+        return found
+
+
+_SAID = {
+    "mean": Reduction.MEAN,
+    "batchmean": Reduction.MEAN,
+    "True": Reduction.MEAN,
+    "sum": Reduction.SUM,
+    "False": Reduction.SUM,
+}
+
+
+def _together(found: list[Reduction]) -> Reduction:
+    kinds = set(found)
+    return kinds.pop() if len(kinds) == 1 else Reduction.UNKNOWN

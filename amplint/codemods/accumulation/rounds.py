@@ -1,0 +1,209 @@
+"""The loops over batches: which backward passes and steps belong to one round of which loop, or call of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods.accumulation.observed import Observed
+from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.places import Block
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+Place = cst.For | cst.FunctionDef
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What every round of the loop, or call of the function, `place` does in `block`: `backwards`, then `steps`."""
+
+    place: Place
+    block: Block
+    backwards: tuple[cst.Call, ...]
+    steps: tuple[cst.Call, ...]
+
+
+def find(script: Script, observed: Observed) -> list[Round]:
+    """The rounds of all loops and functions that do not accumulate gradients yet. Raises Refusal."""
+    groups: dict[cst.CSTNode, list[cst.Call]] = {}
+    for call in sorted((*observed.backwards, *observed.steps), key=script.row):
+        function = script.function_of(call)
+        if function in observed.windows:
+            continue
+        others = observed.steps if _among(call, observed.backwards) else observed.backwards
+        near = [one for one in others if script.function_of(one) is function]
+        place: cst.CSTNode | None = _shared_loop(script, call, near) or (function if near else None)
+        if place is None:
+            raise Refusal(call, _why_apart(_among(call, observed.backwards), near=bool(near)))
+        groups.setdefault(place, []).append(call)
+    rounds: list[Round] = []
+    for around, calls in groups.items():
+        backwards = [call for call in calls if _among(call, observed.backwards)]
+        steps = [call for call in calls if _among(call, observed.steps)]
+        if not _accumulates(script, observed, around, backwards, steps):
+            rounds += _split(script, as_place(around), backwards, steps)
+    for one in rounds:
+        inner = next((other for other in rounds if other is not one and _inside(script, other, one)), None)
+        if inner is not None:
+            raise Refusal(inner.backwards[0], f"{_TWICE}, in a loop around this one")
+    return rounds
+
+
+def as_place(place: cst.CSTNode) -> Place:
+    """`place`, if its rounds can be told apart. Raises Refusal."""
+    if isinstance(place, cst.FunctionDef) or (isinstance(place, cst.For) and place.asynchronous is None):
+        return place
+    raise Refusal(place, "how many rounds this loop runs is not known, so its last window cannot be told")
+
+
+def check_conditions(script: Script, place: Place, node: cst.CSTNode) -> None:
+    """Raises Refusal where a round of `place` may go without `node`."""
+    bound = {path for inner in walk(place) for path in bound_paths(inner)}
+    for above in script.source.ancestors(node):
+        if above is place:
+            return
+        if isinstance(above, cst.If) and (paths(above.test) & bound or _calls(above.test)):
+            raise Refusal(above, "not every round of this loop trains, so its windows cannot be counted by rounds")
+        if isinstance(above, (cst.Try, cst.TryStar, cst.For, cst.While, cst.Match)):
+            raise Refusal(above, "this can end a round before its step, so windows cannot be counted by rounds")
+
+
+def _inside(script: Script, inner: Round, outer: Round) -> bool:
+    return inner.place is not outer.place and script.inside(outer.place, inner.place)
+
+
+def _why_apart(backward: bool, near: bool) -> str:
+    if near:
+        return "this is not in a loop over batches"
+    other = "step of an optimizer" if backward else "backward pass"
+    return f"no {other} is in the same function as this {'backward pass' if backward else 'step'}"
+
+
+def _among(call: cst.CSTNode, calls: Sequence[cst.CSTNode]) -> bool:
+    return any(call is one for one in calls)
+
+
+def _loops(script: Script, node: cst.CSTNode) -> Iterator[cst.For | cst.While]:
+    """The loops of the same function around `node`, from the inside out."""
+    loop = script.loop_of(node)
+    while loop is not None:
+        yield loop
+        loop = script.loop_of(loop)
+
+
+def _shared_loop(script: Script, call: cst.Call, others: Sequence[cst.Call]) -> cst.For | cst.While | None:
+    """The innermost loop around `call` and one of `others`."""
+    return next(
+        (loop for loop in _loops(script, call) if any(script.inside(loop.body, one) for one in others)),
+        None,
+    )
+
+
+def _accumulates(
+    script: Script,
+    observed: Observed,
+    place: cst.CSTNode,
+    backwards: Sequence[cst.Call],
+    steps: Sequence[cst.Call],
+) -> bool:
+    """Whether `place`, or a loop in it, adds up gradients over several batches already."""
+    if any(one is place for one in observed.windows):
+        return True
+    for backward in backwards:
+        inner = script.loop_of(backward)
+        if inner is not None and inner is not place and script.inside(place, inner) and not _over_losses(inner):
+            return True
+    counted = _counted(place)
+    tests = [test for step in steps for test in _tests(script, place, step, steps, backwards)]
+    return any(paths(test) & counted or _has_remainder(test) for test in tests)
+
+
+def _over_losses(loop: cst.For | cst.While) -> bool:
+    """Whether a loop does nothing but call `backward()` of what it goes over."""
+    return isinstance(loop, cst.For) and sum(isinstance(node, cst.Call) for node in walk(loop.body)) <= 2
+
+
+def _tests(
+    script: Script, place: cst.CSTNode, step: cst.Call, steps: Sequence[cst.Call], backwards: Sequence[cst.Call]
+) -> Iterator[cst.BaseExpression]:
+    """The conditions between `place` and `step` that no backward pass depends on, and that not all sides step for."""
+    for above in script.source.ancestors(step):
+        if above is place:
+            return
+        if isinstance(above, cst.If) and not any(script.inside(above, one) for one in backwards):
+            sides = list(_sides(above))
+            stepping = [side for side in sides if any(script.inside(side, one) for one in steps)]
+            if len(stepping) < len(sides) or len(sides) == 1:
+                yield above.test
+
+
+def _has_remainder(test: cst.CSTNode) -> bool:
+    return any(isinstance(node, cst.Modulo) for node in walk(test))
+
+
+def _counted(place: cst.CSTNode) -> set[str]:
+    """What a loop counts with: what its header binds, what is counted up, and what is worked out from these.
+
+    A function counts with what it is told.
+    """
+    found = set(bound_paths(place))
+    if isinstance(place, cst.FunctionDef):
+        every = (*place.params.posonly_params, *place.params.params, *place.params.kwonly_params)
+        found = {param.name.value for param in every} - {"self"}
+    assigned = [node for node in walk(place) if isinstance(node, (cst.Assign, cst.AnnAssign))]
+    for node in walk(place):
+        if isinstance(node, cst.AugAssign) and isinstance(node.value, cst.Integer):
+            found |= bound_paths(node)
+    for node in assigned:
+        if node.value is not None and (_has_remainder(node.value) or _compares(node.value, found)):
+            found |= bound_paths(node)
+    return found
+
+
+def _compares(value: cst.CSTNode, counted: set[str]) -> bool:
+    return any(isinstance(node, cst.Comparison) and paths(node) & counted for node in walk(value))
+
+
+def _split(script: Script, place: Place, backwards: Sequence[cst.Call], steps: Sequence[cst.Call]) -> Iterator[Round]:
+    """The one round of `place`, or one for each side of a condition that holds for the whole loop."""
+    common = script.common([*backwards, *steps])
+    if common is None:
+        raise Refusal(backwards[0], "this backward pass and the step are too far apart")
+    block, statements = common
+    holder = statements[0]
+    if isinstance(holder, cst.If) and all(one is holder for one in statements):
+        for side in _sides(holder):
+            its = [one for one in backwards if script.inside(side, one)]
+            theirs = [one for one in steps if script.inside(side, one)]
+            if bool(its) != bool(theirs):
+                raise Refusal((its or theirs)[0], "this side of the condition steps or differentiates alone")
+            if its:
+                yield from _split(script, place, its, theirs)
+        return
+    check_conditions(script, place, block[0])
+    places = [next(index for index, one in enumerate(block) if one is statement) for statement in statements]
+    first = min(places[len(backwards) :])
+    late = next((one for one, index in zip(backwards, places, strict=False) if index >= first), None)
+    if late is not None:
+        raise Refusal(late, f"{_TWICE}, behind an earlier step")
+    yield Round(place, block, tuple(backwards), tuple(steps))
+
+
+def _sides(condition: cst.If) -> Iterator[cst.CSTNode]:
+    yield condition.body
+    if isinstance(condition.orelse, cst.If):
+        yield from _sides(condition.orelse)
+    elif condition.orelse is not None:
+        yield condition.orelse.body
+
+
+def _calls(test: cst.BaseExpression) -> bool:
+    return any(isinstance(node, cst.Call) and dotted(node.func) not in ("isinstance", "hasattr") for node in walk(test))
+
+
+_TWICE = "two losses are differentiated in turn, and the gradients of one could add to those of the other"

@@ -1,0 +1,214 @@
+"""How a loop tells where its windows begin and end, and how long they are: by counting, or batch lists of a helper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from amplint.codemods.accumulation.lengths import has_length
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.calls import Calls
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
+from amplint.findings import Edit, Span
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+_HELPER_CODE = (
+    "def {name}(batches, count):",
+    '    """Yield each batch with its place in a window of `count` batches and the window\'s length."""',
+    "    batches = iter(batches)",
+    "    while window := list(itertools.islice(batches, count)):",
+    "        for place, batch in enumerate(window):",
+    "            yield place, len(window), batch",
+)
+_PROGRESS = ("tqdm", "track", "trange", "progress_bar")
+
+
+@dataclass(frozen=True)
+class Window:
+    """The expressions of a loop's windows, where its body is: what holds at the first batch of one, its length, and
+    what holds at its last.
+
+    `sets` assigns the length at the first batch, `edits` change the header of the loop, and `parameters` are what a
+    function that runs once for each batch has to be told, each with what it is where there are no windows.
+    """
+
+    begins: str
+    length: str
+    ends: str
+    edits: tuple[Edit, ...]
+    sets: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+
+
+class Names:
+    """New names that a file does not use yet."""
+
+    def __init__(self, script: Script) -> None:
+        self._taken = set(script.words)
+
+    def new(self, *wanted: str) -> str:
+        """The first of `wanted` that is free."""
+        return next((name for name in wanted if name not in self._taken), f"{wanted[0]}_")
+
+
+def counting(script: Script, calls: Calls, loop: cst.For, names: Names, count: str) -> Window | None:
+    """The windows of a loop that knows how many rounds it runs; None where that is not certain."""
+    header = _Header(script, calls, loop)
+    if not header.certain:
+        return None
+    index = header.index or names.new("i", "step", "batch_idx", "batch_index")
+    stop = header.stop
+    begins = f"{index} % {count} == 0" if header.start == 0 else f"({index} - {header.start}) % {count} == 0"
+    place = f"({index} + 1)" if header.start == 0 else index
+    ends = f"{place} % {count} == 0 or {_last(index, stop)}"
+    length = names.new("window", "window_size", "window_length")
+    sets = f"{length} = min({count}, {stop} - {index})"
+    return Window(begins, length, ends, tuple(header.numbered(index)), (sets,))
+
+
+def grouping(script: Script, loop: cst.For, names: Names, count: str, helper: str) -> Window:
+    """The windows of any loop: the helper takes its batches in groups."""
+    (place, _), (length, _) = told(names).parameters
+    target = script.rewrite.text(loop.target)
+    inner = f"({target})" if isinstance(loop.target, cst.Tuple) and not loop.target.lpar else target
+    source = script.source.span(loop.iter)
+    edits = (
+        script.rewrite.replace(loop.target, f"{place}, {length}, {inner}"),
+        Edit(Span(source.start, source.start), f"{helper}("),
+        Edit(Span(source.end, source.end), f", {count})"),
+    )
+    return replace(told(names), edits=edits)
+
+
+def told(names: Names) -> Window:
+    """The windows of a function that is told where in a window its batch is."""
+    place, length = names.new("micro", "micro_batch", "place"), names.new("window", "window_size", "window_length")
+    return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=((place, "0"), (length, "1")))
+
+
+def helper_code(name: str) -> tuple[str, ...]:
+    """The lines of the helper that groups batches."""
+    return tuple(line.format(name=name) for line in _HELPER_CODE)
+
+
+def over_range(loop: cst.For) -> bool:
+    """Whether a loop counts rounds instead of going over batches."""
+    return any(isinstance(node, cst.Call) and dotted(node.func) in ("range", "trange") for node in walk(loop.iter))
+
+
+def _last(index: str, stop: str) -> str:
+    return f"{index} == {stop.removesuffix(' + 1')}" if stop.endswith(" + 1") else f"{index} + 1 == {stop}"
+
+
+class _Header:
+    """`for target in iter`, taken apart."""
+
+    def __init__(self, script: Script, calls: Calls, loop: cst.For) -> None:
+        self._calls = calls
+        self._script = script
+        self._loop = loop
+        self.index: str | None = None
+        self.start = 0
+        self.stop = ""
+        self._numbers = False
+        inner = _without_progress(loop.iter)
+        if isinstance(inner, cst.Call) and dotted(inner.func) == "enumerate":
+            self._numbers = True
+            self.certain = self._read_enumerate(inner)
+        elif isinstance(inner, cst.Call) and dotted(inner.func) == "range":
+            self._numbers = True
+            self.certain = self._read_range(inner)
+        else:
+            self.certain = self._read_source(inner)
+        if self.index is not None and self.certain:
+            inside = {path for node in walk(loop.body) for path in bound_paths(node)}
+            self.certain = self.index not in inside
+
+    def numbered(self, index: str) -> list[Edit]:
+        """The edits that let the loop count its rounds, none where it does."""
+        if self.index is not None:
+            return []
+        rewrite, target = self._script.rewrite, self._loop.target
+        if self._numbers:  # what counts has the name `_`
+            number = target.elements[0].value if isinstance(target, cst.Tuple) else target
+            return [rewrite.replace(number, index)]
+        text = rewrite.text(target)
+        inner = f"({text})" if isinstance(target, cst.Tuple) and not target.lpar else text
+        source = self._script.source.span(self._loop.iter)
+        opening = Edit(Span(source.start, source.start), "enumerate(")
+        return [rewrite.replace(target, f"{index}, {inner}"), opening, Edit(Span(source.end, source.end), ")")]
+
+    def _read_enumerate(self, call: cst.Call) -> bool:
+        target = self._loop.target
+        if not isinstance(target, cst.Tuple) or len(target.elements) != 2 or not call.args:
+            return False
+        start = self._script.rewrite.find_argument(call, "start", 1)
+        return (
+            self._read_index(target.elements[0].value)
+            and self._read_start(start.value if start is not None else None)
+            and self._read_source(_without_progress(call.args[0].value))
+        )
+
+    def _read_range(self, call: cst.Call) -> bool:
+        values = [argument.value for argument in call.args]
+        if not 1 <= len(values) <= 2 or not self._read_index(self._loop.target):
+            return False
+        if not self._read_start(values[0] if len(values) == 2 else None):
+            return False
+        stop = values[-1]
+        plain = all(isinstance(node, _PLAIN) for node in walk(stop) if isinstance(node, cst.BaseExpression))
+        plain = plain and all(dotted(node.func) == "len" for node in walk(stop) if isinstance(node, cst.Call))
+        names = {node.value for node in walk(stop) if isinstance(node, cst.Name)}
+        bound = {path.partition(".")[0] for node in walk(self._loop) for path in bound_paths(node)}
+        text = self._script.rewrite.text(stop)
+        self.stop = text if _is_simple(stop) or text.endswith(" + 1") else f"({text})"
+        return plain and "\n" not in text and names.isdisjoint(bound - {"self"})
+
+    def _read_source(self, source: cst.BaseExpression) -> bool:
+        path = dotted(source)
+        bound = {one for node in walk(self._loop.body) for one in bound_paths(node)}
+        if path is None or path.partition(".")[0] in bound - {"self"} or path in bound:
+            return False
+        self.stop = f"len({path})" if self.start == 0 else f"len({path}) + {self.start}"
+        return has_length(self._script, self._calls, source)
+
+    def _read_index(self, node: cst.BaseExpression) -> bool:
+        if not isinstance(node, cst.Name):
+            return False
+        self.index = node.value if node.value.strip("_") else None
+        return True
+
+    def _read_start(self, value: cst.BaseExpression | None) -> bool:
+        if value is None:
+            return True
+        self.start = value.evaluated_value if isinstance(value, cst.Integer) else -1
+        return self.start in (0, 1)
+
+
+_PLAIN = (cst.Name, cst.Attribute, cst.Integer, cst.BinaryOperation, cst.Call)
+
+
+def _is_simple(node: cst.BaseExpression) -> bool:
+    return isinstance(node, (cst.Name, cst.Attribute, cst.Integer)) or (
+        isinstance(node, cst.Call) and dotted(node.func) == "len"
+    )
+
+
+def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a progress bar goes over."""
+    while isinstance(node, cst.Call) and node.args and node.args[0].keyword is None:
+        name = (dotted(node.func) or "").rpartition(".")[2]
+        if not any(word in name for word in _PROGRESS) or name == "trange":
+            break
+        node = node.args[0].value
+    return node
+
+
+def refuse_epochs(loop: cst.For) -> None:
+    """Raises Refusal for a loop whose rounds are whole epochs."""
+    counted = any(isinstance(node, cst.Name) and "epoch" in node.value.lower() for node in walk(loop.target))
+    if counted and over_range(loop):
+        raise Refusal(loop, "a round of this loop is an epoch; there are no batches to accumulate over")

@@ -1,0 +1,133 @@
+"""Calls that belong to the beginning or the end of a window: clearing, unscaling, clipping, and steps of all kinds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from amplint.codemods.accumulation.observed import Observed
+from amplint.codemods.accumulation.rounds import Place
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+_SCALER_METHODS = ("unscale_", "get_scale")
+_SCHEDULER = re.compile(r"sched|warm_?up", re.IGNORECASE)
+_SCHEDULER_CLASS = re.compile(r"lr_scheduler\.|LR$|Scheduler|get_\w*schedule\w*$|Anneal|WarmRestarts")
+_AVERAGE = re.compile(
+    r"(?:^|_)(?:ema|swa)(?:_|$)|EMA|SWA|Ema(?=[A-Z]|$)|soft_update|polyak|moving_average|update_average"
+)
+_AVERAGES = re.compile(r"^(?:update\w*|step|accumulate|soft_update\w*|\w*polyak\w*|__call__|\w*moving_average\w*)$")
+_COUNTER = re.compile(
+    r"(?:^|\.)(?:(?:global|optim\w*|update|training|train|total)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
+)
+
+
+def clears(script: Script, place: Place) -> list[cst.CSTNode]:
+    """Where gradients are cleared in `place`, outside of functions that are defined in there."""
+    found: list[cst.CSTNode] = []
+    for node in _inside(script, place):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            gradient = isinstance(node.func.value, cst.Attribute) and node.func.value.attr.value in ("grad", "data")
+            path = dotted(node.func.value) or ""
+            if node.func.attr.value == "zero_grad" or (
+                node.func.attr.value == "zero_" and gradient and ".grad" in f".{path}"
+            ):
+                found.append(node)
+        elif isinstance(node, cst.Assign) and dotted(node.value) == "None":
+            targets = [one.target for one in node.targets]
+            if any(isinstance(one, cst.Attribute) and one.attr.value == "grad" for one in targets):
+                found.append(node)
+    return found
+
+
+def schedulers(script: Script, place: Place, observed: Observed) -> list[cst.Call]:
+    """The calls in `place` that advance a learning rate."""
+    return [
+        node
+        for node in _inside(script, place)
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in ("step", "step_update")
+        and not any(node is one for one in observed.steps)
+        and constructions(script, node.func.value) is not None
+    ]
+
+
+def constructions(script: Script, scheduler: cst.BaseExpression) -> list[cst.Call] | None:
+    """Where a scheduler is made, as far as this file shows it; None for what is none."""
+    while isinstance(scheduler, cst.Subscript):
+        scheduler = scheduler.value
+    path = dotted(scheduler) or ""
+    last = path.rpartition(".")[2]
+    made = [
+        node.value
+        for node in script.nodes
+        if isinstance(node, cst.Assign)
+        and isinstance(node.value, cst.Call)
+        and _ends(bound_paths(node, whole=True), last)
+    ]
+    known = [call for call in made if _SCHEDULER_CLASS.search(dotted(call.func) or "")]
+    return known if known or _SCHEDULER.search(last) else None
+
+
+def ending(
+    script: Script, place: Place, observed: Observed, uses: Sequence[cst.CSTNode], called: set[str]
+) -> list[cst.CSTNode]:
+    """What belongs to the end of a window in `place`: on the scaler, on gradients, and what comes of a step.
+
+    `uses` is where gradients are read or changed, `called` the functions that do.
+    """
+    found: list[cst.CSTNode] = [one for one in uses if script.inside(place.body, one)]
+    found += [one for one in (*observed.steps, *observed.updates) if script.inside(place.body, one)]
+    found += schedulers(script, place, observed)
+    for node in _inside(script, place):
+        if not isinstance(node, cst.Call):
+            continue
+        name = dotted(node.func) or ""
+        last = name.rpartition(".")[2]
+        averages = _AVERAGES.match(last) and any(_AVERAGE.search(part) for part in name.split("."))
+        statement = script.source.parent(node)
+        scaler = isinstance(node.func, cst.Attribute) and node.func.attr.value in _SCALER_METHODS
+        if scaler or last in called or (isinstance(statement, cst.Expr) and (averages or _AVERAGE.search(last))):
+            found.append(node)
+    return found
+
+
+def counters(script: Script, place: Place) -> list[tuple[cst.AugAssign, str]]:
+    """What counts steps by its name, and is counted up in `place`."""
+    return [
+        (node, path)
+        for node in _inside(script, place)
+        if isinstance(node, cst.AugAssign)
+        and isinstance(node.value, cst.Integer)
+        and (path := dotted(node.target)) is not None
+        and _COUNTER.search(path)
+    ]
+
+
+def exits(script: Script, place: Place) -> list[cst.CSTNode]:
+    """What leaves `place`, or the rest of one of its rounds, before its time."""
+    return [
+        node
+        for node in _inside(script, place)
+        if (isinstance(node, cst.Return) and not _is_last(script, place, node))
+        or (isinstance(node, (cst.Break, cst.Continue)) and script.loop_of(node) is place)
+    ]
+
+
+def _inside(script: Script, place: Place) -> Iterator[cst.CSTNode]:
+    function = script.function_of(place.body)
+    return (node for node in walk(place.body) if script.function_of(node) is function)
+
+
+def _is_last(script: Script, place: Place, node: cst.Return) -> bool:
+    """Whether `node` is the end of the function `place` anyway."""
+    return isinstance(place, cst.FunctionDef) and script.statement_of(node) is place.body.body[-1]
+
+
+def _ends(bound: set[str], last: str) -> bool:
+    return any(path.rpartition(".")[2] == last for path in bound)
