@@ -94,7 +94,9 @@ def loops(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.parametrize(
-    "wish", [Wish(to="amp"), Wish(to="amp", dtype="bfloat16", device="auto")], ids=["half", "bfloat16"]
+    "wish",
+    [Wish(to="amp"), Wish(to="amp", dtype="bfloat16", device="auto"), Wish(accumulate=3), Wish(to="amp", accumulate=2)],
+    ids=["half", "bfloat16", "accumulate", "both"],
 )
 def test_conversion_is_whole(wish: Wish) -> None:
     converted = refused = 0
