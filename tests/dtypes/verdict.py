@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from amplint.semantics.program import Program
 from amplint.semantics.state import State
 from amplint.semantics.values import Const, Tensor, Value
 from amplint.source.source import Source
-from amplint.source.tree import walk
+from amplint.source.tree import children, every, walk
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 from tests.dtypes.oracle import Outcome, observe
@@ -55,11 +56,13 @@ def claims(text: str) -> Claims:
     found = Claims()
     raises, passes = set[cst.CSTNode](), set[cst.CSTNode]()
     shown = {node for chunk in source.chunks for node in _shown(chunk.module)}
+    chosen = {node for chunk in source.chunks for node in _chosen(chunk.module)}
+    rows = _rows(source)
 
     def watching(machine: Machine, state: State, node: cst.CSTNode) -> Value:
         value = evaluate(machine, state, node)
         if node in shown and not machine.muted:
-            row = source.span(node).start.row
+            row = rows[node]
             dtype = value.dtype if isinstance(value, Tensor) and value.dtype in DTYPE_NAMES else None
             found.supposed[row].add(dtype)
             found.ranks[row].add(value.rank if isinstance(value, Tensor) else None)
@@ -69,8 +72,8 @@ def claims(text: str) -> Claims:
     def told(event: Event) -> None:
         if not isinstance(event, Operation):
             return
-        line = source.span(event.node).start.row
-        certain = event.raises is not None and not any(map(_is_supposed, event.operands))
+        line = rows[event.node]
+        certain = event.raises is not None and not any(map(_is_supposed, event.operands)) and event.node not in chosen
         (raises if certain else passes).add(event.node)
         if event.raises is not None:
             found.raises.add(line)
@@ -82,8 +85,33 @@ def claims(text: str) -> Claims:
         mock.patch.object(interpreter, "renamed_triggers", return_value=frozenset({"see"})),
     ):
         interpreter.interpret(Program(source), told, KINDS)
-    found.always = {source.span(node).start.row for node in raises - passes}
+    found.always = {rows[node] for node in raises - passes}
     return found
+
+
+def _rows(source: Source) -> dict[cst.CSTNode, int]:
+    """The row of every node of a program each of whose statements is one line; to ask for each node costs more."""
+    known = _in_order(ast.parse(source.text))
+    found: dict[cst.CSTNode, int] = {}
+
+    def note(node: cst.CSTNode, row: int) -> None:
+        if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+            row = next(known)
+        found[node] = row
+        for child in children(node):
+            note(child, row)
+
+    for chunk in source.chunks:
+        note(chunk.module, 0)
+    return found
+
+
+def _in_order(tree: ast.AST) -> Iterator[int]:
+    """The rows of the statements, each before those inside it."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.stmt):
+            yield child.lineno
+        yield from _in_order(child)
 
 
 def _is_supposed(operand: Operand) -> bool:
@@ -98,6 +126,12 @@ def _shown(tree: cst.CSTNode) -> Iterator[cst.CSTNode]:
     for node in walk(tree):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "see":
             yield node.args[1].value
+
+
+def _chosen(tree: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What a conditional expression may leave out: that it raises does not say that its line does."""
+    for node in every(tree, cst.IfExp):
+        yield from (*walk(node.body), *walk(node.orelse))
 
 
 @dataclass
