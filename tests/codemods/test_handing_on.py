@@ -97,3 +97,38 @@ for x, y in [(torch.ones(1, 1, 32, 32), torch.ones(1, 1, 30, 30))]:
     (remark,) = conversion.left
     assert remark.text == "pytorch_msssim.ssim() can be given half tensors here; make sure that it takes them"
     assert conversion.text.splitlines()[remark.row - 1] == "        loss = 1 - pytorch_msssim.ssim(out, y)"
+
+
+def test_one_scaler_serves_all_optimizers() -> None:
+    text = """import torch
+from torch import nn
+
+
+class Agent:
+    def __init__(self):
+        self.actor, self.critic = nn.Linear(4, 1), nn.Linear(4, 1)
+        self.actor_opt = torch.optim.Adam(self.actor.parameters())
+        self.critic_opt = torch.optim.Adam(self.critic.parameters())
+
+    def update_critic(self, x):
+        loss = self.critic(x).pow(2).mean()
+        self.critic_opt.zero_grad()
+        loss.backward()
+        self.critic_opt.step()
+
+    def update_actor(self, x):
+        loss = self.actor(x).pow(2).mean()
+        self.actor_opt.zero_grad()
+        loss.backward()
+        self.actor_opt.step()
+
+
+agent = Agent()
+for x in [torch.ones(2, 4)]:
+    agent.update_critic(x)
+    agent.update_actor(x)
+"""
+    conversion = convert(text, Wish(to="amp"))
+    assert conversion.refused == ()
+    assert conversion.text.count("torch.amp.GradScaler(") == 1
+    assert conversion.text.index("self.scaler = ") < conversion.text.index("self.critic_opt = ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -28,13 +28,34 @@ class Scalers:
         self._construction = construction
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
         self._handed: set[cst.FunctionDef] = set()
-        self._made: set[int] = set()
-        self.edits: list[Edit] = []
-        self.rows: list[int] = []
+        self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
+        self._edits: list[Edit] = []
+        self._rows: list[int] = []
         name = next((name for name in _NAMES if name not in script.words), None)
         if name is None:
             raise Refusal(script.top[0], f"the names {', '.join(_NAMES)} are taken")
         self.name = name
+
+    @property
+    def edits(self) -> list[Edit]:
+        """What makes the scaler and hands it on. Raises Refusal."""
+        made = [self._insertion(below, f"{name} = {self._construction(below)}") for (_, name), below in self._makings()]
+        return [*made, *self._edits]
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows where the scaler is made or handed on."""
+        return [*(self._script.row(below) for _, below in self._makings()), *self._rows]
+
+    def _makings(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
+        """The statements that scalers are made below; optimizers that are made further down share the scaler."""
+        for key, statements in self._made.items():
+            kept: list[cst.CSTNode] = []
+            for statement in sorted(statements, key=self._script.row):
+                around = [block for _, block in self._script.climb(statement)]
+                if not any(block is self._script.block_of(above) for above in kept for block in around):
+                    kept.append(statement)
+                    yield key, statement
 
     def at(self, call: cst.Call) -> str:
         """The expression of the scaler where `call`, a backward pass or a step, stands. Raises Refusal."""
@@ -161,8 +182,8 @@ class Scalers:
         self._handed.add(function)
         annotation = self._annotation(behind)
         default = "" if behind.default is None else " = None" if annotation else "=None"
-        self.edits.append(parameters.behind(self._script, behind, f"{self.name}{annotation}{default}"))
-        self.rows.append(self._script.row(function))
+        self._edits.append(parameters.behind(self._script, behind, f"{self.name}{annotation}{default}"))
+        self._rows.append(self._script.row(function))
 
     def _annotation(self, behind: cst.Param) -> str:
         """The annotation of a scaler behind the parameter of its optimizer."""
@@ -198,16 +219,19 @@ class Scalers:
         last = max(made, key=lambda one: next(index for index, other in enumerate(block) if other is one))
         if any(isinstance(binding, cst.With) for binding in bindings):
             raise Refusal(bindings[0], "the optimizer is made by a with statement")
-        if id(last) in self._made:
-            return
-        self._made.add(id(last))
-        self._add(self._script.rewrite.insert_after(last, f"{name} = {self._construction(last)}"), last)
+        self._made.setdefault((function, name), {})[last] = None
+
+    def _insertion(self, below: cst.CSTNode, code: str) -> Edit:
+        edit = self._script.rewrite.insert_after(below, code)
+        if edit is None:
+            raise Refusal(below, "there is no place for the scaler here")
+        return edit
 
     def _add(self, edit: Edit | None, node: cst.CSTNode) -> None:
         if edit is None:
             raise Refusal(node, "there is no place for the scaler here")
-        self.edits.append(edit)
-        self.rows.append(self._script.row(node))
+        self._edits.append(edit)
+        self._rows.append(self._script.row(node))
 
 
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
