@@ -8,6 +8,7 @@ from amplint.codemods.amp import devices, limits
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
+from amplint.codemods.amp.logits import to_logits
 from amplint.codemods.amp.observed import observe
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.regions import Regions, statements_of
@@ -57,6 +58,9 @@ def _planned(script: Script, wish: Wish) -> Plan:
     limits.check(script, observed)
     if not observed.backwards:
         return Plan()
+    moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs runs either
+    if moved is not None:
+        return Plan((moved,))
     flow = Flow(script, observed)
     regions = Regions(script, observed, flow)
     flag = Flag(script, observed.calls) if wish.add_flag else None

@@ -10,7 +10,7 @@ from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
-_SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor", "sparse")
+_SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 
 
 def check(script: Script, observed: Observed) -> None:
@@ -24,7 +24,7 @@ def check(script: Script, observed: Observed) -> None:
     for node in script.nodes:
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             _check_call(node, node.func, seen)
-        elif isinstance(node, cst.Attribute) and node.attr.value in _SPARSE:
+        elif isinstance(node, cst.Attribute) and (node.attr.value in _SPARSE or dotted(node) == "torch.sparse"):
             raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
         elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
             raise Refusal(node, "a backward pass in a lambda")

@@ -1,0 +1,312 @@
+"""Binary cross-entropy of probabilities becomes that of logits, with the sigmoid taken out of the model.
+
+Autocast refuses the first. Wherever the model's output is used for something else, the sigmoid is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.codemods import names
+from amplint.codemods.amp.models import Models, Unclear
+from amplint.codemods.calls import Calls
+from amplint.codemods.conversion import Change, Remark
+from amplint.codemods.rows import changed_edits, row_after, tidied
+from amplint.codemods.script import Script
+from amplint.codemods.variables import Given, Held, Variables
+from amplint.findings import Edit, Fix
+from amplint.source.rewrite_lines import deletions
+from amplint.source.tree import walk
+
+_SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
+_FUNCTION, _CLASS = "torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"
+_SUCCESSORS = {_FUNCTION: "binary_cross_entropy_with_logits", _CLASS: "BCEWithLogitsLoss"}
+_SHAPING = frozenset({"view", "reshape", "squeeze", "unsqueeze", "flatten", "view_as", "contiguous", "to", "cuda", "t"})
+_ABOUT_SHAPE = frozenset({"size", "shape", "dim", "numel", "device", "ndim"})
+
+Part = tuple[cst.FunctionDef, int | None]
+"""A function and which part of the tuple it returns, None for all it returns."""
+
+
+def to_logits(script: Script, calls: Calls) -> Change | None:
+    """What moves every binary cross-entropy of the script to logits; None where there is none, or it is not certain."""
+    if "BCELoss" not in script.words and "binary_cross_entropy" not in script.words:
+        return None
+    try:
+        moved = _Logits(script, calls)
+        new = tidied(script.text, script.apply(moved.edits()).text)
+    except Unclear:
+        return None
+    rows = sorted(script.row(use.node) for use in moved.losses)
+    done = tuple(Remark(row, "compute binary cross-entropy of logits") for row in rows)
+    edits = changed_edits(script.text, new)
+    fix = Fix("Compute binary cross-entropy of logits", edits, imports=("import torch",))
+    return Change(fix, done, tuple(_for_others(script, new, moved))) if done else None
+
+
+def _for_others(script: Script, new: str, moved: _Logits) -> Iterator[Remark]:
+    """What other files that import this one have to know: a script that is run is taken to have none."""
+    if "__main__" in script.text or moved.at_top:
+        return
+    for function in moved.functions:
+        owner = script.method_owner(function)
+        name = f"{owner.name.value}.{function.name.value}" if owner is not None else function.name.value
+        row = row_after(script.text, new, script.row(function))
+        yield Remark(row, f"{name}() returns logits now; what other files do with them has to apply torch.sigmoid()")
+
+
+class _Logits:
+    """Follows the arguments of losses back to sigmoids, then everything on the way there to where else it goes."""
+
+    def __init__(self, script: Script, calls: Calls) -> None:
+        self._script = script
+        self._calls = calls
+        self._variables = Variables(script, calls)
+        known = {
+            bound: name
+            for statement in script.of_kind(cst.Import, cst.ImportFrom)
+            for bound, name in names.imported(script, statement, "torch")
+        }
+        self._names = {use.node: use for use in names.uses(script, known)}
+        self._models = Models(script, calls, self._variables, self._names)
+        self.losses = [use for use in self._names.values() if use.name in _SUCCESSORS]
+        self._sigmoids: dict[cst.Call, cst.BaseExpression] = {}
+        self._layers: dict[cst.Call, None] = {}
+        self._held: dict[Held, None] = {}
+        self._parts: dict[Part, None] = {}
+        self._wrapped: dict[cst.BaseExpression, None] = {}
+        self._consumed = list(self._inputs())
+        for argument in self._consumed:
+            self._follow(Given(argument.value))
+        self._follow_on()
+
+    @property
+    def functions(self) -> list[cst.FunctionDef]:
+        """The functions that return logits now."""
+        return list(dict.fromkeys(function for function, _ in self._parts))
+
+    @property
+    def at_top(self) -> bool:
+        """Whether a loss is computed at the top level, as in a script that nothing imports."""
+        return any(self._script.function_of(argument) is None for argument in self._consumed)
+
+    def edits(self) -> Iterator[Edit]:
+        """The edits of losses, sigmoids and everything else that wants probabilities."""
+        for use in self.losses:
+            inner = self._script.text_of(use.node.value) if isinstance(use.node, cst.Attribute) else ""
+            prefix = inner or use.name.rpartition(".")[0]
+            yield self._script.rewrite.replace(use.node, f"{prefix}.{_SUCCESSORS[use.name]}")
+        for call, operand in self._sigmoids.items():
+            yield self._without_sigmoid(call, operand)
+        for layer in self._layers:
+            yield from self._without_layer(layer)
+        for holder in self._models.idle(self._sigmoids):
+            yield self._removed(holder)
+        for node in self._wrapped:
+            yield self._script.rewrite.replace(node, f"torch.sigmoid({self._script.text_of(node)})")
+
+    # back from the losses
+
+    def _inputs(self) -> Iterator[cst.Arg]:
+        """The arguments that probabilities are passed as to the losses."""
+        if any(use.call is None for use in self.losses):
+            raise Unclear
+        calls = [use.call for use in self.losses if use.name == _FUNCTION and use.call is not None]
+        made = [use.call for use in self.losses if use.name == _CLASS and use.call is not None]
+        for call in (*calls, *self._models.calls_of_losses(made)):
+            found = self._script.rewrite.find_argument(call, "input", 0)
+            if found is None:
+                raise Unclear
+            yield found
+
+    def _follow(self, given: Given) -> None:
+        """Everything on the way from `given` back to the sigmoids it comes from. Raises Unclear."""
+        value, index = given.value, given.index
+        if isinstance(value, (cst.Name, cst.Attribute)):
+            held = self._variables.held(value)
+            if held is None or index is not None:
+                raise Unclear
+            self._follow_held(held)
+        elif isinstance(value, cst.Tuple) and index is not None and index < len(value.elements):
+            self._follow(Given(value.elements[index].value))
+        elif isinstance(value, cst.Call):
+            self._follow_call(value, index)
+        else:
+            raise Unclear
+
+    def _follow_held(self, held: Held) -> None:
+        if held in self._held:
+            return
+        self._held[held] = None
+        values = self._variables.given_to(held)
+        if not values:
+            raise Unclear
+        for given in values:
+            self._follow(given)
+
+    def _follow_call(self, call: cst.Call, index: int | None) -> None:
+        func = call.func
+        operand = self._operand(call)
+        if operand is not None and index is None:
+            self._sigmoids[call] = operand
+            return
+        if isinstance(func, cst.Attribute) and func.attr.value in _SHAPING and index is None:
+            self._follow(Given(func.value))
+            return
+        layers = self._models.last_layers(call)
+        if layers is not None and index is None:
+            if not all(self._is_named(layer.func, "torch.nn.Sigmoid") and not layer.args for layer in layers):
+                raise Unclear
+            self._layers.update(dict.fromkeys(layers))
+            return
+        forward = self._models.forward_of(call)
+        targets = {forward} if forward is not None else self._calls.targets(call)
+        if len(targets) != 1:
+            raise Unclear
+        (function,) = targets
+        if not isinstance(function, cst.FunctionDef) or not self._script.source.owns(function):
+            raise Unclear
+        self._follow_function(function, index)
+
+    def _follow_function(self, function: cst.FunctionDef, index: int | None) -> None:
+        if (function, index) in self._parts:
+            return
+        self._parts[function, index] = None
+        returns = self._returns(function)
+        if not returns or function.asynchronous is not None or function.decorators:
+            raise Unclear
+        for one in returns:
+            if one.value is None:
+                raise Unclear
+            self._follow(Given(one.value, index))
+
+    def _returns(self, function: cst.FunctionDef) -> list[cst.Return]:
+        every = (node for node in walk(function.body) if isinstance(node, cst.Return))
+        return [node for node in every if self._script.function_of(node) is function]
+
+    def _operand(self, call: cst.Call) -> cst.BaseExpression | None:
+        """What a call computes the sigmoid of, if it does."""
+        func = call.func
+        if any(self._is_named(func, name) for name in _SIGMOIDS) or self._models.is_layer(func, "torch.nn.Sigmoid"):
+            return call.args[0].value if len(call.args) == 1 and not call.args[0].star else None
+        if isinstance(func, cst.Attribute) and func.attr.value == "sigmoid" and not call.args:
+            return func.value
+        return None
+
+    def _is_named(self, node: cst.BaseExpression, name: str) -> bool:
+        return node in self._names and self._names[node].name == name
+
+    # on to everything else
+
+    def _follow_on(self) -> None:
+        """Put the sigmoid back where what is on the way goes elsewhere. Raises Unclear."""
+        for layer in self._layers:
+            for call in self._models.calls_of_last(layer):
+                self._goes(call, None)
+        held: set[Held] = set()
+        parts: set[Part] = set()
+        while held != self._held.keys() or parts != self._parts.keys():
+            for one in self._held.keys() - held:
+                held.add(one)
+                for node in self._variables.reads_of(one):
+                    if self._variables.held(node) != one:
+                        self._follow_held(Held(one.variable))
+                    self._goes(node, None)
+            for function, index in self._parts.keys() - parts:
+                parts.add((function, index))
+                for call in self._models.calls_of_function(function):
+                    self._goes(call, index)
+
+    def _goes(self, start: cst.BaseExpression, index: int | None) -> None:
+        node: cst.CSTNode = start
+        above = self._script.source.parent(node)
+        while isinstance(above, cst.Attribute) and above.value is node and index is None:
+            call = self._script.source.parent(above)
+            if above.attr.value in _ABOUT_SHAPE:
+                return
+            if above.attr.value.endswith("_") or not isinstance(call, cst.Call) or call.func is not above:
+                raise Unclear
+            if above.attr.value not in _SHAPING:
+                break
+            node, above = call, self._script.source.parent(call)
+        if not self._stays(node, above, index):
+            if index is not None:
+                raise Unclear
+            self._wrapped[start] = None
+
+    def _stays(self, node: cst.CSTNode, above: cst.CSTNode | None, index: int | None) -> bool:
+        """Whether what `node` stands for goes where logits are expected, or is given a name and followed by that."""
+        if isinstance(above, cst.Arg):
+            return index is None and (any(above is each for each in self._consumed) or self._is_parameter(above))
+        if isinstance(above, cst.Assign) and above.value is node:
+            return self._is_assigned(above, index)
+        within: int | None = index
+        if isinstance(above, cst.Element) and index is None:
+            display = self._script.source.parent(above)
+            if not isinstance(display, cst.Tuple):
+                return False
+            within = next(place for place, element in enumerate(display.elements) if element is above)
+            above = self._script.source.parent(display)
+            if isinstance(above, cst.Assign):
+                raise Unclear
+        if isinstance(above, cst.Return):
+            function = self._script.function_of(above)
+            return function is not None and (function, within) in self._parts
+        return False
+
+    def _is_assigned(self, assign: cst.Assign, index: int | None) -> bool:
+        targets = [one.target for one in assign.targets]
+        if len(targets) != 1:
+            raise Unclear
+        target: cst.BaseExpression = targets[0]
+        if index is not None:
+            if not isinstance(target, (cst.Tuple, cst.List)) or index >= len(target.elements):
+                raise Unclear
+            target = target.elements[index].value
+            if any(isinstance(element, cst.StarredElement) for element in targets[0].elements):  # type: ignore[attr-defined]
+                raise Unclear
+        variable = self._variables.of(target)
+        if variable is None:
+            raise Unclear
+        held = self._variables.held_by(variable, assign)
+        if index is not None:
+            self._follow_held(held)
+        return held in self._held or Held(variable) in self._held
+
+    def _is_parameter(self, argument: cst.Arg) -> bool:
+        """Whether an argument is passed for a parameter that is followed."""
+        call = self._script.source.parent(argument)
+        for function in self._calls.targets(call) if isinstance(call, cst.Call) else ():
+            for held in self._held:
+                given = self._variables.given_to(held) if held.variable.home is function else None
+                if any(one.value is argument.value for one in given or ()):
+                    return True
+        return False
+
+    # the edits
+
+    def _without_sigmoid(self, call: cst.Call, operand: cst.BaseExpression) -> Edit:
+        above = self._script.source.parent(call)
+        text = self._script.text_of(operand)
+        targets = above.targets if isinstance(above, cst.Assign) else ()
+        if above is not None and [self._script.text_of(one.target) for one in targets] == [text]:
+            return self._removed(above)
+        chained = isinstance(above, cst.Attribute) or ("\n" in text and not operand.lpar)
+        return self._script.rewrite.replace(call, self._script.rewrite.operand(operand) if chained else text)
+
+    def _without_layer(self, layer: cst.Call) -> Iterator[Edit]:
+        argument = self._script.source.parent(layer)
+        container = self._script.source.parent(argument) if argument is not None else None
+        if not isinstance(container, cst.Call):
+            raise Unclear
+        spans = [self._script.source.span(one) for one in container.args]
+        for start, end in deletions(self._script.lines, spans, [len(spans) - 1], bracketed=True):
+            yield Edit(self._script.span_of(start, end), "")
+
+    def _removed(self, node: cst.CSTNode) -> Edit:
+        edit = self._script.rewrite.remove_statement(node)
+        if edit is None:
+            raise Unclear
+        return edit

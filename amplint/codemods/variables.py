@@ -1,0 +1,190 @@
+"""Variables and attributes of a file: what each of them is given, and where it is read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.codemods.bindings import bound_paths
+from amplint.codemods.calls import Calls
+from amplint.codemods.script import Script
+from amplint.semantics.scopes import dotted
+from amplint.source.tree import walk
+
+
+@dataclass(frozen=True)
+class Variable:
+    """`path` in the function `home`, `self.path` in the methods of the class `home`, or at the top level for None."""
+
+    home: cst.FunctionDef | cst.ClassDef | None
+    path: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """What `variable` holds from the assignment or parameter `since` on; whatever it is given for None."""
+
+    variable: Variable
+    since: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value that a variable is given; `index` tells which of a tuple, None for the whole."""
+
+    value: cst.BaseExpression
+    index: int | None = None
+
+
+class Variables:
+    """Goes by the text of one file. What is bound in a way that is not followed has no known values."""
+
+    def __init__(self, script: Script, calls: Calls) -> None:
+        self._script = script
+        self._calls = calls
+
+    def of(self, node: cst.CSTNode) -> Variable | None:
+        """The variable or attribute of `self` that `node` names."""
+        path = dotted(node) or ""
+        function = self._script.function_of(node)
+        if path.startswith("self.") and path.count(".") == 1:
+            owner = self._script.method_owner(function)
+            return Variable(owner, path) if owner is not None else None
+        if not path.isidentifier():
+            return None
+        while function is not None and not self._binds(function, path):
+            function = self._script.function_of(function)
+        return Variable(function, path)
+
+    def given(self, variable: Variable) -> list[Given] | None:
+        """Everything that is assigned to or passed for a variable; None where that is not known."""
+        found = list[Given]()
+        for place in self._places(variable):
+            given = self._given_at(place, variable)
+            if not given:
+                return None
+            found += given
+        return found or None
+
+    def reads(self, variable: Variable) -> list[cst.BaseExpression]:
+        """Where a variable is read."""
+        return self._reads.get(variable, [])
+
+    def held(self, node: cst.BaseExpression) -> Held | None:
+        """What is read at `node`."""
+        variable = self.of(node)
+        return Held(variable, self._latest(node, variable)) if variable is not None else None
+
+    def held_by(self, variable: Variable, assign: cst.Assign) -> Held:
+        """What `variable` holds from `assign` on."""
+        return Held(variable, assign if self._has_several(variable) else None)
+
+    def given_to(self, held: Held) -> list[Given] | None:
+        """What is assigned to or passed for what is `held`; None where that is not known."""
+        return self.given(held.variable) if held.since is None else self._given_at(held.since, held.variable)
+
+    def reads_of(self, held: Held) -> list[cst.BaseExpression]:
+        """Where what is `held` is read, or can be."""
+        reads = self.reads(held.variable)
+        if held.since is None:
+            return reads
+        return [node for node in reads if self._latest(node, held.variable) in (None, held.since)]
+
+    def _places(self, variable: Variable) -> list[cst.CSTNode]:
+        """The parameter and the statements that give a variable something."""
+        home = variable.home
+        parameter = self._script.parameter(home, variable.path) if isinstance(home, cst.FunctionDef) else None
+        return [*([parameter[1]] if parameter is not None else ()), *self._bindings.get(variable, ())]
+
+    def _given_at(self, place: cst.CSTNode, variable: Variable) -> list[Given] | None:
+        if isinstance(place, cst.Param):
+            assert isinstance(variable.home, cst.FunctionDef)
+            passed = self._calls.passed(variable.home, variable.path)
+            return [Given(value) for value in passed] if passed is not None else None
+        return list(self._assigned(place, variable.path)) if isinstance(place, cst.Assign) else None
+
+    def _has_several(self, variable: Variable) -> bool:
+        """Whether a variable of a function or the top level is given something in several places."""
+        return len(self._places(variable)) > 1 and not isinstance(variable.home, cst.ClassDef)
+
+    def _latest(self, node: cst.CSTNode, variable: Variable) -> cst.CSTNode | None:
+        """What `variable` certainly has its value from at `node`, where it is given something in several places."""
+        places = self._places(variable)
+        if not self._has_several(variable) or self._script.function_of(node) is not variable.home:
+            return None
+        for statement, block in self._script.climb(node):
+            position = next(index for index, one in enumerate(block) if one is statement)
+            for above in reversed(block[:position]):
+                found = [one for one in places if self._script.inside(above, one)]
+                if found:
+                    plain = len(found) == 1 and isinstance(above, cst.SimpleStatementLine)
+                    return found[0] if plain and isinstance(found[0], cst.Assign) else None
+            again = isinstance(statement, (cst.For, cst.While))
+            if again and any(self._script.inside(statement, one) for one in places):
+                return None
+        return places[0] if isinstance(places[0], cst.Param) else None
+
+    def _binds(self, function: cst.FunctionDef, name: str) -> bool:
+        if self._script.parameter(function, name) is not None:
+            return True
+        return self._script.binds((*self._script.scope(function), function.name.value), name)
+
+    def _assigned(self, node: cst.Assign, path: str) -> Iterator[Given]:
+        for target in (one.target for one in node.targets):
+            if dotted(target) == path:
+                yield Given(node.value)
+            elif isinstance(target, (cst.Tuple, cst.List)):
+                places = [index for index, element in enumerate(target.elements) if dotted(element.value) == path]
+                for index in places:
+                    value = node.value
+                    if isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements):
+                        yield Given(value.elements[index].value)
+                    else:
+                        yield Given(value, index)
+
+    @functools.cached_property
+    def _bindings(self) -> dict[Variable, list[cst.CSTNode]]:
+        found: dict[Variable, list[cst.CSTNode]] = {}
+        kinds = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr, cst.CompFor)
+        for node in self._script.of_kind(*kinds):
+            for target in walk(node):
+                if dotted(target) in bound_paths(node, whole=True) and self._is_bound(target):
+                    variable = self.of(target)
+                    if variable is not None and node not in found.setdefault(variable, []):
+                        found[variable].append(node)
+        return found
+
+    @functools.cached_property
+    def _reads(self) -> dict[Variable, list[cst.BaseExpression]]:
+        found: dict[Variable, list[cst.BaseExpression]] = {}
+        for node in self._script.of_kind(cst.Name, cst.Attribute):
+            assert isinstance(node, (cst.Name, cst.Attribute))
+            if not self._is_bound(node) and not self._is_word(node):
+                variable = self.of(node)
+                if variable is not None:
+                    found.setdefault(variable, []).append(node)
+        return found
+
+    def _is_bound(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is a target of a binding, by itself or in a tuple of targets."""
+        above = self._script.source.parent(node)
+        while isinstance(above, (cst.Element, cst.Tuple, cst.List)):
+            node, above = above, self._script.source.parent(above)
+        if isinstance(above, (cst.AssignTarget, cst.AsName)):
+            return True
+        kinds = (cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr, cst.CompFor)
+        return isinstance(above, kinds) and above.target is node
+
+    def _is_word(self, node: cst.Name | cst.Attribute) -> bool:
+        """Whether a name is not that of a variable: an attribute, a keyword, what a definition or import binds."""
+        above = self._script.source.parent(node)
+        if isinstance(above, cst.Attribute):
+            return above.attr is node
+        if isinstance(above, cst.Arg):
+            return above.keyword is node
+        if isinstance(above, cst.Param):
+            return above.name is node
+        return isinstance(above, (cst.FunctionDef, cst.ClassDef, cst.ImportAlias, cst.NameItem, cst.Annotation))

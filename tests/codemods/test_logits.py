@@ -1,0 +1,174 @@
+"""Binary cross-entropy of what a model's sigmoid gives becomes that of logits, and the rest keeps its probabilities."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+
+from amplint.codemods import Wish, convert
+
+HEAD = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+"""
+LOOP = """
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+criterion = nn.BCELoss()
+result = []
+for _ in range(4):
+    x = torch.randn(16, 4)
+    y = (x.sum(1) > 0).float()
+    optimizer.zero_grad()
+    out = model(x).squeeze(1)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    hits = (out > 0.5).eq(y > 0.5).sum()
+    result += [loss.item(), out.mean().item(), hits.item() / 100]
+model.eval()
+with torch.no_grad():
+    result.append(model(torch.ones(2, 4)).sum().item())
+"""
+LAST = HEAD + LOOP.format(model="nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())")
+NET = """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.Linear(4, 8)
+        self.out = nn.Linear(8, 1)
+        {module}
+
+    def forward(self, x):
+        x = self.hidden(x)
+        x = self.out(F.relu(x))
+        {end}
+"""
+RETURNED = HEAD + NET.format(module="self.name = 'net'", end="return torch.sigmoid(x)") + LOOP.format(model="Net()")
+MODULE = (
+    HEAD
+    + NET.format(module="self.squash = nn.Sigmoid()", end="x = self.squash(x)\n        return x")
+    + LOOP.format(model="Net()")
+)
+INNER = (
+    HEAD
+    + NET.replace("self.out = nn.Linear(8, 1)", "self.out = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())").format(
+        module="self.name = 'net'", end="return x.view(-1, 1)"
+    )
+    + LOOP.format(model="nn.DataParallel(Net())")
+)
+TUPLE = (
+    HEAD
+    + """
+
+class Auto(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.dec = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def decode(self, z):
+        return torch.sigmoid(self.dec(z))
+
+    def forward(self, x):
+        z = self.enc(x)
+        return self.decode(z), z
+
+
+def loss_function(recon, x, z):
+    return F.binary_cross_entropy(recon, x, reduction="sum") + z.pow(2).sum()
+
+
+def main():
+    model = Auto()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    result = []
+    for _ in range(4):
+        x = torch.rand(8, 4)
+        optimizer.zero_grad()
+        recon, z = model(x)
+        loss = loss_function(recon, x, z)
+        loss.backward()
+        optimizer.step()
+        result += [loss.item(), recon.view(2, 16).max().item()]
+    with torch.no_grad():
+        sample = model.decode(torch.ones(1, 2))
+        result.append(sample.sum().item())
+    return result
+
+
+if __name__ == "__main__":
+    result = main()
+"""
+)
+
+
+def run(text: str) -> list[float]:
+    """What a program leaves in `result`."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(text, names)
+    result = names["result"]
+    assert isinstance(result, list)
+    return result
+
+
+@pytest.mark.parametrize(
+    "text", [LAST, RETURNED, MODULE, INNER, TUPLE], ids=["last", "returned", "module", "inner", "tuple"]
+)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_model_returns_logits(text: str, dtype: str) -> None:
+    conversion = convert(text, Wish(to="amp", dtype=dtype))
+    assert (conversion.refused, conversion.left) == ((), ())
+    assert "Sigmoid(" not in conversion.text
+    assert "BCELoss" not in conversion.text
+    assert convert(conversion.text, Wish(to="amp", dtype=dtype)).text == conversion.text
+    compile(conversion.text, "program", "exec")
+    on_cpu = conversion.text.replace('"cuda"', '"cpu"').replace(
+        'GradScaler("cpu")', 'GradScaler("cpu", init_scale=8.0)'
+    )
+    tolerance = 0.02 if dtype == "float16" else 0.1
+    assert run(on_cpu) == pytest.approx(run(text), rel=tolerance, abs=tolerance)
+
+
+def test_everything_else_gets_probabilities() -> None:
+    text = convert(LAST, Wish(to="amp")).text
+    assert "criterion(out, y)" in text
+    assert "(torch.sigmoid(out) > 0.5).eq(y > 0.5)" in text
+    assert "torch.sigmoid(out).mean().item()" in text
+    assert "torch.sigmoid(model(torch.ones(2, 4))).sum()" in text
+
+
+def test_others_are_thought_of() -> None:
+    text = TUPLE.replace('if __name__ == "__main__":\n    result = main()\n', "")
+    conversion = convert(text, Wish(to="amp"))
+    left = "{}() returns logits now; what other files do with them has to apply torch.sigmoid()"
+    assert {remark.text for remark in conversion.left} == {left.format("Auto.decode"), left.format("Auto.forward")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LAST.replace("model.eval()", "from somewhere import evaluate\nevaluate(model)\nmodel.eval()"),
+        LAST.replace("model.eval()", "models = [model]\nmodel.eval()"),
+        LAST.replace("loss = criterion(out, y)", "loss = criterion(out, y) + criterion(x.abs().clamp(max=1)[:, 0], y)"),
+        LAST.replace("hits = ", "out.clamp_(0.1, 0.9)\n    hits = "),
+        RETURNED.replace("model.eval()", "class Other(Net):\n    pass\n\n\nmodel.eval()"),
+        RETURNED.replace(
+            "return torch.sigmoid(x)", "if x.sum() > 1e9:\n            return x\n        return torch.sigmoid(x)"
+        ),
+        LAST.replace("nn.Sigmoid()", "nn.Softplus()").replace(
+            "out = model(x).squeeze(1)", "out = model(x).squeeze(1).clamp(0, 1)"
+        ),
+    ],
+    ids=["out of sight", "list", "another loss", "in place", "subclass", "not always", "no sigmoid"],
+)
+def test_what_is_not_certain_is_refused(text: str) -> None:
+    conversion = convert(text, Wish(to="amp"))
+    assert conversion.text == text
+    (refused,) = conversion.refused
+    assert "binary cross-entropy of probabilities" in refused.text
