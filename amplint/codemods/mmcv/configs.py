@@ -75,6 +75,7 @@ def _text(text: str, path: str, seen: tuple[str, ...]) -> str:
 def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) -> list[Edit]:
     """One statement takes the place of the first of `settings`; the others go."""
     place = next(iter(settings.values()))
+    carried = {piece.origin for piece in pieces}
     edits = []
     for setting in settings.values():
         first, last = script.rows(setting.statement)
@@ -82,7 +83,14 @@ def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) ->
             _bound_before(script, settings, place)
             edits.append(Edit(script.whole_rows(first, last), spelled(script, pieces) + _end(script, last)))
         else:
-            edits.append(Edit(script.whole_rows(first - len(_going(script, settings, setting)), last), ""))
+            edits.append(
+                Edit(
+                    script.whole_rows(
+                        first - len(_going(script, settings, setting, carried=setting.name in carried)), last
+                    ),
+                    "",
+                )
+            )
         edits += [Edit(script.whole_rows(*script.rows(statement)), "") for statement in setting.dead]
     return edits
 
@@ -91,14 +99,14 @@ def _end(script: Script, row: int) -> str:
     return script.source.newline if row < len(script.lines) else ""
 
 
-def _going(script: Script, settings: dict[str, Setting], setting: Setting) -> tuple[str, ...]:
-    """The comments above a setting that goes: those that speak of it and of nothing that stays below it."""
+def _going(script: Script, settings: dict[str, Setting], setting: Setting, *, carried: bool = True) -> tuple[str, ...]:
+    """The comments above a setting that go with it: those with nothing else below, dropped only if about it."""
     rows = [script.rows(each.statement) for each in settings.values()]
     first, last = script.rows(setting.statement)
     ends = last == len(script.lines) or script.lines.blank(last + 1) or any(last + 1 == row for row, _ in rows)
     between = any(end == first - len(setting.comments) - 1 for _, end in rows)
     told = any(_ABOUT.search(comment) for comment in setting.comments)
-    return setting.comments if between or (ends and told) else ()
+    return setting.comments if (between or ends) and (told or carried) else ()
 
 
 def _with_comments(script: Script, settings: dict[str, Setting], pieces: list[Piece]) -> list[Piece]:

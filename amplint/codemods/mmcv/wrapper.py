@@ -86,7 +86,7 @@ class Wrapper:
             raise Refusal(self.script.row(given.item), f"what {name} would be in mmengine is not known")
         allowed = [*_FREELY, *(_HOOKS[hook or "OptimizerHook"])]
         if hook is None and self._base != {}:
-            allowed += [name for names in _HOOKS.values() for name in names]
+            allowed += [name for each, names in _HOOKS.items() if each != "DistOptimizerHook" for name in names]
         for name, entry in entries.items():
             if name not in allowed:
                 raise Refusal(self.script.row(entry.item), f"{name} is no argument of {hook or 'OptimizerHook'}")
@@ -181,10 +181,7 @@ class Wrapper:
             return
         entries = self._entries(setting)
         row = self.script.row(setting.statement)
-        several = any(items(each.value) is not None for name, each in entries.items() if name not in _APART)
-        untyped = "type" not in entries and self._base is not None and "optimizer" not in self._base
-        if several or untyped:
-            raise Refusal(row, "the optimizer has no type: several of them need a constructor of their library")
+        self._one_optimizer(row, entries)
         known = self._base or {}
         apart = frozenset(name for name in _APART if name in entries)
         stale = frozenset({DELETE} if setting.deletes and "optimizer" not in known else ())
@@ -204,6 +201,16 @@ class Wrapper:
             yield self._piece("paramwise_cfg", paramwise, None, replaces=replaced)
         elif replaced:
             yield Piece("paramwise_cfg", "None")
+
+    def _one_optimizer(self, row: int, entries: dict[str, Entry]) -> None:
+        """Raises Refusal where `optimizer` does not describe one optimizer."""
+        if "paramwise_options" in entries:
+            raise Refusal(row, "paramwise_options is of mmselfsup: what it would be in mmengine is not known")
+        inner = [items(entry.value) for name, entry in entries.items() if name not in _APART]
+        several = any(key(item) in ("type", "lr") for each in inner for item in each or ())
+        untyped = "type" not in entries and self._base is not None and "optimizer" not in self._base
+        if several or untyped:
+            raise Refusal(row, "the optimizer has no type: several of them need a constructor of their library")
 
     def _hook_pieces(self) -> Iterator[Piece]:
         setting = self._config
