@@ -33,6 +33,43 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "a cache at the positions of a tensor": """
+        class Cache(nn.Module):
+            def __init__(self, shape, dtype):
+                super().__init__()
+                self.register_buffer("keys", torch.zeros(shape, dtype=dtype), persistent=False)
+
+            def update(self, at: torch.Tensor, keys: torch.Tensor):
+                kept = self.keys
+                kept[:, :, at] = keys  # AMP502
+                kept[:, :, at] = keys.to(kept.dtype)
+                return kept
+    """,
+    "a buffer asked to be float32": """
+        class Field(nn.Module):
+            def forward(self, samples):
+                mask = samples.valid_mask
+                masked, embedding = self.density(samples)
+                density = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+                density[mask[..., 0]] = masked  # AMP502
+                wide = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+                wide[mask[..., 0]] = masked.float()
+                wide[0, :] = masked
+                return density, wide, torch.cat([wide, masked])
+    """,
+    "a mask that one of two calls makes": """
+        class Masker(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.embedding = nn.Parameter(torch.empty(width))
+
+            def forward(self, features, lengths):
+                chosen = row_mask(features.shape, lengths=lengths.rows if lengths is not None else None)
+                features[chosen] = self.embedding
+                row_masks = row_mask(features.shape, lengths=lengths.rows if lengths is not None else None)
+                features[row_masks] = self.embedding  # AMP502
+                return features
+    """,
     "padding on the device of a tensor": """
         def pad(x, n):
             return torch.cat([x, torch.zeros(x.shape[0], n, device=x.device)], dim=1)  # AMP504

@@ -42,6 +42,7 @@ _WHOLE_NUMBERS = re.compile(
 """Names of what is given to functions and holds no half numbers."""
 _INDICES = re.compile(r"mask|indices|inds$|idxs$|indexes")
 """Names of what selects elements of a tensor, more than one."""
+_FROM_AFAR = words("parameter call part index attribute item either")
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 _RUN = words("forward __call__")
 
@@ -120,6 +121,8 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return any(_is_computed(machine, part, depth - 1) for part in parts)
     if symbol in machine.in_float16:
         return True
+    if key[0] == "part" and depth:
+        return _is_computed(machine, parts[0], depth - 1)
     if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
         return _runs_layers(machine) and any(_is_computed(machine, part, depth - 1) for part in parts)
     callee = called(machine, symbol)
@@ -142,7 +145,10 @@ def _runs_layers(machine: Machine) -> bool:
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
     """Whether something given to the running function is used as only tensors are."""
-    key = machine.symbols.key(behind(machine, symbol))
+    symbol = behind(machine, symbol)
+    key = machine.symbols.key(symbol)
+    if key[0] == "part":
+        return _is_tensor(machine, machine.symbols.parts(symbol)[0])
     if key[0] == "item":
         return True
     if key[0] != "parameter":
@@ -180,12 +186,15 @@ def assigned(
     if Clash.kind not in machine.wanted:
         return
     operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
+    selects = any(_selects(machine, state, element) for element in target.slice)
+    if selects and operands[0].made is None and isinstance(owner, Tensor):
+        operands[0] = replace(operands[0], made=maker(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
     if met is None:
         return
     steady, half = met
     into = steady is operands[0]
-    if any(_selects(machine, state, element) for element in target.slice):
+    if selects:
         kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
         if steady.made is None:
@@ -231,8 +240,9 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> b
         return not isinstance(key, Tensor) or key.rank != 0
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
-    named = kind in ("parameter", "call", "part") and any(map(_INDICES.search, names))
-    return named or isinstance(element.slice.value, cst.Comparison)
+    typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
+    named = kind in _FROM_AFAR and any(map(_INDICES.search, names))
+    return typed or named or isinstance(element.slice.value, cst.Comparison)
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:

@@ -62,8 +62,8 @@ def conversion(machine: Machine, symbol: int) -> str | None:
     return str(dtype) if dtype is not None else None
 
 
-def maker(machine: Machine, symbol: int, depth: int = 4) -> cst.Call | None:
-    """The call that made this tensor, or one it was computed from, without being asked for a dtype."""
+def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
+    """The call that made this tensor, or one it was computed from; one `asked` for a dtype only where that may be."""
     symbol = behind(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] in ARITHMETIC and depth:
@@ -71,7 +71,8 @@ def maker(machine: Machine, symbol: int, depth: int = 4) -> cst.Call | None:
         if any(machine.symbols.key(behind(machine, part))[0] in _CONVERSIONS for part in parts):
             return None
         return next(filter(None, (maker(machine, part, depth - 1) for part in parts)), None)
-    node = key[3] if key[0] == "fresh" and len(key) > 3 and key[2] == _MADE else None
+    made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
+    node = key[3] if made else None
     return node if isinstance(node, cst.Call) else None
 
 
