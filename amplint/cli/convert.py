@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,17 @@ DONE, LEFT, FAILED = 0, 1, 2
 
 @dataclass
 class _Tally:
-    """What a run came to: files that changed or would, files that were refused, and whether anything failed."""
+    """What a run came to: files that changed or would, what was refused and what is left to a person to check.
+
+    The lines about these are told at the end, below the changes; `refused` counts files.
+    """
 
     changed: int = 0
     refused: int = 0
     failed: bool = False
+    done: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -63,8 +70,8 @@ class _Tally:
 def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bool, quiet: bool, **wishes: Any) -> None:
     """Rewrite training code: whole files are converted with certainty or left as they are.
 
-    Without --write the changes are shown as a diff. What cannot be converted is named on standard error, with the
-    line and the reason, and its file stays untouched, byte by byte.
+    Without --write the changes are shown as a diff. What was done, refused or should be checked by a person is told on
+    standard error, with lines and reasons. A file that is refused stays untouched, byte by byte.
 
     \b
     --to amp         float32 training becomes mixed precision: autocast regions and a gradient scaler
@@ -85,8 +92,10 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
             f"Say --to {'|'.join(GOALS)}, --from {'|'.join(SOURCES)} or --accumulate N.", ctx
         ) from None
     tally = _convert_all(paths, wish, show=diff or not write, write=write)
+    sys.stdout.flush()
+    for line in (*(() if quiet else tally.done), *tally.checks, *tally.reasons):
+        click.echo(one_line(line), err=True)
     if not quiet:
-        sys.stdout.flush()
         click.echo(_summary(tally, written=write), err=True)
     left = tally.refused or (tally.changed and not write)
     ctx.exit(FAILED if tally.failed else LEFT if left else DONE)
@@ -118,11 +127,16 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
         warn(f"{target.filename}: {failure.strerror or failure}")
         tally.failed = True
         return
-    for remark in (*conversion.refused, *conversion.left):
-        click.echo(one_line(f"{target.filename}:{remark.row}: {remark.text}"), err=True)
+    tally.reasons += [f"{target.filename}:{remark.row}: refused: {remark.text}" for remark in conversion.refused]
+    tally.checks += [f"{target.filename}:{remark.row}: check: {remark.text}" for remark in conversion.left]
     tally.refused += bool(conversion.refused)
-    tally.changed += new != raw
-    if show and new != raw:
+    if new == raw:
+        return
+    tally.changed += 1
+    counted = Counter(remark.text for remark in conversion.done)
+    done = ", ".join(text if number == 1 else f"{text} ({number})" for text, number in counted.items())
+    tally.done.append(f"{target.filename}: {done}")
+    if show:
         click.echo(unified(target.filename, raw, new, escape=sys.stdout.isatty()), nl=False)
 
 
@@ -135,8 +149,13 @@ def _converted(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
 def _summary(tally: _Tally, *, written: bool) -> str:
     parts = [f"{_files(tally.changed)} {'converted' if written else 'would be converted'}"] if tally.changed else []
     parts += [f"{_files(tally.refused)} refused"] if tally.refused else []
+    parts += [f"{_number(len(tally.checks), 'place')} to check"] if tally.checks else []
     return (", ".join(parts) or "Nothing to convert") + "."
 
 
 def _files(number: int) -> str:
-    return f"{number} {'file' if number == 1 else 'files'}"
+    return _number(number, "file")
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

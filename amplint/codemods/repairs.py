@@ -53,6 +53,8 @@ def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:
         row = finding.span.start.row
         if finding.fix is not None:
             changes.append(Change(finding.fix, (Remark(row, finding.fix.message),)))
-        elif finding.elsewhere is None or finding.code in ALWAYS_ON:
+        elif finding.code in ALWAYS_ON:
             refused.append(Remark(row, finding.message))
+        elif finding.elsewhere is None:
+            refused.append(Remark(row, f"{finding.message}, and nothing certain can take its place here"))
     return Plan(tuple(dict.fromkeys(changes)), tuple(refused))

@@ -34,6 +34,8 @@ REFUSED = """import torch
 SCALERS = {"cuda": torch.cuda.amp.GradScaler}
 """
 FROM = ("--from", "cuda-amp")
+WHY = "torch.cuda.amp.GradScaler is deprecated, and nothing certain can take its place here"
+DONE = "train.py: Use torch.amp.GradScaler, Use torch.amp.autocast\n"
 
 
 @pytest.fixture
@@ -50,14 +52,14 @@ def test_the_changes_are_shown_and_not_written(amplint: Command, script: Path) -
     assert ran.out.startswith("--- train.py\n+++ train.py\n")
     assert "-    scaler = GradScaler(enabled=use_amp)  # é\n" in ran.out
     assert '+    scaler = GradScaler("cuda", enabled=use_amp)  # é\n' in ran.out
-    assert ran.err == "1 file would be converted.\n"
+    assert ran.err == f"{DONE}1 file would be converted.\n"
     assert script.read_text(encoding="utf-8") == OLD
 
 
 def test_the_file_is_replaced(amplint: Command, script: Path) -> None:
     script.chmod(0o750)
     ran = amplint("convert", *FROM, "--write", ".")
-    assert (ran.status, ran.out, ran.err) == (0, "", "1 file converted.\n")
+    assert (ran.status, ran.out, ran.err) == (0, "", f"{DONE}1 file converted.\n")
     assert script.read_text(encoding="utf-8") == NEW
     assert script.stat().st_mode & 0o777 == 0o750
     again = amplint("convert", *FROM, "--write", ".")
@@ -76,7 +78,9 @@ def test_a_refused_file_stays_and_the_others_are_converted(amplint: Command, scr
     other.write_text(REFUSED, encoding="utf-8")
     ran = amplint("convert", *FROM, "--write", ".")
     assert ran.status == 1
-    assert ran.err == "other.py:3: torch.cuda.amp.GradScaler is deprecated\n1 file converted, 1 file refused.\n"
+    assert ran.err == f"{DONE}other.py:3: refused: {WHY}\n1 file converted, 1 file refused.\n"
+    quiet = amplint("convert", *FROM, "-q", ".")
+    assert quiet.err.splitlines()[0].startswith("other.py:3: refused: ")
     assert other.read_text(encoding="utf-8") == REFUSED
     assert script.read_text(encoding="utf-8") == NEW
 
@@ -93,12 +97,15 @@ def test_encoding_and_line_ends_are_kept(amplint: Command, script: Path, encodin
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        (b"def broken(:\n    torch.cuda.amp.autocast\n", "train.py:1: syntax error"),
-        (b"\0torch.cuda.amp.autocast", "train.py:1: the file contains NUL bytes"),
-        (b"torch.cuda.amp.autocast # \xff", "train.py:1: the text cannot be decoded"),
-        (b"# coding: nonsense\ntorch.cuda.amp.autocast", "train.py:1: the text cannot be decoded"),
+        (b"def broken(:\n    torch.cuda.amp.autocast\n", "train.py:1: refused: syntax error"),
+        (b"\0torch.cuda.amp.autocast", "train.py:1: refused: the file contains NUL bytes"),
+        (b"torch.cuda.amp.autocast # \xff", "train.py:1: refused: the text cannot be decoded"),
+        (b"# coding: nonsense\ntorch.cuda.amp.autocast", "train.py:1: refused: the text cannot be decoded"),
         (b"torch.cuda.amp.autocast" + b"(" * 3000 + b")" * 3000, "train.py:"),
-        (codecs.BOM_UTF16_LE + "torch.cuda.amp".encode("utf-16-le"), "train.py:1: the file contains NUL bytes"),
+        (
+            codecs.BOM_UTF16_LE + "torch.cuda.amp".encode("utf-16-le"),
+            "train.py:1: refused: the file contains NUL bytes",
+        ),
     ],
 )
 def test_any_bytes_are_taken(amplint: Command, script: Path, raw: bytes, why: str) -> None:
@@ -134,7 +141,7 @@ def test_from_text_to_text() -> None:
     ast.parse(done.text)
     refused = convert(REFUSED, Wish(source="cuda-amp"))
     assert (refused.text, refused.done) == (REFUSED, ())
-    assert refused.refused == (Remark(3, "torch.cuda.amp.GradScaler is deprecated"),)
+    assert refused.refused == (Remark(3, WHY),)
 
 
 def test_a_wish_nobody_fulfils() -> None:
@@ -161,10 +168,30 @@ for x in [torch.ones(2, 4)]:
 def test_the_options_of_mixed_precision(amplint: Command, script: Path) -> None:
     script.write_text(FLOAT32, encoding="utf-8")
     ran = amplint("convert", "--to", "amp", "--dtype", "bfloat16", "--device", "cpu", "--add-flag", "--write", ".")
-    assert (ran.status, ran.out, ran.err) == (0, "", "1 file converted.\n")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err == (
+        "train.py: add the option --amp/--no-amp, run the forward pass in an autocast region\n1 file converted.\n"
+    )
     text = script.read_text(encoding="utf-8")
     assert 'with torch.autocast(device_type="cpu", dtype=torch.bfloat16, enabled=args.amp):' in text
     assert 'parser.add_argument("--amp", action=argparse.BooleanOptionalAction' in text
     assert "GradScaler" not in text
     again = amplint("convert", "--to", "amp", "--dtype", "bfloat16", "--write", ".")
     assert (again.status, again.err) == (0, "Nothing to convert.\n")
+
+
+def test_what_a_person_has_to_look_at_comes_last(amplint: Command, script: Path) -> None:
+    text = FLOAT32.replace("import torch\n", "import torch\nfrom pytorch_msssim import ssim\n", 1)
+    text = text.replace(
+        "    model(x).mean().backward()", "    out = model(x)\n    loss = ssim(out, x)\n    loss.backward()"
+    )
+    script.write_text(text, encoding="utf-8")
+    other = FLOAT32.replace("optimizer.step()", "optimizer.step(lambda: 0)")
+    script.with_name("other.py").write_text(other, encoding="utf-8")
+    ran = amplint("convert", "--to", "amp", ".")
+    done, check, refused, summary = ran.err.splitlines()
+    assert done.startswith("train.py: make or hand on the scaler, run the forward pass")
+    assert check.startswith("train.py:")
+    assert ": check: ssim() can be given half tensors here" in check
+    assert refused.startswith("other.py:13: refused: the optimizer runs a closure")
+    assert summary == "1 file would be converted, 1 file refused, 1 place to check."
