@@ -25,8 +25,9 @@ ALLOWED = {
     "rule": BOTTOM,
     "engine": MIDDLE,
     "codemods": {"engine", *MIDDLE},
-    "reports": {"engine", *MIDDLE},
-    "cli": {"codemods", "engine", "reports", *MIDDLE},
+    "trace": {"rule", "torchlib", "__init__", *BOTTOM},
+    "reports": {"engine", "trace", *MIDDLE},
+    "cli": {"codemods", "engine", "reports", "trace", *MIDDLE},
     "__main__": {"cli"},
     "__init__": set[str](),
 }

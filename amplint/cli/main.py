@@ -15,6 +15,7 @@ from amplint.cli.check import check
 from amplint.cli.convert import convert
 from amplint.cli.failures import warn
 from amplint.cli.rule import rule
+from amplint.cli.trace import trace
 from amplint.engine.deep import collect_rarely
 from amplint.engine.diagnostics import describe
 
@@ -45,6 +46,7 @@ def cli() -> None:
 cli.add_command(check)
 cli.add_command(convert)
 cli.add_command(rule)
+cli.add_command(trace)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,0 +1,29 @@
+"""Watching a real run: which dtype every operation computes in, and what the loss scale does.
+
+The only part of amplint that runs the code it speaks about, and the only one that imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amplint.trace.watching import Watch
+
+
+def watch(*, steps: int | None = None, skip: int = 0, every: int = 1) -> Watch:
+    """Record what runs inside of a `with` block.
+
+    `steps` is how many optimizer steps to record, all of them when None; the first `skip` are left out, and of the
+    others every `every`-th is recorded. The block gets a `Record`, which is complete when the block ends.
+
+        with amplint.trace.watch() as record:
+            train_one_epoch()
+        record.assert_dtype("model.head", torch.float16)
+
+    Raises RuntimeError where a block is being watched already, and ImportError without PyTorch.
+    """
+    from amplint.trace.watching import Watch
+    from amplint.trace.window import Window
+
+    return Watch(Window(steps=steps, skip=skip, every=every))

@@ -1,0 +1,46 @@
+"""Which line of the user's code is running."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+import amplint
+
+_LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}/" for module in (torch, amplint, contextlib))
+"""Folders whose code is nobody's training script. That of contextlib is the standard library's."""
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+
+Line = tuple[str, int]
+"""A file and a row; ("", 0) is no line."""
+
+NOWHERE: Line = ("", 0)
+_known: dict[CodeType, bool] = {}
+
+
+def is_own(code: CodeType) -> bool:
+    """Whether `code` stands in a file of the user's."""
+    own = _known.get(code)
+    if own is None:
+        name = code.co_filename.replace("\\", "/")
+        inside = any(package in name for package in _PACKAGES) or name.startswith(_LIBRARIES)
+        own = _known[code] = not (inside or name.startswith("<"))
+    return own
+
+
+def calling_frame() -> FrameType | None:
+    """The innermost frame of the user's code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_own(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
+def calling_line() -> Line:
+    """The innermost line of the user's code."""
+    frame = calling_frame()
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else NOWHERE

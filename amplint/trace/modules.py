@@ -1,0 +1,88 @@
+"""Which module runs: paths such as `model.layers.0`, kept up to date by hooks on every module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.utils.weak import WeakIdKeyDictionary
+
+from amplint.trace.frames import calling_frame
+
+
+class Modules:
+    """The modules that are running, innermost last, and the paths of modules and parameters.
+
+    A model is named by the variable that holds it where it is first called: a local or global one, or an attribute
+    of `self`; one that no variable holds by its class.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[str] = []
+        self._paths: MutableMapping[nn.Module, str] = WeakIdKeyDictionary()
+        self._parameters: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
+        self._handles: list[Any] = []
+
+    def attach(self) -> None:
+        """Begin to follow calls of modules."""
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._enter),
+            hooks.register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def detach(self) -> None:
+        """Stop."""
+        for handle in self._handles:
+            handle.remove()
+        self._running.clear()
+
+    @property
+    def current(self) -> str:
+        """The path of the innermost module that runs, empty outside of any."""
+        return self._running[-1] if self._running else ""
+
+    def parameter(self, tensor: torch.Tensor) -> str:
+        """The path of a parameter, empty where its module never ran."""
+        return self._parameters.get(tensor, "")
+
+    def _enter(self, module: nn.Module, inputs: object) -> None:
+        path = self._paths.get(module)
+        if path is None:
+            self._name_all(module)
+            path = self._paths[module]
+        self._running.append(path)
+
+    def _leave(self, module: nn.Module, inputs: object, output: object) -> None:
+        if self._running:
+            self._running.pop()
+
+    def _name_all(self, module: nn.Module) -> None:
+        """Name `module` and its neighbours, after the variable that holds them."""
+        holders = (held for held in _variables() if any(part is module for part in held[1].modules()))
+        name, root = next(holders, (type(module).__name__, module))
+        for path, part in root.named_modules():
+            self._paths.setdefault(part, f"{name}.{path}" if path else name)
+        for path, parameter in root.named_parameters():
+            self._parameters.setdefault(parameter, f"{name}.{path}")
+
+
+def _variables() -> Iterator[tuple[str, nn.Module]]:
+    """The modules that variables of the calling function hold, with the variables' names."""
+    frame = calling_frame()
+    while frame is not None:
+        yield from _modules(frame.f_locals)
+        owner = frame.f_locals.get("self")
+        if owner is not None and not isinstance(owner, nn.Module):
+            yield from _modules(getattr(owner, "__dict__", {}))
+        if frame.f_locals is not frame.f_globals:
+            yield from _modules(frame.f_globals)
+        frame = frame.f_back
+
+
+def _modules(names: Mapping[str, object]) -> Iterator[tuple[str, nn.Module]]:
+    for name, value in list(names.items()):
+        if isinstance(value, nn.Module) and name != "self":
+            yield name, value

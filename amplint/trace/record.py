@@ -1,0 +1,162 @@
+"""What was seen of a run, as data: counted operations, the scaler's history, and what parameters are held in."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+"""The version of the format that `Record.to_json` writes; `docs/trace.md` describes it."""
+PHASES = ("forward", "backward", "recomputation", "optimizer")
+
+
+class UnreadableRecord(ValueError):
+    """A text that is not a record of this version; the message is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One kind of operation at one place.
+
+    `op` is the name in the dispatcher (`addmm`, `mul_`), `api` the call of the user's code that led to it
+    (`torch.nn.functional.linear`), empty in the backward pass. `filename` and `row` are the line of the user's code,
+    in the backward pass that of the forward operation; row 0 where there is none. `module` is the path of the
+    innermost module (`model.layers.0`). Dtypes are those of tensors, in order, after any cast. `autocast` is the dtype
+    of the region that is on, empty where none is.
+    """
+
+    phase: str
+    op: str
+    api: str
+    filename: str
+    row: int
+    module: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    autocast: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerStep:
+    """One `step()` of a scaler, with what the `update()` behind it made of the scale.
+
+    `stage` is the optimizer's before: READY, or UNSCALED where `unscale_` was called. `after` and `growth_tracker` are
+    None where no `update()` followed. `filename` and `row` are the line of the user's code.
+    """
+
+    step: int
+    filename: str
+    row: int
+    scaler: str
+    optimizer: str
+    stage: str
+    scale: float
+    skipped: bool
+    after: float | None = None
+    growth_tracker: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A parameter that an optimizer steps: its dtype and, by name, those of the optimizer's tensors for it.
+
+    `filename` and `row` are the line of the user's code that steps the optimizer.
+    """
+
+    name: str
+    optimizer: str
+    filename: str
+    row: int
+    dtype: str
+    state: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Record:
+    """What was seen. `steps` is the number of optimizer steps that were recorded."""
+
+    torch: str = ""
+    device: str = ""
+    steps: int = 0
+    operations: Counter[Operation] = field(default_factory=Counter)
+    scaler_steps: list[ScalerStep] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+
+    def of_module(self, path: str) -> Iterator[Operation]:
+        """The forward operations that ran in the module at `path`, or in one below it."""
+        for operation in self.operations:
+            inside = operation.module == path or operation.module.startswith(path + ".")
+            if inside and operation.phase == "forward":
+                yield operation
+
+    def assert_dtype(self, path: str, dtype: object) -> None:
+        """Check that the last floating results of the module at `path` have `dtype` (`torch.float16`, `"float16"`).
+
+        Raises AssertionError, also where the module did not run.
+        """
+        wanted = str(dtype).removeprefix("torch.")
+        ran = [operation for operation in self.of_module(path) if any(map(is_floating, operation.outputs))]
+        assert ran, f"{path} did not run; these did: {', '.join(sorted(self._modules())) or 'none'}"
+        last = ran[-1]
+        assert all(dtype == wanted for dtype in last.outputs if is_floating(dtype)), (
+            f"{path} computes in {', '.join(last.outputs)} ({last.op}, {last.filename}:{last.row}), not in {wanted}"
+        )
+
+    def assert_no_findings(self) -> None:
+        """Check that the run shows no problem above an info. Raises AssertionError that names them."""
+        from amplint.findings import Severity
+        from amplint.trace.checks import findings
+
+        bad = [found for found in findings(self) if found.severity > Severity.INFO]
+        lines = [f"{found.filename}:{found.span.start.row}: {found.code} {found.message}" for found in bad]
+        assert not bad, "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The record as a JSON text."""
+        rows = [{**asdict(operation), "count": count} for operation, count in self.operations.items()]
+        data = {
+            "schema": SCHEMA,
+            "torch": self.torch,
+            "device": self.device,
+            "steps": self.steps,
+            "operations": rows,
+            "scaler_steps": [asdict(step) for step in self.scaler_steps],
+            "held": [{**asdict(held), "state": dict(held.state)} for held in self.held],
+        }
+        return json.dumps(data, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """Read what `to_json` wrote. Raises UnreadableRecord."""
+        try:
+            data = json.loads(text)
+            version = data["schema"]
+            if version != SCHEMA:
+                raise UnreadableRecord(f"a trace of format {version}; this amplint reads format {SCHEMA}")
+            return cls(
+                torch=data["torch"],
+                device=data["device"],
+                steps=data["steps"],
+                operations=Counter({_operation(row): row["count"] for row in data["operations"]}),
+                scaler_steps=[ScalerStep(**step) for step in data["scaler_steps"]],
+                held=[Held(**{**held, "state": tuple(held["state"].items())}) for held in data["held"]],
+            )
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as failure:
+            raise UnreadableRecord("not a trace that amplint has written") from failure
+
+    def _modules(self) -> set[str]:
+        return {operation.module for operation in self.operations if operation.module}
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether `dtype` is that of floating point numbers."""
+    return "float" in dtype
+
+
+def _operation(row: dict[str, Any]) -> Operation:
+    fields = {name: value for name, value in row.items() if name != "count"}
+    return Operation(**{**fields, "inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"])})

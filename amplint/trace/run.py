@@ -1,0 +1,114 @@
+"""Running a script under watch, as `python script.py` or `python -m module` would."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType, ModuleType, TracebackType
+
+from amplint.trace.frames import is_own
+from amplint.trace.record import Record
+from amplint.trace.watching import Watch, WindowPassed
+from amplint.trace.window import Window
+
+RAISED, INTERRUPTED = 1, 130
+
+
+class NoScript(Exception):
+    """There is nothing to run; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What was seen of a script, and the exit status it came to: 0 where it was ended behind the window."""
+
+    record: Record
+    status: int
+
+
+def run(script: str, arguments: Sequence[str], window: Window, *, module: bool = False, stop: bool = True) -> Ran:
+    """Run `script`, a path or with `module` a name as for `python -m`, and watch it.
+
+    With `stop` it ends behind the window. An exception of the script's is printed as Python prints it and becomes the
+    exit status. Raises NoScript.
+    """
+    code, path = _module(script) if module else _file(script)
+    main = ModuleType("__main__")
+    main.__file__ = path
+    main.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    if module:
+        main.__spec__ = importlib.util.find_spec(script)
+    watch = Watch(window, stop=stop)
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, os.getcwd() if module else os.path.dirname(os.path.abspath(path)))
+    sys.modules["__main__"] = main
+    try:
+        return Ran(watch.record, _status(watch, code, main))
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = before
+
+
+def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
+    try:
+        with watch:
+            exec(code, vars(main))
+    except WindowPassed:
+        return 0
+    except SystemExit as ended:
+        return _exit_status(ended.code)
+    except KeyboardInterrupt as failure:
+        _show(failure)
+        return INTERRUPTED
+    except BaseException as failure:
+        _show(failure)
+        return RAISED
+    return 0
+
+
+def _exit_status(code: object) -> int:
+    """What Python makes of the argument of `sys.exit`."""
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return RAISED
+
+
+def _show(failure: BaseException) -> None:
+    """Print the traceback, from the script on."""
+    trace: TracebackType | None = failure.__traceback__
+    while trace is not None and not is_own(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    sys.stdout.flush()
+    traceback.print_exception(type(failure), failure, trace or failure.__traceback__)
+
+
+def _file(path: str) -> tuple[CodeType, str]:
+    try:
+        with io.open_code(os.path.abspath(path)) as file:
+            return compile(file.read(), path, "exec"), path
+    except OSError as failure:
+        raise NoScript(f"{path}: {failure.strerror or failure}") from None
+    except (SyntaxError, ValueError) as failure:
+        raise NoScript(f"{path}: {failure}") from None
+
+
+def _module(name: str) -> tuple[CodeType, str]:
+    sys.path.insert(0, os.getcwd())
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+        if spec is None or spec.origin is None:
+            raise NoScript(f"no module named {name}")
+        code, _ = _file(spec.origin)
+        return code, spec.origin
+    except ImportError as failure:
+        raise NoScript(str(failure)) from None
+    finally:
+        del sys.path[0]

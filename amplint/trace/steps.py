@@ -1,0 +1,122 @@
+"""Optimizer steps and what gradient scalers do to them."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from amplint.trace.frames import Line, calling_line
+from amplint.trace.record import ScalerStep
+
+Listener = Callable[[int], None]
+Paused = Callable[[], AbstractContextManager[None]]
+
+
+class Steps:
+    """Counts steps, also those a scaler skips, and writes the scalers' history.
+
+    `optimizers` holds those that stepped, and where. `number` is how many steps are done, those of the optimizer that
+    stepped most often where there are several.
+    `on_step` is called with it when a step is over: after the scaler's `update()` where there is one. `on_optimizing`
+    is told when an optimizer or a scaler begins to work, and when it is done. What is read for the history is read
+    while `paused`, so that it is not taken for the run's own.
+    """
+
+    def __init__(self, on_step: Listener, on_optimizing: Callable[[bool], None], paused: Paused) -> None:
+        self.history: list[ScalerStep] = []
+        self.optimizers: dict[Optimizer, Line] = {}
+        self._counts: Counter[Optimizer] = Counter()
+        self._on_step = on_step
+        self._on_optimizing = on_optimizing
+        self._paused = paused
+        self._scaler: torch.amp.GradScaler | None = None
+        self._open: dict[int, list[int]] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    @property
+    def number(self) -> int:
+        """How many steps are done."""
+        return max(self._counts.values(), default=0)
+
+    def attach(self) -> None:
+        """Begin to listen."""
+        before = register_optimizer_step_pre_hook(lambda *_: self._on_optimizing(True))
+        after = register_optimizer_step_post_hook(self._stepped)
+        self._undo = [before.remove, after.remove]
+        kind = torch.amp.GradScaler
+        for name, wrapper in (("unscale_", self._unscale), ("step", self._step), ("update", self._update)):
+            original = getattr(kind, name)
+            setattr(kind, name, _wrapped(original, wrapper))
+            self._undo.append(functools.partial(setattr, kind, name, original))
+
+    def detach(self) -> None:
+        """Stop, and leave PyTorch as it was."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _stepped(self, optimizer: Optimizer, *_: object) -> None:
+        self._on_optimizing(self._scaler is not None)
+        if self._scaler is None:
+            self._counted(optimizer)
+            self._on_step(self.number)
+
+    def _counted(self, optimizer: Optimizer) -> None:
+        self.optimizers[optimizer] = calling_line()
+        self._counts[optimizer] += 1
+
+    def _unscale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
+        self._working(scaler, lambda: run(scaler, optimizer))
+
+    def _step(self, run: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if not scaler.is_enabled():
+            return run(scaler, optimizer, *args, **kwargs)
+        state = scaler._per_optimizer_states[id(optimizer)]
+        stage, number = state["stage"].name, self.number
+        result = self._working(scaler, lambda: run(scaler, optimizer, *args, **kwargs))
+        with self._paused():
+            skipped = any(found.item() for found in state["found_inf_per_device"].values())
+            scale = float(scaler.get_scale())
+        self._counted(optimizer)
+        self._open.setdefault(id(scaler), []).append(len(self.history))
+        name = f"scaler {list(self._open).index(id(scaler)) + 1}"
+        self.history.append(ScalerStep(number, *calling_line(), name, type(optimizer).__name__, stage, scale, skipped))
+        return result
+
+    def _update(self, run: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> None:
+        self._working(scaler, lambda: run(scaler, *args, **kwargs))
+        if not scaler.is_enabled():
+            return
+        with self._paused():
+            after, tracker = float(scaler.get_scale()), int(scaler._get_growth_tracker())
+        for index in self._open.get(id(scaler), []):
+            self.history[index] = replace(self.history[index], after=after, growth_tracker=tracker)
+        self._open[id(scaler)] = []
+        self._on_step(self.number)
+
+    def _working(self, scaler: torch.amp.GradScaler, run: Callable[[], Any]) -> Any:
+        outer, self._scaler = self._scaler, scaler
+        self._on_optimizing(True)
+        try:
+            return run()
+        finally:
+            self._scaler = outer
+            self._on_optimizing(outer is not None)
+
+
+def _wrapped(original: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(scaler: object, *args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, scaler, *args, **kwargs)
+
+    return method

@@ -1,0 +1,81 @@
+"""Watching a run from inside the process: everything that listens, switched on and off together."""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import ClassVar
+
+import torch
+
+from amplint.trace.held import held
+from amplint.trace.modules import Modules
+from amplint.trace.operators import Operators
+from amplint.trace.record import Record
+from amplint.trace.steps import Steps
+from amplint.trace.window import Window
+
+
+class WindowPassed(BaseException):
+    """Ends a script when all that was to be recorded is; no `except Exception` of the script's holds it up."""
+
+
+class Watch:
+    """A context manager that gives a `Record`; with `stop` it ends its block by `WindowPassed` behind the window.
+
+    Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
+    """
+
+    _running: ClassVar[bool] = False
+
+    def __init__(self, window: Window, *, stop: bool = False) -> None:
+        self.record = Record(torch=torch.__version__)
+        self._window = window
+        self._stop = stop
+        self._modules = Modules()
+        self._operators = Operators(self._modules)
+        self._steps = Steps(self._on_step, self._on_optimizing, self._operators.paused)
+        self._modes = contextlib.ExitStack()
+        self._step = 0
+
+    def __enter__(self) -> Record:
+        if Watch._running:
+            raise RuntimeError("a run is being watched already")
+        Watch._running = True
+        self._modes.enter_context(torch.compiler.set_stance("force_eager"))
+        self._modes.enter_context(self._operators)
+        self._modes.enter_context(self._operators.calls)
+        self._modules.attach()
+        self._steps.attach()
+        self._operators.on = self._window.holds(0)
+        return self.record
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._operators.on = False
+        self._steps.detach()
+        self._modules.detach()
+        self._modes.close()
+        Watch._running = False
+        self._write()
+
+    def _on_step(self, number: int) -> None:
+        if number == self._step:
+            return
+        self.record.steps += self._operators.on
+        self._step = number
+        self._operators.end_step()
+        self._operators.on = self._window.holds(number)
+        if self._stop and self._window.is_past(number):
+            raise WindowPassed
+
+    def _on_optimizing(self, working: bool) -> None:
+        self._operators.optimizing = working
+
+    def _write(self) -> None:
+        self.record.operations = self._operators.operations()
+        self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
+        self.record.held = list(held(self._steps.optimizers, self._modules))
+        devices = [operation.device for operation in self.record.operations]
+        self.record.device = max(set(devices), key=devices.count, default="")
