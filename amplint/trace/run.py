@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType, TracebackType
 
 from amplint.trace.frames import is_own
@@ -37,12 +38,14 @@ def run(script: str, arguments: Sequence[str], window: Window, *, module: bool =
     With `stop` it ends behind the window. An exception of the script's is printed as Python prints it and becomes the
     exit status. Raises NoScript.
     """
-    code, path = _module(script) if module else _file(script)
+    spec = _spec(script) if module else None
+    path = script if spec is None else str(spec.origin)
+    code = _code(path)
     main = ModuleType("__main__")
     main.__file__ = path
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
-    if module:
-        main.__spec__ = importlib.util.find_spec(script)
+    if spec is not None:
+        main.__spec__, main.__package__ = spec, spec.parent
     watch = Watch(window, stop=stop)
     before = sys.argv, sys.path[:], sys.modules["__main__"]
     sys.argv = [path, *arguments]
@@ -88,27 +91,27 @@ def _show(failure: BaseException) -> None:
     traceback.print_exception(type(failure), failure, trace or failure.__traceback__)
 
 
-def _file(path: str) -> tuple[CodeType, str]:
+def _code(path: str) -> CodeType:
     try:
         with io.open_code(os.path.abspath(path)) as file:
-            return compile(file.read(), path, "exec"), path
+            return compile(file.read(), path, "exec")
     except OSError as failure:
         raise NoScript(f"{path}: {failure.strerror or failure}") from None
     except (SyntaxError, ValueError) as failure:
         raise NoScript(f"{path}: {failure}") from None
 
 
-def _module(name: str) -> tuple[CodeType, str]:
+def _spec(name: str) -> ModuleSpec:
+    """Where module `name` is, or `name.__main__` where it is a package."""
     sys.path.insert(0, os.getcwd())
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
-        if spec is None or spec.origin is None:
-            raise NoScript(f"no module named {name}")
-        code, _ = _file(spec.origin)
-        return code, spec.origin
-    except ImportError as failure:
-        raise NoScript(str(failure)) from None
+    except (ImportError, ValueError) as failure:
+        raise NoScript(f"{name}: {failure}") from None
     finally:
         del sys.path[0]
+    if spec is None or not spec.has_location:
+        raise NoScript(f"{name}: no such module")
+    return spec

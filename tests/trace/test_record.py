@@ -81,9 +81,7 @@ def test_what_is_computed_again_is_told_from_the_forward_pass() -> None:
     with amplint.trace.watch() as record:
         train("checkpointed", torch.bfloat16)
     counts = {
-        phase: sum(
-            count for op, count in record.operations.items() if op.op == "addmm" and op.phase == phase
-        )
+        phase: sum(count for op, count in record.operations.items() if op.op == "addmm" and op.phase == phase)
         for phase in ("forward", "recomputation")
     }
     assert counts == {"forward": 9, "recomputation": 6}
@@ -97,9 +95,8 @@ def test_regions_are_seen_from_within() -> None:
             linear(x)
             with torch.autocast("cpu", enabled=False):
                 linear(x)
-    products = [(op.autocast, op.outputs) for op in record.operations if op.op == "addmm"]
-    assert products == [("", ("float32",)), ("bfloat16", ("bfloat16",))]
-    assert [count for op, count in record.operations.items() if op.op == "addmm"] == [2, 1] or len(products) == 2
+    products = [(op.autocast, *op.outputs) for op in record.operations if op.op == "addmm"]
+    assert products == [("", "float32"), ("bfloat16", "bfloat16"), ("", "float32")]
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["loop", "fused"])
@@ -116,8 +113,10 @@ def test_the_history_of_a_scaler(fused: bool) -> None:
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad()
-    assert [(step.step, step.stage, step.scale, step.skipped, step.after, step.growth_tracker)
-            for step in record.scaler_steps] == [
+    assert [
+        (step.step, step.stage, step.scale, step.skipped, step.after, step.growth_tracker)
+        for step in record.scaler_steps
+    ] == [
         (0, "READY", 4.0, False, 4.0, 1),
         (1, "READY", 4.0, True, 2.0, 0),
         (2, "UNSCALED", 2.0, False, 2.0, 1),
@@ -168,14 +167,14 @@ def test_a_dtype_that_is_not_as_asserted() -> None:
         train("cnn", torch.bfloat16, 1)
     with pytest.raises(AssertionError, match=r"model\.head computes in bfloat16 \(addmm"):
         record.assert_dtype("model.head", torch.float16)
-    with pytest.raises(AssertionError, match="model.tail did not run"):
+    with pytest.raises(AssertionError, match=r"model\.tail did not run"):
         record.assert_dtype("model.tail", torch.float16)
 
 
 def test_pytorch_is_left_as_it_was() -> None:
     before = {name: getattr(torch.amp.GradScaler, name) for name in ("step", "update", "unscale_")}
     with pytest.raises(ZeroDivisionError), amplint.trace.watch():
-        1 / 0
+        raise ZeroDivisionError
     assert {name: getattr(torch.amp.GradScaler, name) for name in before} == before
     assert not hooks._global_forward_pre_hooks
     with amplint.trace.watch(), pytest.raises(RuntimeError, match="watched already"), amplint.trace.watch():

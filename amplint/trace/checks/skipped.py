@@ -60,9 +60,9 @@ def _scaler(step: ScalerStep) -> str:
 
 def _excess(steps: list[ScalerStep]) -> str:
     """What is wrong with the skipped steps of one scaler, empty where nothing is."""
-    lowest = min(steps, key=lambda step: step.scale)
-    if lowest.skipped and lowest.scale < _SETTLED:
-        return f"skipped a step at a scale of only {lowest.scale:g}: the gradients are not finite at any scale"
+    lowest = min((step.scale for step in steps if step.skipped), default=_SETTLED)
+    if lowest < _SETTLED:
+        return f"skipped a step at a scale of only {lowest:g}: the gradients are not finite at any scale"
     first = next((index for index, step in enumerate(steps) if not step.skipped), len(steps))
     later = steps[first:]
     skipped = sum(step.skipped for step in later)
