@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from amplint.trace.record import Record
+from amplint.trace.run import run as watched
+from amplint.trace.window import Window
 
 SCRIPT = """\
 import sys
@@ -63,24 +65,21 @@ def test_the_script_can_go_on(tmp_path: Path, script: str) -> None:
     assert json.loads(record.to_json())["schema"] == 1
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [
-        "sys.exit(3)",
-        "sys.exit('over')",
-        "sys.exit()",
-        "raise SystemExit",
-        "1 / 0",
-        "raise KeyError('é')",
-        "assert 0",
-        "",
-    ],
-)
-def test_the_end_of_a_script_is_its_own(tmp_path: Path, ending: str) -> None:
-    (tmp_path / "train.py").write_text(f"import sys\nprint('here')\n\ndef end():\n    {ending or 'pass'}\n\nend()\n")
-    alone, ran = run(tmp_path, "train.py"), trace(tmp_path, "-q", "train.py")
-    assert (ran.returncode, ran.stdout) == (alone.returncode, alone.stdout)
-    assert ran.stderr.replace(str(tmp_path) + os.sep, "") == alone.stderr.replace(str(tmp_path) + os.sep, "")
+ENDINGS = ["sys.exit(3)", "sys.exit('over')", "sys.exit()", "1 / 0", "raise KeyError('é')", "assert 0", "pass"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_end_of_a_script_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    (tmp_path / "train.py").write_text(f"import sys\nprint('here')\n\ndef end():\n    {ending}\n\nend()\n")
+    alone = run(tmp_path, "train.py")
+    monkeypatch.chdir(tmp_path)
+    ran = watched("train.py", (), Window())
+    seen = capsys.readouterr()
+    here = f"{tmp_path}{os.sep}"
+    assert (ran.status, seen.out) == (alone.returncode, alone.stdout)
+    assert seen.err.replace(here, "") == alone.stderr.replace(here, "")
 
 
 def test_a_module_of_a_package(tmp_path: Path) -> None:
