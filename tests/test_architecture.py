@@ -25,7 +25,7 @@ ALLOWED = {
     "rule": BOTTOM,
     "engine": MIDDLE,
     "codemods": {"engine", *MIDDLE},
-    "trace": {"rule", "torchlib", "__init__", *BOTTOM},
+    "trace": {"engine", "rule", "__init__", *BOTTOM},
     "reports": {"engine", "trace", *MIDDLE},
     "cli": {"codemods", "engine", "reports", "trace", *MIDDLE},
     "__main__": {"cli"},
@@ -36,7 +36,16 @@ ALLOWED = {
 ALLOWED_FOR_TYPING = {**ALLOWED, "rule": {"semantics", "source", *BOTTOM}}
 """The same below `if TYPE_CHECKING:`."""
 
-ALLOWED_IN_RULES = {"codemods", "rule", "semantics", "findings", "torchlib", "source.rewrite"}
+ALLOWED_IN_RULES = {
+    "codemods",
+    "rule",
+    "semantics",
+    "findings",
+    "torchlib",
+    "source.rewrite",
+    "trace.check",
+    "trace.record",
+}
 
 
 @dataclass(frozen=True)

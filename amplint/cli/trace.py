@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from amplint.cli.failures import Failure
+from amplint.cli.failures import Failure, load_rules
 from amplint.cli.terminal import wants_colour, width
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.full import full
 from amplint.reports.trace import summary
-from amplint.trace.checks import CHECKS, findings
+from amplint.trace.findings import findings
 from amplint.trace.record import Record
 from amplint.trace.window import Window
 
@@ -90,7 +90,7 @@ def trace(
 def _report(record: Record, found: Sequence[Finding], *, quiet: bool) -> None:
     if not quiet:
         click.echo(summary(record), err=True)
-    context = Context({check.code: check for check in CHECKS}, width=width(), colour=wants_colour(sys.stderr))
+    context = Context(load_rules()[0].rules, width=width(), colour=wants_colour(sys.stderr))
     shown = [replace(finding, filename=_relative(finding.filename)) for finding in found]
     click.echo(full(shown, context), err=True, nl=False, color=context.colour)
 

@@ -109,7 +109,7 @@ class Record:
     def assert_no_findings(self) -> None:
         """Check that the run shows no problem above an info. Raises AssertionError that names them."""
         from amplint.findings import Severity
-        from amplint.trace.checks import findings
+        from amplint.trace.findings import findings
 
         bad = [found for found in findings(self) if found.severity > Severity.INFO]
         lines = [f"{found.filename}:{found.span.start.row}: {found.code} {found.message}" for found in bad]

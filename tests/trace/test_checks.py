@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import amplint.trace
-from amplint.trace.checks import CHECKS, findings
+from amplint.trace.findings import findings
 from amplint.trace.record import Record, ScalerStep
 
 Body = Callable[[nn.Module, torch.Tensor], torch.Tensor]
@@ -114,9 +114,3 @@ def test_skipped_steps(pattern: str, scale: float, why: str | None) -> None:
     assert [(finding.code, finding.span.start.row) for finding in found] == ([("AMP806", 9)] if why else [])
     if why:
         assert why in found[0].message
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_checks_have_pages(check: type) -> None:
-    assert check.__doc__
-    assert "## Why is this bad?" in check.__doc__

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from amplint.findings import Finding, Severity
-from amplint.trace.checks.check import HALF, Check
+from amplint.trace.check import HALF, Check
 from amplint.trace.record import Held, Record
 
 _NAMED = 3

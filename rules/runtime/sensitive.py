@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.torchlib.tables import policy
-from amplint.trace.checks.check import HALF, Check, by_line, plain, times, within
+from amplint.trace.check import HALF, Check, by_line, plain, times, within
 from amplint.trace.record import Operation, Record, is_floating
 
 _INNER = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from amplint.findings import Finding, Severity
-from amplint.trace.checks.check import Check
+from amplint.trace.check import Check
 from amplint.trace.record import Record, ScalerStep
 
 _SETTLED = 128.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.checks.check import Check, by_line, plain, times, within
+from amplint.trace.check import Check, by_line, plain, times, within
 from amplint.trace.record import Operation, Record
 
 PRODUCTS = frozenset({"addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "convolution", "linear", "mm", "mv"})

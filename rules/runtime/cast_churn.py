@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.checks.check import HALF, Check, by_line, times, within
+from amplint.trace.check import HALF, Check, by_line, times, within
 from amplint.trace.record import Operation, Record
 
 _PER_STEP = 2

@@ -1,0 +1,1 @@
+"""What a run showed: rules about the record that `amplint trace` makes."""
