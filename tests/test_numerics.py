@@ -98,6 +98,19 @@ def test_constants_from_classes_and_defaults() -> None:
     """)
 
 
+def test_constants_handed_over() -> None:
+    check("""
+        def fill(tensor, mask, value):
+            return tensor.masked_fill(~mask, value)
+
+        @torch.autocast("cuda", dtype=torch.float16)
+        def run(q, k, mask):
+            scores = fill(q @ k, mask, -1e20)  # AMP401
+            scores = fill(scores, mask, -1e4)
+            return fill(scores, mask, value=-1e9)  # AMP401
+    """)
+
+
 def test_nan_is_no_number_that_overflows() -> None:
     check(in_region('out = half.masked_fill(mask, float("nan"))\nout = half.new_full((3,), math.nan)'))
 

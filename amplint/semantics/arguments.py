@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from amplint.semantics import constants
 from amplint.semantics.values import Const, Items, Unknown, Value
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def evaluated(machine: Machine, state: State, node: cst.Call) -> Arguments:
     """The arguments of the call `node`; what stars hand over is spread out where it is known."""
     given = []
     for argument in node.args:
-        value = machine.evaluate(state, argument.value)
+        value = constants.handed(machine, state, machine.evaluate(state, argument.value), argument.value)
         keyword = argument.keyword.value if argument.keyword is not None else None
         spread = _spread(argument, value)
         given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread

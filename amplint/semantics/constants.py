@@ -1,13 +1,17 @@
-"""Where numbers are written that variables of the module, attributes and defaults hold."""
+"""Where numbers are written that variables of the module, attributes and defaults hold, or that calls hand over."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import libcst as cst
 
-from amplint.semantics.machine import Machine
 from amplint.semantics.state import MODULE_FRAME, State
 from amplint.semantics.values import Const, Value, number
-from amplint.source.source import Source
+
+if TYPE_CHECKING:
+    from amplint.semantics.machine import Machine
+    from amplint.source.source import Source
 
 
 def held(machine: Machine, source: Source, value: Value, node: cst.BaseExpression) -> Value:
@@ -15,6 +19,11 @@ def held(machine: Machine, source: Source, value: Value, node: cst.BaseExpressio
     if not isinstance(value, Const) or value.written is not None or number(value) is None:
         return value
     return Const(value.value, node) if source is machine.program.main else value
+
+
+def handed(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> Value:
+    """What the argument `node` of a call hands over."""
+    return held(machine, machine.module(state), value, node) if isinstance(value, Const) else value
 
 
 def assigned(
