@@ -1,4 +1,4 @@
-"""Configs of mmcv made at random: conversions never crash, always parse, and mean the same on top of their bases."""
+"""Configs and modules of mmcv made at random: conversions never crash, always parse, and keep the meaning."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import ast
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amplint.codemods import Conversion, Wish, convert
+from tests.codemods import mmcv_runner
 from tests.codemods.mmcv_configs import Broken, got, load, wanted
+from tests.codemods.test_mmcv_modules import HEAD, flat, made
 
 OPTIMIZER = (
     "lr=0.1",
@@ -74,13 +78,13 @@ def written(draw: st.DrawFn, name: str, parts: list[str]) -> str:
 
 def checked(text: str, path: str) -> Conversion:
     """The conversion of `text`, which keeps what is promised of every conversion."""
-    conversion = convert(text, Wish(source="mmcv"), path)
+    conversion = convert(text, Wish(source="mmcv", device="cpu"), path)
     assert not any("please report" in remark.text for remark in conversion.refused), conversion.refused
     ast.parse(conversion.text)
     if conversion.refused:
         assert conversion.text == text
         return conversion
-    again = convert(conversion.text, Wish(source="mmcv"), path)
+    again = convert(conversion.text, Wish(source="mmcv", device="cpu"), path)
     assert (again.text, again.done, again.refused) == (conversion.text, (), ())
     return conversion
 
@@ -113,3 +117,73 @@ def test_conversions_are_whole() -> None:
     assert converted > 30
     assert refused > 30
     assert compared > 20
+
+
+DECORATORS = (
+    "@force_fp32()",
+    "@force_fp32(apply_to=('x', ))",
+    "@force_fp32(apply_to='x')  # not in half",
+    "@force_fp32(\n        apply_to=['x', 'more'], out_fp16=False)",
+    "@torch.no_grad()\n    @force_fp32(('more', ))",
+    "@auto_fp16()",
+    "@auto_fp16(apply_to=('x', ), out_fp32=True)",
+    "",
+)
+BODIES = (
+    "return self.net(x)",
+    "x = self.net(x)\n        # twice\n        return x + x.mean()",
+    "return self.net(x).exp(\n        ).clamp(max=9)",
+    '"""Told."""\n\n        x = self.net(x).relu()\n        return x @ self.net.weight',
+    "x = [self.net(x)]\n        if more is None:\n            return x[0]\n        return x[0] * more[0]",
+)
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> str:
+    """A module whose methods are decorated and run one after the other."""
+    count = draw(st.integers(1, 3))
+    text = HEAD + "class Model(BaseModule):\n    def __init__(self):\n        super().__init__()\n"
+    text += "        self.net = nn.Linear(8, 8)\n        self.fp16_enabled = False\n\n"
+    text += "    @auto_fp16(apply_to=())\n    def forward(self, x, more):\n"
+    for index in range(count):
+        given = draw(st.sampled_from(["x", "x, None", "x, [x]", "x, more=(x, )", "more=more, x=x"]))
+        text += f"        x = self.run{index}({given})\n"
+    text += "        return x\n"
+    for index in range(count):
+        decorator = draw(st.sampled_from(DECORATORS))
+        text += f"\n    {decorator}\n" if decorator else "\n"
+        bodies = BODIES[:-1] if "auto" in decorator else BODIES  # what is half only by auto_fp16 is not computed with
+        text += f"    def run{index}(self, x, more=None):\n        {draw(st.sampled_from(bodies))}\n"
+    return text
+
+
+def test_modules_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+    shared = [HealthCheck.function_scoped_fixture]
+
+    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=shared)
+    @given(modules(), st.booleans())
+    def check(text: str, mixed: bool) -> None:
+        nonlocal compared
+        conversion = checked(text, "")
+        assert conversion.refused == ()
+        assert not any(name in conversion.text for name in ("auto_fp16", "force_fp32", "fp16_enabled"))
+        before, after = made(text, monkeypatch), made(conversion.text, monkeypatch)
+        x = torch.randn(3, 8)
+        if mixed:
+            mmcv_runner.wrap_fp16_model(before)
+        with torch.autocast("cpu", dtype=torch.float16, enabled=mixed):
+            try:
+                expected = flat(before(x, [x]))
+            except RuntimeError as failure:
+                with pytest.raises(RuntimeError, match=str(failure)):
+                    after(x, [x])
+                return
+            results = flat(after(x, [x]))
+        for result, want in zip(results, expected, strict=True):
+            assert result.dtype == want.dtype
+            assert torch.equal(result, want)
+        compared += 1
+
+    check()
+    assert compared > 30

@@ -189,6 +189,14 @@ def test_what_its_bases_make_impossible(tmp_path: Path, bases: str, text: str, w
     assert why in conversion.refused[0].text
 
 
+def test_bases_that_lead_back_are_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    text = "_base_ = ['../configs/one.py', 'one.py']\nfp16 = dict(loss_scale=2.)\n"
+    (folder / "one.py").write_text(text, encoding="utf-8")
+    assert "cannot be read" in converted(text, str(folder / "one.py")).left[0].text
+
+
 def test_what_is_left_to_a_person() -> None:
     text = (
         "_base_ = 'gone.py'\noptimizer = dict(constructor='Own', lr=1)\nfp16 = dict(loss_scale=512)\nrunner = dict()\n"
@@ -196,3 +204,9 @@ def test_what_is_left_to_a_person() -> None:
     conversion = converted(text, "/nowhere/config.py")
     assert "loss_scale=512.0" in conversion.text
     assert [remark.text.split(" ")[0] for remark in conversion.left] == ["loss_scale", "'Own'", "gone.py", "runner:"]
+
+
+def test_half_is_float16_for_mmcv() -> None:
+    conversion = convert(SCHEDULE, Wish(source="mmcv", dtype="bfloat16"))
+    assert "computes in float16" in conversion.refused[0].text
+    assert convert("a = 1\n", Wish(source="mmcv", dtype="bfloat16")).refused == ()

@@ -28,6 +28,8 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         return Plan(refused=(refusal.remark(Script(text, path).source),))
     if new == text:
         return Plan()
+    if wish.dtype != "float16":
+        return Plan(refused=(Remark(1, "mmcv computes in float16: convert from mmcv without --dtype"),))
     fix = Fix(what, changed_edits(text, new))
     first = min(edit.span.start.row for edit in fix.edits)
     left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)

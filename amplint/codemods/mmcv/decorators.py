@@ -33,7 +33,7 @@ _WIDTH = 79
 _LIKE = ("dtype", "type", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "type_as")
 """Attributes that hand the dtype of a tensor on."""
 _ENTERED = "autocast is entered by what calls this now, as mmengine's AmpOptimWrapper does"
-_NOT_HALF = "{} was made half by auto_fp16, and its dtype is used here: under autocast alone it may be float32"
+_NOT_HALF = "{} was made half by auto_fp16: here it may be float32 now"
 _OUTPUT = "force_fp32 made the result half: it stays float32 now"
 _FORWARD = ("forward", "extract")
 """How the methods begin that run modules; others compute losses and boxes."""
@@ -133,7 +133,7 @@ class _Pass:
     def _undecorated(self, one: Decorated) -> Iterator[Edit]:
         if not any(remark.text == _ENTERED for remark in self.remarks):
             self.remarks.append(Remark(self.script.row(one.decorator), _ENTERED))
-        for node, name in _dtypes_used(one):
+        for node, name in _computed(self.script, one):
             self.remarks.append(Remark(self.script.row(node), _NOT_HALF.format(name)))
         yield self._removal(one.decorator)
         for node in _own(one.function.body) if one.output else ():
@@ -208,17 +208,20 @@ def _called(function: cst.FunctionDef) -> Iterator[str]:
             yield node.attr.value
 
 
-def _dtypes_used(one: Decorated) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where the dtype of an argument that was made half goes on to something else, once for each argument."""
+def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where an argument that was made half is computed with, or its dtype goes on, once for each argument."""
     told: set[str] = set()
     for node in walk(one.function.body):
-        if not isinstance(node, cst.Attribute) or node.attr.value not in _LIKE:
+        if not isinstance(node, cst.Name) or node.value not in one.names or node.value in told:
             continue
-        tensor = node.value.value if isinstance(node.value, cst.Subscript) else node.value
-        name = tensor.value if isinstance(tensor, cst.Name) else ""
-        if name in one.names and name not in told:
-            told.add(name)
-            yield node, name
+        value: cst.CSTNode = node
+        above = script.source.parent(value)
+        if isinstance(above, cst.Subscript) and above.value is value:
+            value, above = above, script.source.parent(above)
+        like = isinstance(above, cst.Attribute) and above.value is value and above.attr.value in _LIKE
+        if like or isinstance(above, cst.BinaryOperation):
+            told.add(node.value)
+            yield node, node.value
 
 
 def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -255,7 +258,10 @@ def _with_helper(script: Script, name: str | None) -> str:
     while row > 1 and script.lines.comment(row - 1):
         row -= 1
     newline = script.source.newline
-    code = _HELPER.format(name=name).replace("\n", newline) + newline * 2
+    above = row - 1
+    while above > 0 and script.lines.blank(above):
+        above -= 1
+    code = newline * (2 - min(2, row - 1 - above)) + _HELPER.format(name=name).replace("\n", newline) + newline * 2
     at = script.lines.start(row)
     return script.text[:at] + code + script.text[at:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrapper_of(base: str, row: int, path: str, convert: Convert, seen: tuple[str, ...]) -> dict[str, Any] | None:
-    where = Path(path).parent / base
+    where = Path(os.path.normpath(Path(path).parent / base))
     if not path or where.suffix != ".py" or str(where) in seen or len(seen) > 20:
         return None
     try:
