@@ -88,9 +88,7 @@ def test_windows_train_as_larger_batches(program: Path, tmp_path: Path) -> None:
     others, expected = run(larger(text), tmp_path)
     assert difference(some, others) < (MIXED_TOLERANCE if "autocast" in text else TOLERANCE)
     if "result" in expected:
-        assert left["result"][2:] == expected["result"][2:]
-        for one, other in zip(left["result"][:2], expected["result"][:2], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(left["result"], expected["result"], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -91,15 +91,15 @@ class _Conversion:
         window = self._window(place, counted=True)
         self._divide(parts, window)
         self._begin(parts, window)
-        self._end(parts, rounds, window)
+        self._end(parts, window, one=len(rounds) == 1)
         clears = [*parts.clears]
         if isinstance(place, cst.FunctionDef):
-            clears += self._hand_on(place)
+            clears += self._hand_on(place, cleared=parts.clears_first())
         if not clears:
             raise Refusal(place, "nothing in this loop clears the gradients")
 
-    def _parts(self, place: Place, backwards: Sequence[cst.Call]) -> Parts:
-        parts = Parts(self._script, self._observed, place, backwards, self._uses)
+    def _parts(self, place: Place, backwards: Sequence[cst.Call], *, cleared: bool = False) -> Parts:
+        parts = Parts(self._script, self._observed, place, backwards, self._uses, cleared=cleared)
         self._left += parts.left
         return parts
 
@@ -121,8 +121,11 @@ class _Conversion:
         self._done.append(Remark(self._script.row(place), f"step once for {self._number} batches"))
         return window
 
-    def _hand_on(self, function: cst.FunctionDef) -> list[cst.CSTNode]:
-        """Tell `function` where in its window a batch is, by its callers; what these clear gradients with."""
+    def _hand_on(self, function: cst.FunctionDef, *, cleared: bool) -> list[cst.CSTNode]:
+        """Tell `function` where in its window a batch is, by its callers; what these clear gradients with.
+
+        Gradients are `cleared` by the function, or one that it calls, where a window begins.
+        """
         if function in self._handed:
             raise Refusal(function, f"{function.name.value}() calls itself")
         self._handed.add(function)
@@ -137,14 +140,14 @@ class _Conversion:
                 raise Refusal(call, f"{function.name.value}() is not called once for each batch of a loop")
             around = as_place(place)
             check_conditions(self._script, around, call)
-            parts = self._parts(around, [call])
+            parts = self._parts(around, [call], cleared=cleared)
             caller = self._window(around, counted=False)
             self._begin(parts, caller)
             for run in parts.runs(parts.ending):
                 self._blocks.wrap(run, f"if {caller.ends}:")
             clears += parts.clears
             if isinstance(around, cst.FunctionDef):
-                clears += self._hand_on(around)
+                clears += self._hand_on(around, cleared=cleared or parts.clears_first())
         return clears
 
     def plan(self) -> Plan:
@@ -209,7 +212,7 @@ class _Conversion:
             for one in parts.backwards
         )
 
-    def _end(self, parts: Parts, rounds: Sequence[Round], window: Window) -> None:
+    def _end(self, parts: Parts, window: Window, *, one: bool) -> None:
         runs = list(parts.runs(parts.ending))
         condition = window.ends
         model = self._parallel.model(parts.place) if self._parallel else None
@@ -217,39 +220,38 @@ class _Conversion:
             self._left.append(
                 (parts.place, "run all but the last batch of a window in no_sync() of the distributed model")
             )
-        held = list(self._distributed(parts, rounds, model[0])) if model is not None else []
+        held = self._distributed(parts, model[0]) if model is not None else []
         if (held or len(runs) > 1) and " or " in condition:
             name = self._names.new("last", "is_last", "ends_window")
-            one = len({id(self._script.block_of(run[0])) for run in runs}) == 1 and len(rounds) == 1
+            one = one and len({id(self._script.block_of(run[0])) for run in runs}) == 1
             place = held[0] if held else runs[0][0] if one else parts.place.body.body[0]
             self._blocks.above(place, f"{name} = {condition}")
             condition = name
         if model is not None and held:
             name, kind = model
-            always = condition if kind is None else f"{condition} or not isinstance({name}, {kind})"
-            self._blocks.wrap(held, f"with contextlib.nullcontext() if {always} else {name}.no_sync():")
+            if kind is not None:
+                synchronous = self._names.new("synchronous", "is_synchronous")
+                self._blocks.above(held[0], f"{synchronous} = {condition} or not isinstance({name}, {kind})")
+            else:
+                synchronous = condition
+            self._blocks.wrap(held, f"with contextlib.nullcontext() if {synchronous} else {name}.no_sync():")
             self._imports.append("import contextlib")
         for run in runs:
             self._blocks.wrap(run, f"if {condition}:")
 
-    def _distributed(self, parts: Parts, rounds: Sequence[Round], model: str) -> list[cst.CSTNode]:
+    def _distributed(self, parts: Parts, model: str) -> list[cst.CSTNode]:
         """The statements from the forward pass of `model` to the last backward pass."""
-        if len(rounds) != 1:
-            raise Refusal(parts.place, "the distributed model has no one place here for its no_sync()")
-        block = list(rounds[0].block)
+        last = max(map(self._script.row, parts.backwards))
         uses = [
-            index
-            for index, statement in enumerate(block)
-            if any(
-                isinstance(node, cst.Call)
-                and (dotted(node.func) == model or any(dotted(one.value) == model for one in node.args))
-                for node in walk(statement)
-            )
+            node
+            for node in walk(parts.place.body)
+            if isinstance(node, cst.Call)
+            and (dotted(node.func) == model or any(dotted(one.value) == model for one in node.args))
+            and self._script.row(node) <= last
         ]
-        ends = [
-            index
-            for index, statement in enumerate(block)
-            if any(self._script.inside(statement, one) for one in parts.backwards)
-        ]
-        first = min([*uses, *ends])
-        return block[first : max(ends) + 1]
+        common = self._script.common([*uses, *parts.backwards])
+        if common is None:
+            raise Refusal(parts.place, "the distributed model has no one place here for its no_sync()")
+        block, statements = common
+        places = [index for index, one in enumerate(block) if any(one is statement for statement in statements)]
+        return [*block[min(places) : max(places) + 1]]

@@ -38,8 +38,8 @@ class Blocks:
         self._untouched: set[int] = set()
 
     def above(self, statement: cst.CSTNode, *code: str) -> None:
-        """Put lines above `statement`; four leading spaces mean one level."""
-        first, _ = self._rows(statement)
+        """Put lines above `statement` and its comments; four leading spaces mean one level."""
+        first = self._commented(self._rows(statement)[0])
         self._headers.append(_Header(first, first - 1, code))
 
     def wrap(self, statements: Sequence[cst.CSTNode], *code: str) -> None:

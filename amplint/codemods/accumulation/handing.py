@@ -10,7 +10,7 @@ import libcst as cst
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Span
+from amplint.findings import Edit, Position, Span
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,9 @@ def handed_on(script: Script, known: Calls, function: cst.FunctionDef, parameter
     calls = known.callers(function)
     if not calls:
         raise Refusal(function, f"{name}() trains on one batch, and the loop over batches is not in sight")
-    if star or params.kwonly_params or params.star_kwarg or not every:
+    if star or params.kwonly_params or params.star_kwarg:
         raise Refusal(function, f"{name}() would need to know its place in a window, and cannot be told here")
-    last = every[-1]
-    kept = last.default or (last.annotation.annotation if last.annotation is not None else last.name)
-    end = script.source.span(kept).end
-    annotation = ": int" if last.annotation is not None else ""
-    equals = " = " if annotation else "="
-    defaults = [f"{equals}{default}" if last.default is not None else "" for _, default in parameters]
-    added = [f", {one}{annotation}{default}" for (one, _), default in zip(parameters, defaults, strict=True)]
-    edits = [Edit(Span(end, end), "".join(added))]
+    edits = [_declared(script, function, every[-1] if every else None, parameters)]
     before = 0 if script.method_owner(function) is None else 1
     for call in calls:
         plain = len(call.args) + before == len(every) and all(argument.keyword is None for argument in call.args)
@@ -53,3 +46,20 @@ def handed_on(script: Script, known: Calls, function: cst.FunctionDef, parameter
             raise Refusal(call, f"{name}() is called here in a way that leaves no place for more arguments")
         edits.append(edit)
     return Handed(tuple(edits), tuple(calls))
+
+
+def _declared(
+    script: Script, function: cst.FunctionDef, last: cst.Param | None, parameters: Sequence[tuple[str, str]]
+) -> Edit:
+    """The edit that declares `parameters` behind `last`, as that is declared."""
+    if last is None:
+        after = script.source.span(function.name).end
+        place = Position(after.row, after.column + 1)
+        return Edit(Span(place, place), ", ".join(name for name, _ in parameters))
+    kept = last.default or (last.annotation.annotation if last.annotation is not None else last.name)
+    end = script.source.span(kept).end
+    annotation = ": int" if last.annotation is not None else ""
+    equals = " = " if annotation else "="
+    defaults = [f"{equals}{default}" if last.default is not None else "" for _, default in parameters]
+    added = [f", {name}{annotation}{default}" for (name, _), default in zip(parameters, defaults, strict=True)]
+    return Edit(Span(end, end), "".join(added))

@@ -25,6 +25,8 @@ def has_length(script: Script, calls: Calls, node: cst.BaseExpression, deep: int
         return True
     if isinstance(node, cst.Call):
         return _made_with_length(script, calls, node, deep)
+    if isinstance(node, cst.BinaryOperation):
+        return isinstance(node.left, (cst.List, cst.Tuple))
     if isinstance(node, cst.IfExp):
         return has_length(script, calls, node.body, deep) and has_length(script, calls, node.orelse, deep)
     path = dotted(node)

@@ -57,7 +57,9 @@ def observe(script: Script) -> Observed:
             _add_unreached(found, call, call.func)
     for call in calls.ending("step"):
         owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-        if {dotted(owner), *(dotted(one.value) for one in call.args)} & found.optimizers:
+        mentioned = {dotted(owner) or "", *(dotted(one.value) or "" for one in call.args)}
+        named = any("optim" in path.rpartition(".")[2].lower() for path in mentioned)
+        if named or mentioned & found.optimizers:
             _add(found.steps, call)
     return found
 

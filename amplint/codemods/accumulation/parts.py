@@ -9,8 +9,8 @@ import libcst as cst
 
 from amplint.codemods.accumulation import work
 from amplint.codemods.accumulation.observed import Observed
-from amplint.codemods.accumulation.rounds import Place
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.accumulation.rounds import Place, counted, has_remainder
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
@@ -20,7 +20,8 @@ from amplint.source.tree import walk
 class Parts:
     """Sorts the statements of `place`, a loop or function, round its `backwards`. Raises Refusal.
 
-    `beginning` and `ending` are statements in there, in their order; `left` is what a person should look at.
+    `beginning` and `ending` are statements in there, in their order; `left` is what a person should look at. Gradients
+    can be `cleared` at the beginning of a window by what is called in there.
     """
 
     def __init__(
@@ -30,15 +31,20 @@ class Parts:
         place: Place,
         backwards: Sequence[cst.Call],
         uses: Sequence[cst.CSTNode],
+        *,
+        cleared: bool = False,
     ) -> None:
         self._script = script
         self.place = place
+        self._cleared = cleared
         self.backwards = backwards
         self.beginning: list[cst.CSTNode] = []
         self.ending: list[cst.CSTNode] = []
         self.left: list[tuple[cst.CSTNode, str]] = []
         self.clears = work.clears(script, place)
-        self._sort(work.ending(script, place, observed, uses, _callers_of(script, uses)))
+        self._followers = (*work.schedulers(script, place, observed), *work.averages(script, place))
+        self._sort((*work.ending(script, place, observed, uses, _callers_of(script, uses)), *self._followers))
+        self._add_calls_between(observed)
         self._add_dependents()
         for node, path in work.counters(script, place):
             self._count(node, path)
@@ -67,19 +73,49 @@ class Parts:
         for node in (*self.clears, *nodes):
             statement = self._unit(node)
             if statement is None:
-                raise Refusal(node, "this shares its statement with a backward pass")
+                raise Refusal(node, "the statement shares its line with others")
+            follows = any(node is one for one in self._followers)
             earlier = [one for one in self.backwards if self._order(one, statement) < 0]
             later = [one for one in self.backwards if self._order(one, statement) > 0]
             if earlier and later:
                 raise Refusal(node, "this stands between two backward passes whose gradients add up")
             if earlier:
+                if self._at_its_own_pace(node, statement):
+                    if not follows:
+                        raise Refusal(node, "gradients are used here at some batches, which need not end a window")
+                    continue
                 _add(self.ending, statement)
-            elif id(node) in clears or (
-                isinstance(node, cst.Call) and _method(node) in ("step", "step_update", "update")
-            ):
+            elif id(node) in clears or (follows and _method(node) in ("step", "step_update")):
                 _add(self.beginning, statement)
-            elif not isinstance(node, cst.Call) or _method(node) != "get_scale":
+            elif not follows and _method(node) != "get_scale":
                 raise Refusal(node, "gradients are used before the backward pass that makes them")
+
+    def _at_its_own_pace(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        """Whether `node`, somewhere in `statement`, runs at batches that a condition picks by counting."""
+        return any(
+            isinstance(above, cst.If)
+            and self._script.inside(statement, above)
+            and not self._script.inside(above.test, node)
+            and (has_remainder(above.test) or (isinstance(self.place, cst.For) and counted(self.place, above.test)))
+            for above in self._script.source.ancestors(node)
+        )
+
+    def _add_calls_between(self, observed: Observed) -> None:
+        """Let calls between a backward pass and the last step that are about the model or the optimizer go along."""
+        steps = [self._script.row(one) for one in observed.steps if self._held(one)]
+        about = {path for one in self.ending for path in paths(one)}
+        about |= {dotted(node.func) or "" for node in walk(self.place.body) if isinstance(node, cst.Call)}
+        losses = {path for one in self.backwards for path in paths(one)} - {"self"}
+        for node in walk(self.place.body):
+            if not isinstance(node, cst.Expr) or not isinstance(node.value, cst.Call) or self._held(node):
+                continue
+            named = {path for argument in node.value.args for path in paths(argument)}
+            statement = self._unit(node)
+            if statement is None or not named & about or paths(node) & losses - about:
+                continue
+            behind = all(self._order(one, statement) <= 0 for one in self.backwards)
+            if behind and steps and self._script.row(statement) < max(steps):
+                _add(self.ending, statement)
 
     def _unit(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The outermost statement of the loop that holds `node` and no backward pass, if there is one."""
@@ -163,7 +199,7 @@ class Parts:
                 if behind:
                     continue
                 raise Refusal(node, "a round that ends here would leave its window without a step")
-            if not self.clears_first():
+            if not (self._cleared or self.clears_first()):
                 raise Refusal(node, "leaving the loop here would leave the gradients of an unfinished window")
             self.left.append((node, "leaving the loop here drops the batches of a window that is not full"))
 
@@ -177,11 +213,12 @@ class Parts:
             self.left.append((place, "this schedule advances once in a window now; shorten it if it counts batches"))
 
 
-def _method(call: cst.Call) -> str:
-    """The last name of what a call calls."""
-    if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value
-    return call.func.value if isinstance(call.func, cst.Name) else ""
+def _method(node: cst.CSTNode) -> str:
+    """The last name of what a call calls; empty for anything else."""
+    func = node.func if isinstance(node, cst.Call) else None
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
 
 
 def _add(statements: list[cst.CSTNode], statement: cst.CSTNode) -> None:
@@ -195,6 +232,5 @@ def _callers_of(script: Script, uses: Sequence[cst.CSTNode]) -> set[str]:
     return {
         one.name.value
         for one in functions
-        if one is not None
-        and not any(isinstance(n, cst.Call) and _method(n) in ("backward", "step") for n in walk(one.body))
+        if one is not None and not any(_method(n) in ("backward", "step") for n in walk(one.body))
     }

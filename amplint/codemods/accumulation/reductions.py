@@ -88,20 +88,27 @@ class Reductions:
         return self._called(call, name, deep)
 
     def _called(self, call: cst.Call, name: str, deep: int) -> Reduction:
-        functions = self._calls.targets(call)
-        if functions:
-            returned = [
-                one.value
-                for function in functions
-                if isinstance(function, cst.FunctionDef)
-                for one in walk(function.body)
-                if isinstance(one, cst.Return) and one.value
-            ]
+        returned = self._returned(call)
+        if returned:
             return _together([self.of(value, deep - 1) for value in returned])
-        made = self._values(call.func, name)
-        return _together([self._criterion(one) if isinstance(one, cst.Call) else Reduction.UNKNOWN for one in made])
+        return self._criterion(call.func, deep)
 
-    def _criterion(self, made: cst.Call) -> Reduction:
+    def _returned(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """What the functions of this file return that `call` runs."""
+        functions = [one for one in self._calls.targets(call) if isinstance(one, cst.FunctionDef)]
+        nodes = (node for one in functions if one.name.value != "__init__" for node in walk(one.body))
+        return [node.value for node in nodes if isinstance(node, cst.Return) and node.value is not None]
+
+    def _criterion(self, node: cst.BaseExpression | None, deep: int) -> Reduction:
+        """How the losses are reduced by the function or module that `node` stands for."""
+        if isinstance(node, cst.Call) and deep:
+            returned = self._returned(node)
+            return _together([self._criterion(one, deep - 1) for one in returned]) if returned else self._made(node)
+        path = dotted(node) if node is not None and deep else None
+        values = self._values(node, path) if node is not None and path is not None else []
+        return _together([self._criterion(one, deep - 1) for one in values])
+
+    def _made(self, made: cst.Call) -> Reduction:
         inner = made
         while isinstance(inner.func, cst.Attribute) and isinstance(inner.func.value, cst.Call):
             inner = inner.func.value  # nn.CrossEntropyLoss().to(device)
@@ -119,9 +126,9 @@ class Reductions:
 
     def _values(self, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
         """What is bound to `path` where `node` stands, or else anywhere outside of functions or as an attribute."""
-        function = self._script.function_of(node)
+        home = function = self._script.function_of(node)
         while True:
-            bindings = self._bindings(function, path)
+            bindings = self._bindings(function, path, node if function is home else None)
             if bindings or function is None:
                 break
             if self._script.parameter(function, path) is not None:
@@ -129,19 +136,57 @@ class Reductions:
             function = self._script.function_of(function)
         if not bindings and path.startswith("self."):
             bindings = [binding for one in self._calls.functions for binding in self._bindings(one, path)]
-        row = self._script.row(node)
-        return [one for one in bindings if one is None or self._script.row(one) != row] or bindings
+        return bindings
 
-    def _bindings(self, function: cst.FunctionDef | None, path: str) -> list[cst.BaseExpression | None]:
+    def _bindings(
+        self, function: cst.FunctionDef | None, path: str, use: cst.CSTNode | None = None
+    ) -> list[cst.BaseExpression | None]:
+        """What `path` is assigned in `function`, or before `use` since what was assigned there in any case."""
         found: list[cst.BaseExpression | None] = []
-        for binding in self._script.assignments(function, path):
+        bindings = [*self._script.assignments(function, path)]
+        if use is not None:
+            bindings = self._since(bindings, use)
+            bindings += self._added(function, path, bindings, use)
+        for binding in bindings:
             value = getattr(binding, "value", None)
             plain = isinstance(binding, cst.Assign) and all(dotted(t.target) == path for t in binding.targets)
-            if isinstance(value, cst.BaseExpression) and (plain or isinstance(binding, cst.AnnAssign)):
-                found.append(value)
-            else:
-                found.append(None)
+            added = isinstance(binding, cst.AugAssign) and isinstance(
+                binding.operator, (cst.AddAssign, cst.MultiplyAssign)
+            )
+            known = isinstance(value, cst.BaseExpression) and (plain or added or isinstance(binding, cst.AnnAssign))
+            if not (isinstance(value, (cst.Integer, cst.Float)) and known):
+                found.append(value if known else None)
         return found
+
+    def _since(self, bindings: list[cst.CSTNode], use: cst.CSTNode) -> list[cst.CSTNode]:
+        """The last of `bindings` that is sure to be run before `use`, and those between."""
+        row = self._script.row(use)
+        earlier = [one for one in bindings if self._script.row(one) < row]
+        around = [block for _, block in self._script.climb(use)]
+        sure = [
+            one
+            for one in earlier
+            for statement in [self._script.statement_of(one)]
+            if statement is not None and any(self._script.block_of(statement) is block for block in around)
+        ]
+        if not sure:
+            return bindings
+        return [one for one in earlier if self._script.row(one) >= self._script.row(sure[-1])]
+
+    def _added(
+        self, function: cst.FunctionDef | None, path: str, bindings: list[cst.CSTNode], use: cst.CSTNode
+    ) -> list[cst.CSTNode]:
+        """What changes `path` in place between the first of `bindings` and `use`."""
+        first = min((self._script.row(one) for one in bindings), default=0)
+        return [
+            node
+            for node in self._script.of_kind(cst.AugAssign)
+            if isinstance(node, cst.AugAssign)
+            and dotted(node.target) == path
+            and self._script.function_of(node) is function
+            and first <= self._script.row(node) < self._script.row(use)
+            and not isinstance(node.value, (cst.Integer, cst.Float))
+        ]
 
 
 _SAID = {

@@ -35,10 +35,13 @@ def find(script: Script, observed: Observed) -> list[Round]:
         function = script.function_of(call)
         if function in observed.windows:
             continue
+        script.statement(call)
         others = observed.steps if _among(call, observed.backwards) else observed.backwards
         near = [one for one in others if script.function_of(one) is function]
         place: cst.CSTNode | None = _shared_loop(script, call, near) or (function if near else None)
         if place is None:
+            if not observed.steps:
+                raise Refusal(call, "no step of an optimizer was found that uses these gradients")
             raise Refusal(call, _why_apart(_among(call, observed.backwards), near=bool(near)))
         groups.setdefault(place, []).append(call)
     rounds: list[Round] = []
@@ -104,6 +107,11 @@ def _shared_loop(script: Script, call: cst.Call, others: Sequence[cst.Call]) -> 
     )
 
 
+def counted(place: cst.CSTNode, test: cst.BaseExpression) -> bool:
+    """Whether `test` depends on how many rounds `place` has run, or on what a function is told."""
+    return bool(paths(test) & _counted(place)) or has_remainder(test)
+
+
 def _accumulates(
     script: Script,
     observed: Observed,
@@ -118,9 +126,7 @@ def _accumulates(
         inner = script.loop_of(backward)
         if inner is not None and inner is not place and script.inside(place, inner) and not _over_losses(inner):
             return True
-    counted = _counted(place)
-    tests = [test for step in steps for test in _tests(script, place, step, steps, backwards)]
-    return any(paths(test) & counted or _has_remainder(test) for test in tests)
+    return any(counted(place, test) for step in steps for test in _tests(script, place, step, steps, backwards))
 
 
 def _over_losses(loop: cst.For | cst.While) -> bool:
@@ -142,7 +148,8 @@ def _tests(
                 yield above.test
 
 
-def _has_remainder(test: cst.CSTNode) -> bool:
+def has_remainder(test: cst.CSTNode) -> bool:
+    """Whether `test` divides with a remainder, as what recurs every so often does."""
     return any(isinstance(node, cst.Modulo) for node in walk(test))
 
 
@@ -160,7 +167,7 @@ def _counted(place: cst.CSTNode) -> set[str]:
         if isinstance(node, cst.AugAssign) and isinstance(node.value, cst.Integer):
             found |= bound_paths(node)
     for node in assigned:
-        if node.value is not None and (_has_remainder(node.value) or _compares(node.value, found)):
+        if node.value is not None and (has_remainder(node.value) or _compares(node.value, found)):
             found |= bound_paths(node)
     return found
 

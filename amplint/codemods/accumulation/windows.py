@@ -209,6 +209,8 @@ def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
 
 def refuse_epochs(loop: cst.For) -> None:
     """Raises Refusal for a loop whose rounds are whole epochs."""
-    counted = any(isinstance(node, cst.Name) and "epoch" in node.value.lower() for node in walk(loop.target))
-    if counted and over_range(loop):
+    names = (
+        node.value.lower() for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)
+    )
+    if over_range(loop) and any("epoch" in name for name in names):
         raise Refusal(loop, "a round of this loop is an epoch; there are no batches to accumulate over")

@@ -21,6 +21,8 @@ _AVERAGE = re.compile(
     r"(?:^|_)(?:ema|swa)(?:_|$)|EMA|SWA|Ema(?=[A-Z]|$)|soft_update|polyak|moving_average|update_average"
 )
 _AVERAGES = re.compile(r"^(?:update\w*|step|accumulate|soft_update\w*|\w*polyak\w*|__call__|\w*moving_average\w*)$")
+_PARAMETERS = ("parameters", "named_parameters", "state_dict", "buffers")
+_CHANGES = ("mul_", "add_", "sub_", "copy_", "lerp_", "clamp_", "div_")
 _COUNTER = re.compile(
     r"(?:^|\.)(?:(?:global|optim\w*|update|training|train|total)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
 )
@@ -74,26 +76,46 @@ def constructions(script: Script, scheduler: cst.BaseExpression) -> list[cst.Cal
     return known if known or _SCHEDULER.search(last) else None
 
 
+def averages(script: Script, place: Place) -> list[cst.CSTNode]:
+    """What changes weights in `place`: moving averages, by the names of what they call, and loops over parameters."""
+    found: list[cst.CSTNode] = []
+    for node in _inside(script, place):
+        name = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
+        last = name.rpartition(".")[2]
+        moves = _AVERAGES.match(last) and any(_AVERAGE.search(part) for part in name.split("."))
+        if isinstance(node, cst.Call) and isinstance(script.source.parent(node), cst.Expr):
+            found += [node] if moves or _AVERAGE.search(last) else []
+        elif isinstance(node, cst.For) and _changes_weights(node):
+            found.append(node)
+    return found
+
+
+def _changes_weights(loop: cst.For) -> bool:
+    """Whether `loop` goes over parameters and changes them in place."""
+    named = {node.value for node in walk(loop.iter) if isinstance(node, cst.Name)}
+    methods = {
+        node.func.attr.value
+        for node in walk(loop.body)
+        if isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and ".grad." not in f"{dotted(node.func)}."
+    }
+    return not named.isdisjoint(_PARAMETERS) and not methods.isdisjoint(_CHANGES)
+
+
 def ending(
     script: Script, place: Place, observed: Observed, uses: Sequence[cst.CSTNode], called: set[str]
 ) -> list[cst.CSTNode]:
-    """What belongs to the end of a window in `place`: on the scaler, on gradients, and what comes of a step.
+    """What belongs to the end of a window in `place`: the steps, and calls on the scaler and on gradients.
 
     `uses` is where gradients are read or changed, `called` the functions that do.
     """
-    found: list[cst.CSTNode] = [one for one in uses if script.inside(place.body, one)]
-    found += [one for one in (*observed.steps, *observed.updates) if script.inside(place.body, one)]
-    found += schedulers(script, place, observed)
+    found = [one for one in (*uses, *observed.steps, *observed.updates) if script.inside(place.body, one)]
     for node in _inside(script, place):
-        if not isinstance(node, cst.Call):
-            continue
-        name = dotted(node.func) or ""
-        last = name.rpartition(".")[2]
-        averages = _AVERAGES.match(last) and any(_AVERAGE.search(part) for part in name.split("."))
-        statement = script.source.parent(node)
-        scaler = isinstance(node.func, cst.Attribute) and node.func.attr.value in _SCALER_METHODS
-        if scaler or last in called or (isinstance(statement, cst.Expr) and (averages or _AVERAGE.search(last))):
-            found.append(node)
+        if isinstance(node, cst.Call):
+            last = (dotted(node.func) or "").rpartition(".")[2]
+            scaler = isinstance(node.func, cst.Attribute) and node.func.attr.value in _SCALER_METHODS
+            found += [node] if scaler or last in called else []
     return found
 
 

@@ -12,6 +12,7 @@ BATCH = 4
 
 def train(ddp_model, loader, optimizer):
     for inputs, targets in loader:
+        # forward
         outputs = ddp_model(inputs)
         loss = nn.functional.cross_entropy(outputs, targets)
         optimizer.zero_grad()

@@ -20,7 +20,13 @@ class Net(nn.Module):
         return F.log_softmax(self.out(F.relu(self.hidden(x))), dim=1)
 
 
-def train(args, model, train_loader, optimizer, epoch):
+def update_ema(average, source):
+    with torch.no_grad():
+        for a, b in zip(average.parameters(), source.parameters()):
+            a.lerp_(b, 0.1)
+
+
+def train(args, model, average, train_loader, optimizer, epoch):
     model.train()
     for batch_idx, (data, target) in enumerate(train_loader):
         optimizer.zero_grad()
@@ -28,6 +34,7 @@ def train(args, model, train_loader, optimizer, epoch):
         loss = F.nll_loss(output, target)
         loss.backward()
         optimizer.step()
+        update_ema(average, model)
         if batch_idx % args.log_interval == 0:
             done = 100.0 * batch_idx / len(train_loader)
             print(f"Train Epoch: {epoch} ({done:.0f}%)\tLoss: {loss.item():.6f}")
@@ -43,13 +50,14 @@ def main():
     inputs = torch.randn(52, 8)
     data = TensorDataset(inputs, inputs[:, :3].argmax(1))
     train_loader = DataLoader(data, batch_size=BATCH, shuffle=True)
-    model = Net()
+    model, average = Net(), Net()
     optimizer = optim.Adadelta(model.parameters(), lr=args.lr)
     scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.9)
     for epoch in range(1, args.epochs + 1):
-        train(args, model, train_loader, optimizer, epoch)
+        train(args, model, average, train_loader, optimizer, epoch)
         scheduler.step()
+    return [p.tolist() for p in average.parameters()]
 
 
 if __name__ == "__main__":
-    main()
+    result = main()

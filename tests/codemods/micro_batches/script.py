@@ -17,14 +17,6 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 20)
 norms, losses = [], []
 global_step = 0
-
-
-def update_ema(average, source):
-    with torch.no_grad():
-        for a, b in zip(average.parameters(), source.parameters()):
-            a.lerp_(b, 0.1)
-
-
 for epoch in range(13):
     for x, y in batches:
         # fresh gradients
@@ -36,9 +28,11 @@ for epoch in range(13):
         losses.append(loss.item())
         norms.append(norm.item())
         scheduler.step()
-        update_ema(ema_model, model)
+        with torch.no_grad():
+            for a, b in zip(ema_model.parameters(), model.parameters()):
+                a.lerp_(b, 0.1)
         global_step += 1
         if global_step % 10 == 0:
             print(f"step {global_step}: {loss.item():.3f}")
 
-result = [norms, [p.tolist() for p in ema_model.parameters()], global_step]
+result = [norms, [p.tolist() for p in ema_model.parameters()], [float(global_step)]]

@@ -1,0 +1,233 @@
+"""`--accumulate N`: loops made at random train as with larger batches; what is refused or left says why and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from amplint.codemods import Remark, Wish, convert
+from tests.conftest import Command
+
+HEAD = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+inputs = torch.randn({samples}, 4)
+data = [(x, x.prod(1, keepdim=True)) for x in inputs.split({batch})]
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+slow = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5)
+other = torch.optim.Adam(slow.parameters(), lr=0.01)
+scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+losses, norms, global_step = [], [], 0
+"""
+LOOPS = (
+    "for x, y in data:",
+    "for (x, y) in data:",
+    "for i, (x, y) in enumerate(data):",
+    "for number, batch in enumerate(data, start=1):\n    x, y = batch",
+    "for x, y in iter(data):",
+    "for _, (x, y) in zip(range(99), data):",
+    "for step in range(len(data)):\n    x, y = data[step]",
+)
+CLEAR = ("optimizer.zero_grad()", "net.zero_grad(set_to_none=True)", "for p in net.parameters():\n    p.grad = None")
+LOSS = (
+    "loss = nn.functional.mse_loss(net(x), y)",
+    "out = net(x)\nloss = (out - y).pow(2).mean()\nloss = loss + 0.1 * out.abs().mean()",
+    "loss = nn.MSELoss(reduction='sum')(net(x), y)",
+)
+BACKWARD = ("loss.backward()", "(2 * loss).backward()", "if loss.requires_grad:\n    loss.backward()")
+READ = (
+    "nn.utils.clip_grad_norm_(net.parameters(), 0.5)",
+    "norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+    "if norms is not None:\n    nn.utils.clip_grad_value_(net.parameters(), 0.1)",
+    "for p in net.parameters():\n    p.grad.mul_(0.5)",
+)
+AFTER = ("scheduler.step()", "global_step += 1", "losses.append(loss.item())  # each", "total = 0.0", "# done\npass")
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    """A script whose loop trains: what it has to do, and something of what it can do, in one of the possible orders."""
+    early = draw(st.integers(0, 2))
+    clear, loss, backward = draw(st.sampled_from(CLEAR)), draw(st.sampled_from(LOSS)), draw(st.sampled_from(BACKWARD))
+    reads = draw(st.lists(st.sampled_from(READ), max_size=2, unique=True))
+    after = draw(st.lists(st.sampled_from(AFTER), max_size=3, unique=True))
+    steps = ["optimizer.step()"]
+    body = [*([clear] if early == 0 else []), loss, *([clear] if early == 1 else []), backward, *reads, *steps]
+    body += [*after[:1], *([clear] if early == 2 else []), *after[1:]]
+    if any(read.startswith("norm =") for read in reads):
+        body.append("norms.append(norm.item())")
+    lines = [*draw(st.sampled_from(LOOPS)).split("\n"), *(f"    {line}" for part in body for line in part.split("\n"))]
+    if draw(st.booleans()):
+        lines = ["for epoch in range(2):", *(f"    {line}" for line in lines)]
+    if draw(st.booleans()):
+        names = "global global_step, norm" if "norm =" in "\n".join(body) else "global global_step"
+        lines = ["def train():", f"    {names}", *(f"    {line}" for line in lines), "", "", "train()"]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def trained(text: str, samples: int, batch: int) -> tuple[list[torch.Tensor], dict[str, Any]]:
+    """The weights after each step of a program, and its variables."""
+    weights: list[torch.Tensor] = []
+
+    def note(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        weights.append(torch.cat([p.detach().flatten() for group in optimizer.param_groups for p in group["params"]]))
+
+    handle = register_optimizer_step_post_hook(note)
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(text.format(samples=samples, batch=batch), "program.py", "exec"), names)
+    finally:
+        handle.remove()
+    return weights, names
+
+
+def test_loops_train_as_with_larger_batches() -> None:
+    done = 0
+
+    @settings(max_examples=30, deadline=None, derandomize=True)
+    @given(programs(), st.integers(2, 5), st.integers(1, 9))
+    def check(text: str, many: int, batches: int) -> None:
+        nonlocal done
+        template = text.replace("{", "{{").replace("}", "}}").replace("{{samples}}", "{samples}")
+        conversion = convert(template.replace("{{batch}}", "{batch}"), Wish(accumulate=many))
+        assert conversion.refused == ()
+        done += 1
+        some, names = trained(conversion.text, 3 * batches, 3)
+        others, expected = trained(template.replace("{{batch}}", "{batch}"), 3 * batches, 3 * many)
+        assert len(some) == len(others)
+        for one, other in zip(some, others, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert names["scheduler"].last_epoch == expected["scheduler"].last_epoch
+        torch.testing.assert_close(names["norms"], expected["norms"], rtol=1e-3, atol=1e-4)
+
+    check()
+    assert done > 9
+
+
+SCRIPT = """import torch
+from torch import nn
+
+data = [torch.ones(2, 4)] * 9
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for i, x in enumerate(data):
+    optimizer.zero_grad()
+    loss = net(x).mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+GAN = """import torch
+from torch import nn
+
+data = [torch.ones(2, 4)] * 9
+net, critic = nn.Linear(4, 4), nn.Linear(4, 1)
+first = torch.optim.SGD(net.parameters(), lr=0.1)
+second = torch.optim.SGD(critic.parameters(), lr=0.1)
+for x in data:
+    second.zero_grad()
+    (critic(x) - critic(net(x).detach())).mean().backward()
+    second.step()
+    first.zero_grad()
+    critic(net(x)).mean().backward()
+    first.step()
+"""
+FUNCTION = """def train_on(batch, model, optimizer):
+    optimizer.zero_grad()
+    model(batch).mean().backward()
+    optimizer.step()
+"""
+
+
+def with_(old: str, new: str) -> str:
+    """The script with one change."""
+    assert old in SCRIPT
+    return SCRIPT.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "why"),
+    [
+        (GAN, 13, "two losses are differentiated in turn"),
+        (FUNCTION, 1, "the loop over batches is not in sight"),
+        (with_("    optimizer.step()", "    optimizer.step(lambda: loss)"), 11, "a closure"),
+        (with_("    loss.backward()", "    if loss > 9:\n        continue\n    loss.backward()"), 11, "ends here"),
+        (with_("for i, x in enumerate(data):", "while data:\n    x = data.pop()"), 7, "how many rounds this loop runs"),
+        (with_("    optimizer.zero_grad()\n", ""), 7, "nothing in this loop clears the gradients"),
+        (with_("enumerate(data)", "enumerate(range(9))").replace("i, x", "epoch, x"), 7, "is an epoch"),
+        (with_("loss.backward()", "torch.autograd.backward(loss)"), 10, "only backward() of a tensor"),
+        ("import accelerate\n" + SCRIPT, 1, "has a way of its own to accumulate gradients"),
+        (
+            with_("    print(", "    if i % 3 == 0:\n        print(net.weight.grad.norm())\n    print("),
+            13,
+            "gradients are used here at some batches",
+        ),
+        (with_("    optimizer.step()", "    optimizer.step(); print(i)"), 11, "shares its line with others"),
+    ],
+    ids=[
+        *("gan", "function", "closure", "continue", "while", "uncleared", "epochs", "autograd", "framework"),
+        *("periodic gradients", "one line"),
+    ],
+)
+def test_refused(text: str, row: int, why: str) -> None:
+    conversion = convert(text, Wish(accumulate=4))
+    assert [remark.row for remark in conversion.refused] == [row]
+    assert why in conversion.refused[0].text
+    assert (conversion.text, conversion.done, conversion.left) == (text, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (SCRIPT, []),
+        (with_("net(x).mean()", "net(x).sum()"), [(13, "this loss is a sum over its batch, so it is not divided")]),
+        (
+            with_("net(x).mean()", "objective(net(x))"),
+            [(13, "this loss is taken for a mean over its batch; a sum must not be divided")],
+        ),
+        (
+            with_("    print(loss.item())", "    if i > 6:\n        break"),
+            [(17, "leaving the loop here drops the batches of a window that is not full")],
+        ),
+        (
+            with_("i, x in enumerate(data)", "i in range(9)").replace("net(x)", "net(data[i])"),
+            [(8, "a step takes several rounds of this loop now, so there are fewer steps")],
+        ),
+        (
+            with_("nn.Linear(4, 1)", "nn.Sequential(nn.Linear(4, 1), nn.BatchNorm1d(1))"),
+            [(5, "the statistics of batch normalization remain those of single batches")],
+        ),
+    ],
+    ids=["mean", "sum", "unknown", "break", "range", "normalization"],
+)
+def test_left_for_a_person(text: str, left: list[tuple[int, str]]) -> None:
+    conversion = convert(text, Wish(accumulate=4))
+    assert conversion.refused == ()
+    assert conversion.left == tuple(Remark(*one) for one in left)
+
+
+def test_what_accumulates_is_left_alone() -> None:
+    done = convert(SCRIPT, Wish(accumulate=4)).text
+    assert convert(done, Wish(accumulate=8)).text == done
+    assert "accumulation_steps = 4\n" in done
+    other = with_("    optimizer.step()", "    if i % 2:\n        optimizer.step()")
+    assert convert(other, Wish(accumulate=4)).text == other
+
+
+def test_the_command_takes_a_number(amplint: Command, project: Any) -> None:
+    (project / "train.py").write_text(SCRIPT, encoding="utf-8")
+    assert amplint("convert", "--accumulate", "1", "train.py").status == 2
+    assert amplint("convert", "--accumulate", "many", "train.py").status == 2
+    ran = amplint("convert", "--accumulate", "3", "--to", "amp", "--write", "train.py")
+    assert (ran.status, ran.out) == (0, "")
+    text = (project / "train.py").read_text(encoding="utf-8")
+    assert "    scaler.scale(loss / window).backward()\n" in text
+    again = amplint("convert", "--accumulate", "3", "--to", "amp", "--write", "train.py")
+    assert (again.status, again.err) == (0, "Nothing to convert.\n")
