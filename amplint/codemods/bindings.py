@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.semantics.scopes import dotted
-from amplint.source.tree import children
+from amplint.source.tree import children, walk
 
+_STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
+_COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "setdefault"})
 _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)
 
 
@@ -56,6 +58,24 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
         elif path := dotted(target):
             found.add(path if whole else _shortened(path))
     return found
+
+
+def changed(statement: cst.CSTNode) -> set[str]:
+    """The variables and attributes that `statement`, or something in it, binds or changes in place."""
+    found: set[str] = set()
+    for node in walk(statement):
+        if isinstance(node, _STATEMENTS):
+            found |= bound_paths(node)
+        elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
+            func = node.value.func
+            if isinstance(func, cst.Attribute) and _changes(func.attr.value):
+                found |= paths(func.value)
+    return found
+
+
+def _changes(method: str) -> bool:
+    """Whether a method changes what it is called on."""
+    return method in _COLLECTING or (method.endswith("_") and not method.endswith("__"))
 
 
 def paths(node: cst.CSTNode) -> set[str]:

@@ -61,6 +61,8 @@ class Variables:
 
     def given(self, variable: Variable) -> list[Given] | None:
         """Everything that is assigned to or passed for a variable; None where that is not known."""
+        if not self.is_closed(variable):
+            return None
         found = list[Given]()
         for place in self._places(variable):
             given = self._given_at(place, variable)
@@ -68,6 +70,14 @@ class Variables:
                 return None
             found += given
         return found or None
+
+    def is_closed(self, variable: Variable) -> bool:
+        """Whether all that names a variable is known: an attribute may be reached from outside of its class, too."""
+        if not isinstance(variable.home, cst.ClassDef):
+            return True
+        name = variable.path.partition(".")[2]
+        named = (node for node in self._script.of_kind(cst.Attribute) if isinstance(node, cst.Attribute))
+        return all(self.of(node) == variable for node in named if node.attr.value == name)
 
     def reads(self, variable: Variable) -> list[cst.BaseExpression]:
         """Where a variable is read."""

@@ -139,6 +139,7 @@ def test_everything_else_gets_probabilities() -> None:
     text = convert(LAST, Wish(to="amp")).text
     assert "criterion(out, y)" in text
     assert "(torch.sigmoid(out) > 0.5).eq(y > 0.5)" in text
+    assert "torch.sigmoid(out).data" in convert(LAST.replace("out > 0.5", "out.data > 0.5"), Wish(to="amp")).text
     assert "torch.sigmoid(out).mean().item()" in text
     assert "torch.sigmoid(model(torch.ones(2, 4))).sum()" in text
 
@@ -153,6 +154,9 @@ def test_others_are_thought_of() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        INNER.replace("model.eval()", "print(model.module.out(x))\nmodel.eval()"),
+        RETURNED.replace("model.eval()", "print(model.forward(x))\nmodel.eval()"),
+        LAST.replace("hits = ", "out.retain_grad()\n    hits = "),
         LAST.replace("model.eval()", "from somewhere import evaluate\nevaluate(model)\nmodel.eval()"),
         LAST.replace("model.eval()", "models = [model]\nmodel.eval()"),
         LAST.replace("loss = criterion(out, y)", "loss = criterion(out, y) + criterion(x.abs().clamp(max=1)[:, 0], y)"),
@@ -165,7 +169,18 @@ def test_others_are_thought_of() -> None:
             "out = model(x).squeeze(1)", "out = model(x).squeeze(1).clamp(0, 1)"
         ),
     ],
-    ids=["out of sight", "list", "another loss", "in place", "subclass", "not always", "no sigmoid"],
+    ids=[
+        "attribute",
+        "forward",
+        "hook",
+        "out of sight",
+        "list",
+        "another loss",
+        "in place",
+        "subclass",
+        "not always",
+        "no sigmoid",
+    ],
 )
 def test_what_is_not_certain_is_refused(text: str) -> None:
     conversion = convert(text, Wish(to="amp"))

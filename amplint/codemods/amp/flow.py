@@ -7,14 +7,12 @@ from collections.abc import Iterator, Set
 import libcst as cst
 
 from amplint.codemods.amp.observed import Observed
-from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
-_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
-_COLLECTING = ("append", "extend", "add", "insert", "update", "setdefault")
 _CALLS_LIMIT = 4
 
 
@@ -121,17 +119,12 @@ class Flow:
         return needed | {path for item in getattr(statement, "items", ()) for path in paths(item.item)}
 
     def _binds(self, statement: cst.CSTNode) -> Iterator[str]:
+        yield from changed(statement)
         for node in walk(statement):
-            if isinstance(node, _BINDING):
-                yield from bound_paths(node)
-            elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-                call = node.value
-                if isinstance(call.func, cst.Attribute):
-                    method = call.func.attr.value
-                    if method in _COLLECTING or (method.endswith("_") and not method.endswith("__")):
-                        yield from paths(call.func.value)
-                    elif dotted(call.func) == f"self.{method}":
-                        yield from self._sets(call)
+            if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
+                owner, _, method = (dotted(node.value.func) or "").rpartition(".")
+                if owner == "self" and method:
+                    yield from self._sets(node.value)
 
     def _sets(self, call: cst.Call) -> Iterator[str]:
         """The attributes that the method of this file sets that `call` runs."""

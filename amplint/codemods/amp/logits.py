@@ -25,6 +25,7 @@ _FUNCTION, _CLASS = "torch.nn.functional.binary_cross_entropy", "torch.nn.BCELos
 _SUCCESSORS = {_FUNCTION: "binary_cross_entropy_with_logits", _CLASS: "BCEWithLogitsLoss"}
 _SHAPING = frozenset({"view", "reshape", "squeeze", "unsqueeze", "flatten", "view_as", "contiguous", "to", "cuda", "t"})
 _ABOUT_SHAPE = frozenset({"size", "shape", "dim", "numel", "device", "ndim"})
+_THE_TENSOR_ITSELF = frozenset({"grad", "grad_fn", "retain_grad", "register_hook", "backward"})
 
 Part = tuple[cst.FunctionDef, int | None]
 """A function and which part of the tuple it returns, None for all it returns."""
@@ -226,13 +227,13 @@ class _Logits:
             call = self._script.source.parent(above)
             if above.attr.value in _ABOUT_SHAPE:
                 return
-            if above.attr.value.endswith("_") or not isinstance(call, cst.Call) or call.func is not above:
+            if above.attr.value.endswith("_") or above.attr.value in _THE_TENSOR_ITSELF:
                 raise Unclear
-            if above.attr.value not in _SHAPING:
+            if above.attr.value not in _SHAPING or not isinstance(call, cst.Call) or call.func is not above:
                 break
             node, above = call, self._script.source.parent(call)
         if not self._stays(node, above, index):
-            if index is not None:
+            if index is not None or isinstance(above, cst.Del):
                 raise Unclear
             self._wrapped[start] = None
 

@@ -66,6 +66,8 @@ class Models:
                 raise Unclear
             yield from callers
             return
+        if any(isinstance(node, cst.Attribute) and node.attr.value == "forward" for node in self._script.nodes):
+            raise Unclear
         yield from (node for node in walk(owner) if isinstance(node, cst.Call) and dotted(node.func) == "self")
         made = []
         for node in self._variables.reads(Variable(None, owner.name.value)):

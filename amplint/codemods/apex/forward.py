@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.codemods.apex.pairs import Flags
+from amplint.codemods.apex.passes import Passes, Stretch
 from amplint.codemods.apex.reach import Reach
-from amplint.codemods.apex.regions import Passes, Region, wrapped
 from amplint.codemods.conversion import Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
@@ -21,7 +21,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
         return _header(reach, flags, wish, scope, training=False) is not None
 
     passes = Passes(script, lambda scope, text: reach.means(scope, text, "model"))
-    regions: dict[cst.BaseStatement, Region] = {}
+    regions: dict[cst.BaseStatement, Stretch] = {}
     for backward in passes.backwards if training else ():
         if not _scaled(script, backward, reach.scaler):
             continue
@@ -40,7 +40,12 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
         header = _header(reach, flags, wish, region.scope, training=region.training)
         if header is None:
             raise Refusal(script.row(region.first), "whether mixed precision is on cannot be told here")
-        edits.append(wrapped(script, region, header))
+        block = list(script.block_of(region.first))
+        statements = block[block.index(region.first) : block.index(region.last) + 1]
+        wrapped = script.rewrite.wrap_statements(statements, header)
+        if wrapped is None:
+            raise Refusal(region.first, "the statement shares its line with others")
+        edits += wrapped
     return script.apply(edits)
 
 
@@ -53,7 +58,7 @@ def _scaled(script: Script, backward: cst.Call, scaler: str) -> bool:
     return any(script.text_of(each).startswith(named) for each in script.rewrite.block_of(backward))
 
 
-def _overlap(script: Script, one: Region, other: Region) -> bool:
+def _overlap(script: Script, one: Stretch, other: Stretch) -> bool:
     first, last = script.rows(one.first)[0], script.rows(one.last)[1]
     start, end = script.rows(other.first)[0], script.rows(other.last)[1]
     return first <= end and start <= last

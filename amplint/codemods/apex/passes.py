@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from amplint.codemods.bindings import bound_names
+from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.engine.modules import Lookups, Modules
-from amplint.findings import Edit
 from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Event
 from amplint.semantics.passes import Forward, Purpose, Recipe
@@ -37,11 +36,10 @@ _TRIVIAL = frozenset(
     }
 )
 _LOSS = re.compile(r"(?i)loss|criterion")
-_MUTATES = frozenset({"append", "extend", "update", "add"})
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class Stretch:
     """The statements from `first` to `last` of one block, in the function `scope`; `training` where a loss comes."""
 
     first: cst.BaseStatement
@@ -89,11 +87,11 @@ class Passes:
                     found.append(call)
         return found
 
-    def training(self, backward: cst.Call) -> Region | None:
+    def training(self, backward: cst.Call) -> Stretch | None:
         """What has to run under autocast for one backward pass."""
         return self._before(backward, backward, 2)
 
-    def _before(self, node: cst.CSTNode, backward: cst.Call, depth: int) -> Region | None:
+    def _before(self, node: cst.CSTNode, backward: cst.Call, depth: int) -> Stretch | None:
         script, scope = self.script, self.script.scope(node)
         for site in self.sites(scope):
             block = self._common(site, node)
@@ -101,11 +99,11 @@ class Passes:
                 continue
             body, start, end = block
             since = [b for b in self.backwards if b is not backward and script.scope(b) == scope]
-            barrier = max((i for i in range(end) if any(_holds(script, body[i], b) for b in since)), default=-1)
+            barrier = max((i for i in range(end) if any(script.inside(body[i], b) for b in since)), default=-1)
             if start <= barrier or start >= end:
                 continue
             last = self._last(body, start, end)
-            return Region(body[start], body[last], scope, True)
+            return Stretch(body[start], body[last], scope, True)
         if depth and scope:
             for call in script.calls:
                 if _name(call) == scope[-1] and script.scope(call) != scope:
@@ -122,24 +120,24 @@ class Passes:
             if not isinstance(above, (cst.IndentedBlock, cst.Module)):
                 continue
             body = [each for each in above.body if isinstance(each, cst.BaseStatement)]
-            places = [[i for i, each in enumerate(body) if _holds(self.script, each, n)] for n in (site, node)]
+            places = [[i for i, each in enumerate(body) if self.script.inside(each, n)] for n in (site, node)]
             if places[0] and places[1]:
                 return body, places[0][0], places[1][0]
         return None
 
     def _last(self, body: Sequence[cst.BaseStatement], start: int, end: int) -> int:
         """The last statement from `start` on that computes something of the loss that the one at `end` needs."""
-        needed = _reads(body[end])
+        needed = paths(body[end])
         last = start
         for index in range(end - 1, start, -1):
-            if _bound(body[index]) & needed:
-                since = {name for each in body[start : index + 1] for name in _bound(each)}
+            if changed(body[index]) & needed:
+                since = {name for each in body[start : index + 1] for name in changed(each)}
                 if last == start and _computes(body[index], needed, since):
                     last = index
-                needed |= _reads(body[index])
+                needed |= paths(body[index])
         return last
 
-    def evaluations(self, scopes: Callable[[Scope], bool]) -> Iterator[Region]:
+    def evaluations(self, scopes: Callable[[Scope], bool]) -> Iterator[Stretch]:
         """The forward passes that no loss is trained on, entered from functions that `scopes` lets a region be in.
 
         Where that is a caller, the region holds the call.
@@ -155,13 +153,13 @@ class Passes:
                     yield self._with_loss(statement) if call is own[-1] else self._alone(statement)
                     break
 
-    def _alone(self, statement: cst.BaseStatement) -> Region:
-        return Region(statement, statement, self.script.scope(statement), False)
+    def _alone(self, statement: cst.BaseStatement) -> Stretch:
+        return Stretch(statement, statement, self.script.scope(statement), False)
 
-    def _with_loss(self, forward: cst.SimpleStatementLine) -> Region:
+    def _with_loss(self, forward: cst.SimpleStatementLine) -> Stretch:
         """A forward pass with the loss that is computed from its result, in its block or in one around that."""
         inner: cst.CSTNode = forward
-        bound = _bound(forward)
+        bound = changed(forward)
         for above in self.script.source.ancestors(forward):
             if isinstance(above, (cst.FunctionDef, cst.For, cst.While, cst.Lambda)) and inner is not above.body:
                 break
@@ -169,38 +167,17 @@ class Passes:
                 body = list(above.body)
                 start = next((index for index, each in enumerate(body) if each is inner), None)
                 for index in range(start + 1, len(body)) if start is not None else ():
-                    names = _bound(body[index])
+                    names = changed(body[index])
                     loss = any(_LOSS.search(name) for name in names)
                     simple = isinstance(body[index], cst.SimpleStatementLine)
-                    if simple and loss and _reads(body[index]) & bound and _computes(body[index], names, bound):
+                    if simple and loss and paths(body[index]) & bound and _computes(body[index], names, bound):
                         first = body[start or 0]
                         if isinstance(first, cst.BaseStatement):
-                            return Region(first, body[index], self.script.scope(forward), False)
+                            return Stretch(first, body[index], self.script.scope(forward), False)
             if isinstance(above, (cst.FunctionDef, cst.For, cst.While)):
                 break
             inner = above
         return self._alone(forward)
-
-
-def wrapped(script: Script, region: Region, header: str) -> Edit:
-    """The edit that puts a region below `header`, a line without its colon."""
-    first, last = script.rows(region.first)[0], script.rows(region.last)[1]
-    indentation = script.lines.indentation(first)
-    level = script.source.chunk_of(region.first).module.default_indent
-    untouched = {row for row in range(first, last + 1) if row in _string_rows(script, region)}
-    body = script.indented(range(first, last + 1), level, "", untouched)
-    return Edit(script.whole_rows(first, last), f"{indentation}{header}:{script.source.newline}{body}")
-
-
-def _string_rows(script: Script, region: Region) -> set[int]:
-    found: set[int] = set()
-    for statement in script.rewrite.block_of(region.first):
-        found |= script.string_rows(statement)
-    return found
-
-
-def _holds(script: Script, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
-    return outer is inner or outer in script.source.ancestors(inner)
 
 
 def _is_backward(call: cst.Call) -> bool:
@@ -212,61 +189,20 @@ def _name(call: cst.Call) -> str:
     return func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
 
 
-def _reads(statement: cst.CSTNode) -> set[str]:
-    """The variables and the attributes of `self` that a statement mentions."""
-    inside = list(walk(statement))
-    skipped = {id(node.attr) for node in inside if isinstance(node, cst.Attribute)}
-    skipped |= {id(node.keyword) for node in inside if isinstance(node, cst.Arg)}
-    names = {n.value for n in inside if isinstance(n, cst.Name) and id(n) not in skipped}
-    return names - {"self"} | {root for n in inside if isinstance(n, cst.Attribute) for root in _roots(n)}
-
-
-def _bound(statement: cst.CSTNode) -> set[str]:
-    """The variables that a statement binds or changes."""
-    found: set[str] = set()
-    for node in walk(statement):
-        found.update(bound_names(node))
-        if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
-            found.update(_roots(node.target))
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _MUTATES:
-            found.update(_roots(node.func.value))
-    return found
-
-
-def _roots(node: cst.CSTNode) -> Iterator[str]:
-    """The variable, or the attribute of `self`, that `node` is a part of."""
-    attribute = ""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        attribute = node.attr.value if isinstance(node, cst.Attribute) else attribute
-        node = node.value
-    if isinstance(node, cst.Name):
-        yield f"self.{attribute}" if node.value == "self" else node.value
-
-
 def _computes(statement: cst.CSTNode, needed: set[str], made: set[str]) -> bool:
     """Whether a statement hands what was `made` to a function to get one of the `needed` variables.
 
     To average or divide a loss, or to take it out of a tuple, does not count.
     """
     for node in walk(statement):
-        if isinstance(node, cst.Assign):
-            targets = {name for target in node.targets for name in _target_roots(target.target)}
-        elif isinstance(node, (cst.AugAssign, cst.AnnAssign)):
-            targets = set(_target_roots(node.target))
+        if isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign)):
+            targets = bound_paths(node)
         elif isinstance(node, cst.Expr):
-            targets = _bound(node)
+            targets = changed(node)
         else:
             continue
         if targets & needed:
             calls = (inner for inner in walk(node) if isinstance(inner, cst.Call) and _name(inner) not in _TRIVIAL)
-            if any(_reads(call) & made for call in calls):
+            if any(paths(call) & made for call in calls):
                 return True
     return False
-
-
-def _target_roots(target: cst.CSTNode) -> Iterator[str]:
-    if isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from _target_roots(element.value)
-    else:
-        yield from _roots(target)
