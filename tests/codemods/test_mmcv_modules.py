@@ -162,6 +162,15 @@ def test_only_what_is_needed_is_written() -> None:
     assert ["autocast is entered" in remark.text for remark in conversion.left] == [True]
 
 
+@pytest.mark.parametrize(
+    ("line", "name"), [("import mmcv", "mmcv.runner.auto_fp16"), ("from mmcv import runner", "runner.auto_fp16")]
+)
+def test_modules_are_known_by_any_name(line: str, name: str) -> None:
+    stem = "\n\n\nclass Stem:\n    @{}()\n    def forward(self, x):\n        return x.relu()\n"
+    conversion = converted(line + stem.format(name))
+    assert conversion.text.lstrip("\n") == "class Stem:\n    def forward(self, x):\n        return x.relu()\n"
+
+
 METHOD = "class Model(BaseModule):\n    {}\n    def forward(self, x, **kwargs):\n        return self.first(x)\n"
 REFUSED = [
     (METHOD.format("@force_fp32(apply_to=NAMES)"), 7, "applies to is not written out"),

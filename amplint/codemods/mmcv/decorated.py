@@ -39,13 +39,11 @@ class Decorated:
 
 
 def known(script: Script) -> dict[str, str]:
-    """The names that the file imports of mmcv's mixed precision, decorators included, and what they stand for."""
-    found = {}
-    for statement in script.of_kind(cst.ImportFrom):
-        library = _library(script, statement)
-        for bound, name in imported(script, statement, library) if library is not None else ():
-            if name.rpartition(".")[2] in (AUTO, FORCE, *REFUSED):
-                found[bound] = name
+    """The names that the file imports from libraries of OpenMMLab, and what they stand for."""
+    found: dict[str, str] = {}
+    for statement in script.of_kind(cst.Import, cst.ImportFrom):
+        for library in _libraries(script, statement):
+            found.update(imported(script, statement, library))
     return found
 
 
@@ -54,6 +52,8 @@ def decorated(script: Script, found: list[Use]) -> Iterator[Decorated]:
     for use in found:
         row = script.row(use.node)
         name = use.name.rpartition(".")[2]
+        if name not in (AUTO, FORCE, *REFUSED):
+            continue
         if name in REFUSED:
             raise Refusal(row, REFUSED[name])
         decorator = script.source.parent(use.call) if use.call is not None else None
@@ -101,9 +101,12 @@ def _strings(node: cst.BaseExpression) -> tuple[str, ...] | str | None:
     return None
 
 
-def _library(script: Script, statement: cst.CSTNode) -> str | None:
-    """The library of OpenMMLab that a statement imports from."""
-    if not isinstance(statement, cst.ImportFrom) or statement.module is None or statement.relative:
-        return None
-    root = script.text_of(statement.module).partition(".")[0]
-    return root if _LIBRARY.fullmatch(root) else None
+def _libraries(script: Script, statement: cst.CSTNode) -> set[str]:
+    """The libraries of OpenMMLab that a statement imports from."""
+    modules: list[cst.BaseExpression] = []
+    if isinstance(statement, cst.Import):
+        modules = [alias.name for alias in statement.names]
+    elif isinstance(statement, cst.ImportFrom) and statement.module is not None and not statement.relative:
+        modules = [statement.module]
+    roots = {script.text_of(module).partition(".")[0] for module in modules}
+    return {root for root in roots if _LIBRARY.fullmatch(root)}
