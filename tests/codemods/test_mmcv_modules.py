@@ -57,8 +57,8 @@ MODULES = {
         return self.loss(hidden, target)
 
     @force_fp32()
-    def loss(self, hidden, target):
-        return self.second(hidden)[target], target
+    def loss(self, hidden, target, scaled=False, factor=2):
+        return self.second(hidden)[target] * (factor if scaled else 1), target
 """,
     "a result in float32": INIT
     + """    def finish(self, hidden, target):
@@ -153,6 +153,11 @@ def test_what_is_written() -> None:
         "        # two of them\n"
         "        first, (second, nothing) = levels\n"
     ) in text
+
+
+def test_flags_are_left_alone() -> None:
+    text = convert(HEAD + MODULES["all arguments, with integers"], Wish(source="mmcv")).text
+    assert "        hidden, target = to_float32((hidden, target))\n        return" in text
 
 
 def test_only_what_is_needed_is_written() -> None:

@@ -78,7 +78,10 @@ def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, n
     plain = [param.name.value for param in (*params.posonly_params, *params.params)][1:]
     target = given.get("apply_to")
     if target is None or script.text_of(target) == "None":
-        return Decorated(function, decorator, name, tuple(plain), output == "True")
+        flags = {param.name.value for param in (*params.posonly_params, *params.params) if _is_flag(param)}
+        return Decorated(
+            function, decorator, name, tuple(each for each in plain if each not in flags), output == "True"
+        )
     chosen = _strings(target)
     if chosen is None:
         raise Refusal(row, f"what {name} applies to is not written out")
@@ -87,6 +90,13 @@ def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, n
     if unknown and params.star_kwarg is not None and name == FORCE:
         raise Refusal(row, f"{min(unknown)} comes with **{params.star_kwarg.name.value}")
     return Decorated(function, decorator, name, tuple(each for each in names if each in chosen), output == "True")
+
+
+def _is_flag(param: cst.Param) -> bool:
+    """Whether the default of a parameter shows that no tensor is meant."""
+    default = param.default
+    truth = isinstance(default, cst.Name) and default.value in ("True", "False")
+    return truth or isinstance(default, (cst.Integer, cst.Float, cst.SimpleString))
 
 
 def _strings(node: cst.BaseExpression) -> tuple[str, ...] | str | None:
