@@ -138,10 +138,12 @@ def test_the_model_returns_logits(text: str, dtype: str) -> None:
 def test_everything_else_gets_probabilities() -> None:
     text = convert(LAST, Wish(to="amp")).text
     assert "criterion(out, y)" in text
-    assert "(torch.sigmoid(out) > 0.5).eq(y > 0.5)" in text
-    assert "torch.sigmoid(out).data" in convert(LAST.replace("out > 0.5", "out.data > 0.5"), Wish(to="amp")).text
-    assert "torch.sigmoid(out).mean().item()" in text
-    assert "torch.sigmoid(model(torch.ones(2, 4))).sum()" in text
+    assert "(torch.sigmoid(out.float()) > 0.5).eq(y > 0.5)" in text
+    assert (
+        "torch.sigmoid(out.float()).data" in convert(LAST.replace("out > 0.5", "out.data > 0.5"), Wish(to="amp")).text
+    )
+    assert "torch.sigmoid(out.float()).mean().item()" in text
+    assert "torch.sigmoid(model(torch.ones(2, 4)).float()).sum()" in text
 
 
 def test_others_are_thought_of() -> None:

@@ -1,6 +1,7 @@
 """Binary cross-entropy of probabilities becomes that of logits, with the sigmoid taken out of the model.
 
-Autocast refuses the first. Wherever the model's output is used for something else, the sigmoid is put back.
+Autocast refuses the first. Wherever the model's output is used for something else, the sigmoid is put back, in float32:
+half has no numbers between 0.9995 and 1.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class _Logits:
         for holder in self._models.idle(self._sigmoids):
             yield self._removed(holder)
         for node in self._wrapped:
-            yield self._script.rewrite.replace(node, f"torch.sigmoid({self._script.text_of(node)})")
+            probabilities = f"torch.sigmoid({self._script.text_of(node)}.float())"
+            yield self._script.rewrite.replace(node, probabilities)
 
     # back from the losses
 
