@@ -12,8 +12,8 @@ from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
 _SCALING = re.compile(
-    r"(?i)scaler|(?:loss|grad)\w*_?scal|scaled?_?(?:loss|grad)|\baccelerate\b|(?<!torch\.)\baccelerator *[:.(=,)]|deepspeed"
-    r"|apex|lightning|fabric|fairscale|mmcv|mmengine|colossal|fp16_?optimizer|horovod"
+    r"(?i)scaler|(?:loss|grad)\w*_?scal|scaled?_?(?:loss|grad)|\baccelerate\b|(?<!torch\.)\baccelerator *[:.(=,)]"
+    r"|deepspeed|apex|lightning|fabric|fairscale|mmcv|mmengine|colossal|fp16_?optimizer|horovod"
 )
 _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
