@@ -129,7 +129,7 @@ def forward(
 ) -> None:
     """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
     contexts.missed(machine, state, node)
-    if any(isinstance(f, cst.FunctionDef) and f.name.value in RUNS_LAYERS for f in machine.calls):
+    if any(map(_runs_layers, machine.calls)):
         return
     machine.contacts += 1
     symbol = symbol_of(machine, model)
@@ -156,6 +156,13 @@ def forward(
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
     )
+
+
+def _runs_layers(function: cst.CSTNode) -> bool:
+    """Whether this is the method of a model that its call runs."""
+    if not isinstance(function, cst.FunctionDef) or function.name.value not in RUNS_LAYERS:
+        return False
+    return bool(function.params.params) and function.params.params[0].name.value == "self"
 
 
 def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:

@@ -39,7 +39,9 @@ def check(amplint: Command, project: Path, text: str, wish: Wish) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_result_lints_clean_and_stays(amplint: Command, project: Path, name: str) -> None:
     for wish in in_every_way(name):
-        check(amplint, project, converted(PROGRAMS[name], wish), wish)
+        text = converted(PROGRAMS[name], wish)
+        assert text.count("GradScaler(") == (wish.dtype == "float16")
+        check(amplint, project, text, wish)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

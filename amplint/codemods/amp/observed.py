@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -88,6 +89,7 @@ class _Watch:
         self.resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
         self.found = Observed(Calls(script, self.resolved))
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
+        self._models.update(_collections_of_models(script))
         self.found.forwards.update(call for call in script.calls if self._uses_model(call))
 
     def __call__(self, event: Event) -> None:
@@ -129,7 +131,7 @@ class _Watch:
             self.found.evaluations[event.node] = calls
 
     def _uses_model(self, call: cst.Call) -> bool:
-        path = dotted(call.func) or ""
+        path = dotted(_collection(call.func)) or ""
         owner, _, method = path.rpartition(".")
         return path in self._models or (owner in self._models and not _ABOUT_MODELS.match(method))
 
@@ -137,6 +139,22 @@ class _Watch:
         if self.source.owns(event.node):
             return event.node
         return event.entered_from or self.source.chunks[0].module
+
+
+def _collections_of_models(script: Script) -> Iterator[str]:
+    """The variables and attributes whose elements are used as models: `nets` for `nets["encoder"].parameters()`."""
+    for call in script.calls:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("parameters", "train", "eval"):
+            owner = call.func.value
+            path = dotted(_collection(owner)) if isinstance(owner, cst.Subscript) else None
+            if path is not None:
+                yield path
+
+
+def _collection(node: cst.BaseExpression) -> cst.BaseExpression:
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return node
 
 
 def framework(text: str) -> tuple[int, str] | None:
