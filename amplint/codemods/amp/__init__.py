@@ -11,7 +11,7 @@ from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.logits import to_logits
 from amplint.codemods.amp.observed import observe
 from amplint.codemods.amp.protocol import Protocol
-from amplint.codemods.amp.regions import Regions, statements_of
+from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
@@ -73,7 +73,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if wish.dtype == "float16":
 
         def construction(below: cst.CSTNode) -> str:
-            return f"torch.amp.GradScaler({devices.spell(script, observed.calls, wish.device, [below])}{switch(below)})"
+            return f"torch.amp.GradScaler({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
 
         scalers = Scalers(script, observed, construction)
         protocol = Protocol(script, observed, scalers, regions)
@@ -82,10 +82,12 @@ def _planned(script: Script, wish: Wish) -> Plan:
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
-    places = [*statements_of(regions.training), *statements_of(regions.evaluation), *regions.hoists]
-    device = devices.spell(script, observed.calls, wish.device, places)
-    header = f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype}"
-    wrapped = list(regions.edits(lambda place: f"{header}{switch(place)})"))
+
+    def header(place: cst.CSTNode) -> str:
+        device = devices.spell(script, observed.calls, wish.device, place)
+        return f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype}{switch(place)})"
+
+    wrapped = list(regions.edits(header))
     edits += [*(flag.edits if flag is not None else ()), *wrapped]
     done += flag.done if flag is not None else []
     done += [Remark(row, "run the forward pass in an autocast region") for row in regions.rows()]

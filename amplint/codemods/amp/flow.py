@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 
 import libcst as cst
 
-from amplint.codemods.amp.observed import Observed
+from amplint.codemods.amp.observed import Observed, records_nothing
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
@@ -105,10 +105,14 @@ class Flow:
                 argument = place and self._script.rewrite.find_argument(call, name, place[0] - offset)
                 if argument is not None:
                     passed |= paths(argument.value)
-                    if self._runs_model(argument.value):
+                    if self._runs_model(argument.value) and not self._only_looks(argument.value):
                         raise Refusal(argument.value, "the forward pass is an argument of the call that trains on it")
             for further in self._ways(call, passed, depth + 1):
                 yield [*way, *further]
+
+    def _only_looks(self, node: cst.CSTNode) -> bool:
+        """Whether `node` calls a function that records no gradients for what it runs."""
+        return any(map(records_nothing, self._calls.targets(node)))
 
     def _through_header(self, statement: cst.CSTNode, needed: set[str]) -> set[str]:
         bound = bound_paths(statement)

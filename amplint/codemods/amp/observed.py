@@ -37,7 +37,8 @@ _KINDS = (
 )  # fmt: skip
 _ABOUT_MODELS = re.compile(
     r"^(?:parameters|named_\w+|children|modules|buffers|train|eval|to|cuda|cpu|float|half|zero_grad|apply|compile|share_memory"
-    r"|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|register_\w+|init\w*|get_\w+|set_\w+|clip_grad_norm_)$"
+    r"|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|load\w*|register_\w+|init\w*|get_\w+|set_\w+|clip_grad_norm_"
+    r"|configure_\w+|reset_\w+|update_\w+|(?:un)?freeze\w*|count_\w+|log_\w+)$"
 )
 _AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
@@ -65,7 +66,7 @@ class Observed:
     uses: list[cst.CSTNode] = field(default_factory=list)
     forwards: set[cst.CSTNode] = field(default_factory=set)
     shared: set[cst.CSTNode] = field(default_factory=set)
-    evaluations: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = field(default_factory=dict)
+    evaluations: dict[tuple[cst.CSTNode, ...], None] = field(default_factory=dict)
     mixed: bool = False
     foreign: dict[str, str] = field(default_factory=dict)
 
@@ -75,11 +76,34 @@ def observe(script: Script) -> Observed:
     watch = _Watch(script)
     interpret(watch.program, watch, {kind.kind for kind in _KINDS})
     watch.found.uses += gradient_uses(script)
+    named = watch.found.forwards - watch.found.shared
+    watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
     for name in script.source.imports:
         target = watch.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
             watch.found.foreign[name] = target
     return watch.found
+
+
+def records_nothing(function: cst.CSTNode) -> bool:
+    """Whether a function is decorated so that what it runs is not recorded for gradients."""
+    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    return any(_switches_off(one.decorator) for one in decorators)
+
+
+def _only_looks(script: Script, call: cst.Call) -> bool:
+    """Whether nothing is recorded for gradients where `call` stands."""
+    for above in script.source.ancestors(call):
+        if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
+            return True
+        if isinstance(above, cst.FunctionDef):
+            return records_nothing(above)
+    return False
+
+
+def _switches_off(context: cst.BaseExpression) -> bool:
+    name = dotted(context.func if isinstance(context, cst.Call) else context) or ""
+    return name.rpartition(".")[2] in ("no_grad", "inference_mode")
 
 
 class _Watch:
@@ -128,7 +152,7 @@ class _Watch:
         if event.purpose is not Purpose.EVALUATION:
             self.found.shared.update(calls if event.gradients is not False else ())
         elif event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
-            self.found.evaluations[event.node] = calls
+            self.found.evaluations[calls] = None
 
     def _uses_model(self, call: cst.Call) -> bool:
         path = dotted(_collection(call.func)) or ""

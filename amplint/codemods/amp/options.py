@@ -69,10 +69,11 @@ def _of_argparse(script: Script, parses: list[cst.Call], known: dict[cst.BaseExp
         if len(calls) != 1:
             raise Refusal(calls[1] if calls else parses[0], f"an option needs exactly one call of {what} in the file")
     parse, make = parses[0], makes[0]
-    arguments = [path for path in _bound(script, parse) if "." not in path]
+    named = _arguments(script, parse)
     parser, statement = _bound(script, make), script.statement_of(make)
-    if len(arguments) != 1 or len(parser) != 1 or statement is None:
+    if named is None or len(parser) != 1 or statement is None:
         raise Refusal(parse, "the parser and its arguments need names for an option --amp")
+    home, name = named
     last: cst.CSTNode = statement
     for following in script.block_of(statement):
         call = next((node for node in walk(following) if isinstance(node, cst.Call)), None)
@@ -82,8 +83,45 @@ def _of_argparse(script: Script, parses: list[cst.Call], known: dict[cst.BaseExp
     edit = script.rewrite.insert_after(last, code)
     if edit is None:
         raise Refusal(make, "there is no place for an option --amp here")
-    done, name = Remark(script.row(last), _DONE), arguments[0]
-    return Option(script.function_of(parse), name, f"{name}.amp", (edit,), done, ("import argparse",))
+    return Option(home, name, f"{name}.amp", (edit,), Remark(script.row(last), _DONE), ("import argparse",))
+
+
+def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, str] | None:
+    """The function that works with the arguments that `call` gives, and their name there; None where it is not clear.
+
+    A function that returns them leaves it to its caller.
+    """
+    home, above = script.function_of(call), script.source.parent(call)
+    if isinstance(above, cst.Arg):
+        return _handed_to(script, above)
+    bound = [path for path in _bound(script, call) if "." not in path]
+    if home is not None and (isinstance(above, cst.Return) or (len(bound) == 1 and _returns(home, bound[0]))):
+        calls = [one for one in script.calls if dotted(one.func) == home.name.value]
+        return _arguments(script, calls[0]) if len(calls) == 1 else None
+    return (home, bound[0]) if len(bound) == 1 else None
+
+
+def _returns(function: cst.FunctionDef, name: str) -> bool:
+    return any(
+        isinstance(node, cst.Return) and node.value is not None and dotted(node.value) == name
+        for node in walk(function)
+    )
+
+
+def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str] | None:
+    """The function whose only call passes `argument`, and its parameter for it."""
+    call = script.source.parent(argument)
+    scope = script.target(call) if isinstance(call, cst.Call) else None
+    if scope is None or not isinstance(call, cst.Call) or any(one.star for one in call.args):
+        return None
+    function = script.functions[scope]
+    calls = [one for one in script.calls if script.target(one) == scope]
+    names = [param.name.value for param in (*function.params.posonly_params, *function.params.params)]
+    position = call.args.index(argument)
+    name = argument.keyword.value if argument.keyword is not None else names[position : position + 1]
+    if len(calls) > 1 or not name or len(scope) > 1:
+        return None
+    return function, name if isinstance(name, str) else name[0]
 
 
 def _bound(script: Script, call: cst.Call) -> list[str]:

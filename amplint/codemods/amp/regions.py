@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -177,8 +177,9 @@ class Regions:
             and node not in self._observed.forwards
             and name.rpartition(".")[2] not in _OF_TENSORS
         }
+        chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
-        for way in self._observed.evaluations.values():
+        for way in self._observed.evaluations:
             call = next((call for call in reversed(way) if call not in self._observed.shared), None)
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
@@ -187,6 +188,8 @@ class Regions:
                 continue
             run = self._with_losses(statement, losses)
             taken += run
+            chosen.update(dict.fromkeys(run))
+        for run in self._runs(chosen):
             yield Region(run)
 
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
@@ -221,8 +224,3 @@ def _closes_at_end(text: str) -> bool:
         if depth == 0:
             return position == len(text) - 1
     return False
-
-
-def statements_of(regions: Sequence[Region]) -> list[cst.CSTNode]:
-    """All statements of `regions`."""
-    return [statement for region in regions for statement in region.statements]
