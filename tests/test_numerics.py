@@ -819,6 +819,12 @@ def chosen_logits(logits, action_masks, kept, scale):
     logits = logits - (1.0 - action_masks) * 1e10  # AMP401
     return logits - 1e10 * (1 - kept.float()), scaled
 
+def labels(image: torch.Tensor):
+    n, _, h, w = image.shape
+    kept = torch.arange(n * h * w, device=image.device, dtype=image.dtype)  # AMP406
+    few = torch.arange(10, dtype=image.dtype)
+    return kept, few, torch.arange(n * h * w, dtype=torch.float32).to(image.dtype), torch.arange(n).to(image.device)
+
 def ratio(signal, noise):
     return torch.mean(signal) / (torch.mean(noise) + 1e-8)  # AMP402
 

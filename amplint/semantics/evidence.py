@@ -7,7 +7,7 @@ import libcst as cst
 from amplint.semantics.devices import reaches
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
-from amplint.semantics.operation_events import Because, Evidence
+from amplint.semantics.operation_events import COORDINATES, Because, Evidence
 from amplint.semantics.state import State
 from amplint.semantics.tensors import FROM_PARAMETER, is_data
 from amplint.semantics.values import Tensor
@@ -43,11 +43,15 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     return None
 
 
-def announced(machine: Machine, node: cst.CSTNode) -> Evidence | None:
-    """The evidence that a tensor made at `node` takes its dtype from one that can be half."""
+def announced(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
+    """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
+
+    For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
+    """
     if minds_dtypes(machine):
         return None
-    return Evidence(Because.ANNOUNCED, _BOTH, "the dtype is that of another tensor, which can be half", node)
+    because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
+    return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)
 
 
 def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:

@@ -139,7 +139,7 @@ def tell(
         supposed = _supposed(machine, state, op, told, met[1], in_place)
         clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
     decided = result.dtype is not None or result.among is not None
-    becomes = evidence(machine, state, result) if decided else announced(machine, node) if follows else None
+    becomes = evidence(machine, state, result) if decided else announced(machine, node, result) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,

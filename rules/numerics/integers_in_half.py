@@ -30,6 +30,8 @@ class IntegersInHalf(Rule):
     to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
     (`positions @ inv_freq`) work in tests and fail on long sequences or large images.
 
+    Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, as an info.
+
     ## Example
     ```python
     positions = torch.arange(length, device=x.device, dtype=torch.bfloat16)
@@ -54,13 +56,14 @@ class IntegersInHalf(Rule):
     name = "integers-in-half"
     severity = Severity.WARNING
     screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum"))
+    assumed = ((b"arange", b"linspace"),)
     fixable = Applicability.UNSAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         half = _lost(event)
         if half is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
-            announced = half.because is Because.ANNOUNCED
+            announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
                 f"positions {'can be' if announced else 'are'} computed in half",
@@ -85,8 +88,9 @@ def _lost(event: Operation) -> Evidence | None:
     traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
     if event.op in ("arange", "linspace") or (event.op == "to" and any(INTEGERS in known for known in traits)):
         announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
+        asked = event.assumed and event.op != "to"
         certain = event.result.dtype in HALF_DTYPES and not _were_half(event.operands)
-        wanted = {COORDINATES} if announced else {INTEGERS} if certain else set()
+        wanted = {COORDINATES} if announced else {INTEGERS} if certain or asked else set()
         return event.becomes if wanted & event.result.traits else None
     if event.op in LOWER and any(INTEGERS in known for known in traits):
         return event.becomes if event.result.dtype in HALF_DTYPES and not _were_half(event.operands) else None
