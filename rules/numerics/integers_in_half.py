@@ -10,7 +10,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.operation_events import ANGLES, COORDINATES, INTEGERS, Because, Evidence, Operand, Operation
+from amplint.semantics.operation_events import ANGLES, COORDINATES, INTEGERS, Because, Evidence, Operation
 from amplint.semantics.values import Tensor
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOWER
@@ -86,18 +86,16 @@ class IntegersInHalf(Rule):
 def _lost(event: Operation) -> Evidence | None:
     """Why whole numbers, or angles made of them, are rounded to half here."""
     traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
-    if event.op in ("arange", "linspace") or (event.op == "to" and any(INTEGERS in known for known in traits)):
+    were_half = any(operand.half is not None and operand.dtype in HALF_DTYPES for operand in event.operands)
+    rounded = event.result.dtype in HALF_DTYPES and not were_half
+    whole = any(INTEGERS in known for known in traits)
+    if event.op in ("arange", "linspace") or (event.op == "to" and whole):
         announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
         asked = event.assumed and event.op != "to"
-        certain = event.result.dtype in HALF_DTYPES and not _were_half(event.operands)
-        wanted = {COORDINATES} if announced else {INTEGERS} if certain or asked else set()
-        return event.becomes if wanted & event.result.traits else None
-    if event.op in LOWER and any(INTEGERS in known for known in traits):
-        return event.becomes if event.result.dtype in HALF_DTYPES and not _were_half(event.operands) else None
+        wanted = COORDINATES if announced else INTEGERS if rounded or asked else None
+        return event.becomes if wanted in event.result.traits else None
+    if event.op in LOWER and whole:
+        return event.becomes if rounded else None
     if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in HALF_DTYPES:
         return event.operands[0].half
     return None
-
-
-def _were_half(operands: tuple[Operand, ...]) -> bool:
-    return any(operand.half is not None and operand.dtype in HALF_DTYPES for operand in operands)
