@@ -28,9 +28,8 @@ class IntegersInHalf(Rule):
     float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours fall together: in
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions converted
     to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
-    (`positions @ inv_freq`) work in tests and fail on long sequences or large images.
-
-    Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, as an info.
+    (`positions @ inv_freq`) work in tests and fail on long sequences or large images. Selected by its code, the rule
+    also tells of whole numbers made in the dtype of another tensor, as an info.
 
     ## Example
     ```python
@@ -91,8 +90,7 @@ def _lost(event: Operation) -> Evidence | None:
     whole = any(INTEGERS in known for known in traits)
     if event.op in ("arange", "linspace") or (event.op == "to" and whole):
         announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
-        asked = event.assumed and event.op != "to"
-        wanted = COORDINATES if announced else INTEGERS if rounded or asked else None
+        wanted = COORDINATES if announced else INTEGERS if rounded or (event.assumed and event.op != "to") else None
         return event.becomes if wanted in event.result.traits else None
     if event.op in LOWER and whole:
         return event.becomes if rounded else None
