@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.boundaries import constant
 from amplint.semantics.machine import Machine
+from amplint.semantics.values import Const, Method
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 
@@ -93,6 +94,8 @@ class _Judge:
         if not callee.isdigit():
             return None if name.rpartition(".")[2] in _RESCALES else False
         key = self.machine.symbols.key(int(callee))
+        if key[0] == "value" and isinstance(key[1], Method) and isinstance(key[1].owner, Const):
+            return None  # such as `None.scale`, where there may be no scaler
         if key[0] != "attribute":
             return False
         owner = self.machine.symbols.parts(int(callee))[0]

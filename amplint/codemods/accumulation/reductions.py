@@ -26,6 +26,7 @@ _LOSSES = frozenset(
 class Reduction(enum.Enum):
     """How the losses of the samples of a batch become one."""
 
+    NONE = enum.auto()
     MEAN = enum.auto()
     SUM = enum.auto()
     UNKNOWN = enum.auto()
@@ -81,11 +82,22 @@ class Reductions:
         if isinstance(call.func, cst.Attribute) and last in ("mean", "sum"):
             over_all = len(call.args) == (name in ("torch.mean", "torch.sum"))
             of_one = over_all or len(call.args) == 0
-            return (Reduction.MEAN if last == "mean" else Reduction.SUM) if of_one else Reduction.UNKNOWN
+            inner = call.args[0].value if name in ("torch.mean", "torch.sum") and call.args else call.func.value
+            return self._reduced(inner, last, deep) if of_one else Reduction.UNKNOWN
         if isinstance(call.func, cst.Attribute) and last in (*_KEEPS, "scale"):
             inner = call.args[0].value if last == "scale" and call.args else call.func.value
             return self.of(inner, deep - 1)
         return self._called(call, name, deep)
+
+    def _reduced(self, inner: cst.BaseExpression, by: str, deep: int) -> Reduction:
+        """What becomes of `inner`, which may be a loss already, by its mean or sum over everything."""
+        before = self.of(inner, deep - 1)
+        if before in (Reduction.MEAN, Reduction.SUM):
+            return before
+        if by == "mean":
+            return Reduction.MEAN
+        spelled = self._script.text_of(inner).lower()
+        return Reduction.SUM if before is Reduction.NONE or "loss" not in spelled else Reduction.UNKNOWN
 
     def _called(self, call: cst.Call, name: str, deep: int) -> Reduction:
         returned = self._returned(call)
@@ -190,6 +202,7 @@ class Reductions:
 
 
 _SAID = {
+    "none": Reduction.NONE,
     "mean": Reduction.MEAN,
     "batchmean": Reduction.MEAN,
     "True": Reduction.MEAN,

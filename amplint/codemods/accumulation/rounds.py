@@ -48,6 +48,8 @@ def find(script: Script, observed: Observed) -> list[Round]:
     for around, calls in groups.items():
         backwards = [call for call in calls if _among(call, observed.backwards)]
         steps = [call for call in calls if _among(call, observed.steps)]
+        if not backwards:
+            continue
         if not _accumulates(script, observed, around, backwards, steps):
             rounds += _split(script, as_place(around), backwards, steps)
     for one in rounds:

@@ -96,7 +96,10 @@ def helper_code(name: str) -> tuple[str, ...]:
 
 def over_range(loop: cst.For) -> bool:
     """Whether a loop counts rounds instead of going over batches."""
-    return any(isinstance(node, cst.Call) and dotted(node.func) in ("range", "trange") for node in walk(loop.iter))
+    inner = _without_progress(loop.iter)
+    if isinstance(inner, cst.Call) and dotted(inner.func) == "enumerate" and inner.args:
+        inner = _without_progress(inner.args[0].value)
+    return isinstance(inner, cst.Call) and dotted(inner.func) in ("range", "trange")
 
 
 def _last(index: str, stop: str) -> str:
