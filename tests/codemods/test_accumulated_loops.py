@@ -213,6 +213,27 @@ def test_left_for_a_person(text: str, left: list[tuple[int, str]]) -> None:
     assert conversion.left == tuple(Remark(*one) for one in left)
 
 
+def test_evaluation_keeps_its_pace() -> None:
+    """A schedule that an evaluation advances, and an average at batches of its own choice, stay where they are."""
+    more = "    if i % 3 == 0:\n        scheduler.step(evaluate(net))\n        ema.update(net)\n    print("
+    conversion = convert(with_("    print(", more), Wish(accumulate=4))
+    assert (conversion.refused, conversion.left) == ((), ())
+    assert more in conversion.text
+
+
+def test_losses_are_logged_for_each_batch() -> None:
+    more = "    if net is not None:\n        global_step += 1\n        print(global_step, loss.item())\n    print("
+    conversion = convert(with_("    print(", more), Wish(accumulate=4))
+    assert more in conversion.text
+
+
+def test_calls_about_the_model_before_the_step_go_along() -> None:
+    conversion = convert(
+        with_("    optimizer.step()", "    freeze_last_layer(net)\n    optimizer.step()"), Wish(accumulate=4)
+    )
+    assert "        freeze_last_layer(net)\n        optimizer.step()\n" in conversion.text
+
+
 def test_what_accumulates_is_left_alone() -> None:
     done = convert(SCRIPT, Wish(accumulate=4)).text
     assert convert(done, Wish(accumulate=8)).text == done

@@ -50,7 +50,8 @@ class Parts:
             self._count(node, path)
         self._check_exits()
         for scheduler in work.schedulers(script, place, observed):
-            self._tell_of(scheduler)
+            if any(script.inside(one, scheduler) for one in (*self.beginning, *self.ending)):
+                self._tell_of(scheduler)
 
     def runs(self, statements: Sequence[cst.CSTNode]) -> Iterator[list[cst.CSTNode]]:
         """`statements`, those together that follow each other in one block."""
@@ -171,9 +172,9 @@ class Parts:
     def _count(self, node: cst.AugAssign, path: str) -> None:
         """Let a counter of steps count at the end of windows, with what asks it, if nothing else reads it."""
         mine = self._unit(node)
-        if mine is None or not all(self._order(one, mine) < 0 for one in self.backwards):
+        if not isinstance(mine, cst.SimpleStatementLine) or not all(self._order(b, mine) < 0 for b in self.backwards):
             return
-        asking = [mine]
+        asking: list[cst.CSTNode] = [mine]
         for read in walk(self.place.body):
             if isinstance(read, (cst.Name, cst.Attribute)) and dotted(read) == path and not self._held(read):
                 holder = self._unit(read)

@@ -24,7 +24,7 @@ _AVERAGES = re.compile(r"^(?:update\w*|step|accumulate|soft_update\w*|\w*polyak\
 _PARAMETERS = ("parameters", "named_parameters", "state_dict", "buffers")
 _CHANGES = ("mul_", "add_", "sub_", "copy_", "lerp_", "clamp_", "div_")
 _COUNTER = re.compile(
-    r"(?:^|\.)(?:(?:global|optim\w*|update|training|train|total)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
+    r"(?:^|\.)(?:(?:global|optim\w*|update|training)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
 )
 
 
