@@ -37,14 +37,14 @@ HOOK = (
     "_delete_=True",
 )
 TYPES = ("", "OptimizerHook", "Fp16OptimizerHook", "GradientCumulativeOptimizerHook", "Own")
-TYPES += ("GradientCumulativeFp16OptimizerHook",)
+TYPES += ("GradientCumulativeFp16OptimizerHook", "Fp16OptimizerHook")
 FP16 = ("None", "dict()", "dict(loss_scale=512.)", "dict(loss_scale=dict(init_scale=8.))", "dict(mode='static')")
 OTHERS = ("lr_config = dict(step=[1])", "scale = 4.0", "# above", "", "model = dict(type='Net')", "import os")
 
 
 def entries(draw: st.DrawFn, choice: tuple[str, ...]) -> list[str]:
     """Some of `choice`, of each name at most one."""
-    chosen = draw(st.lists(st.sampled_from(choice), max_size=4))
+    chosen = draw(st.lists(st.sampled_from((*choice, choice[-1])), max_size=4))
     return list({each.partition("=")[0].split()[-1]: each for each in chosen}.values())
 
 

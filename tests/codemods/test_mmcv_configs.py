@@ -130,6 +130,8 @@ BASES = {
     "half.py": SCHEDULE + "fp16 = dict(loss_scale=dict(init_scale=8., growth_interval=10))\n",
     "hook.py": SGD + "optimizer_config = dict(type='Fp16OptimizerHook', grad_clip=dict(max_norm=2))\n",
     "runtime.py": "checkpoint_config = dict(interval=1)\n",
+    "bare.py": "_base_ = 'clipped.py'\noptimizer = dict(_delete_=True, type='SGD')\n"
+    "optimizer_config = dict(grad_clip=None)\n",
     "nested.py": "_base_ = ['clipped.py', 'runtime.py']\noptimizer = dict(lr=0.3)\n",
 }
 CHILDREN = [
@@ -151,6 +153,9 @@ CHILDREN = [
     ("half.py", "fp16 = dict(loss_scale=2.)\n"),
     ("hook.py", "optimizer_config = dict(loss_scale=2., grad_clip=dict(norm_type=1))\n"),
     ("hook.py", "optimizer = dict(lr=5)\n"),
+    ("hook.py", "optimizer_config = dict(_delete_=True, type='Fp16OptimizerHook', loss_scale=dict(init_scale=2.))\n"),
+    ("bare.py", "optimizer_config = dict(_delete_=True, grad_clip=dict(max_norm=3))\n"),
+    ("bare.py", "optimizer = dict(paramwise_cfg=dict(bias_lr_mult=3.))\n"),
     ("nested.py", "optimizer_config = dict(_delete_=True, type='Fp16OptimizerHook', loss_scale='dynamic')\n"),
 ]
 
@@ -179,6 +184,8 @@ def test_a_config_means_the_same_on_top_of_its_bases(tmp_path: Path, base: str, 
         ("['schedule.py', 'half.py']", SGD, "several bases say something about the optimizer, half.py among them"),
         ("'half.py'", "fp16 = None\n", "its loss_scale would stay"),
         ("'half.py'", "optimizer_config = dict(type='OptimizerHook')\n", "a base asks for mixed precision"),
+        ("'hook.py'", "optimizer_config = dict(_delete_=True)\n", "whether _delete_ takes back the mixed precision"),
+        ("'half.py'", "fp16 = None\noptimizer_config = dict(type='Fp16OptimizerHook')\n", "the loss_scale of a base"),
         ("'broken.py'", SGD, "broken.py cannot be converted: what optimizer holds is not written out here"),
     ],
 )

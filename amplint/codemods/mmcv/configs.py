@@ -83,14 +83,8 @@ def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) ->
             _bound_before(script, settings, place)
             edits.append(Edit(script.whole_rows(first, last), spelled(script, pieces) + _end(script, last)))
         else:
-            edits.append(
-                Edit(
-                    script.whole_rows(
-                        first - len(_going(script, settings, setting, carried=setting.name in carried)), last
-                    ),
-                    "",
-                )
-            )
+            above = len(_going(script, settings, setting, carried=setting.name in carried))
+            edits.append(Edit(script.whole_rows(first - above, last), ""))
         edits += [Edit(script.whole_rows(*script.rows(statement)), "") for statement in setting.dead]
     return edits
 

@@ -106,6 +106,9 @@ class Wrapper:
             raise Refusal(self.script.row(self._config.statement), why)
         if self._hook == "DistOptimizerHook":
             return self._flag("use_fp16")
+        if inherits and scale is None and self._config is not None and self._config.deletes:
+            why = f"whether {DELETE} takes back the mixed precision of a base is not known"
+            raise Refusal(self.script.row(self._config.statement), why)
         if self._fp16 is not None and self._fp16.entries is None:
             self._no_fp16()
         elif self._fp16 is not None and scale is None and not inherits:
@@ -155,10 +158,12 @@ class Wrapper:
                 yield Piece("loss_scale", "'dynamic'")
             elif amp and (self._base is None or "loss_scale" not in self._base or self._deletes(self._config)):
                 yield Piece("loss_scale", "512.0")
+            elif amp and self._fp16 is not None and self._fp16.entries is None:
+                row = self.script.row(self._fp16.statement)
+                raise Refusal(row, "whether this takes back the loss_scale of a base is not known")
             return
         code = self._scale_checked(entry)
-        inner = self._base.get("loss_scale") if self._base is not None else None
-        replaces = self._deletes(setting) and isinstance(inner, dict) and items(entry.value) is not None
+        replaces = items(entry.value) is not None and self._replaces("loss_scale", entry, setting)
         yield self._piece("loss_scale", entry, setting, code, replaces=replaces)
 
     def _scale_checked(self, entry: Entry) -> str | None:
@@ -196,10 +201,10 @@ class Wrapper:
                 self.remarks.append(Remark(self.script.row(constructor.item), why))
         elif setting.deletes and "constructor" in known:
             yield Piece("constructor", _CONSTRUCTOR)
-        replaced = setting.deletes and known.get("paramwise_cfg") is not None
         if paramwise is not None:
-            yield self._piece("paramwise_cfg", paramwise, None, replaces=replaced)
-        elif replaced:
+            replaces = self._replaces("paramwise_cfg", paramwise, setting)
+            yield self._piece("paramwise_cfg", paramwise, None, replaces=replaces)
+        elif setting.deletes and known.get("paramwise_cfg") is not None:
             yield Piece("paramwise_cfg", "None")
 
     def _one_optimizer(self, row: int, entries: dict[str, Entry]) -> None:
@@ -241,13 +246,19 @@ class Wrapper:
             if before is not None:
                 yield self._piece("clip_grad", entry, setting)
         else:
-            deletes = DELETE in {key(item) for item in items(entry.value) or ()}
+            deletes = _deletes(entry)
             if deletes and before is UNKNOWN:
                 why = f"what {DELETE} removes is not in sight: {self._inherited.missing} cannot be read"
                 raise Refusal(self.script.row(entry.item), why)
-            stale = frozenset({DELETE} if deletes and before is None else ())
-            replaces = setting.deletes and before is not None and not deletes
+            stale = frozenset({DELETE} if deletes and "clip_grad" not in (self._base or {}) else ())
+            replaces = self._replaces("clip_grad", entry, setting)
             yield self._piece("clip_grad", entry, setting, without=stale, replaces=replaces)
+
+    def _replaces(self, name: str, entry: Entry, setting: Setting | None) -> bool:
+        """Whether a dict has to say that it is not merged into what the bases say about `name`."""
+        if self._base is None or name not in self._base or _deletes(entry):
+            return False
+        return self._deletes(setting) or not isinstance(self._base[name], dict)
 
     def _piece(
         self,
@@ -282,6 +293,10 @@ class Wrapper:
         if setting.entries is None:
             raise Refusal(self.script.row(setting.statement), f"{setting.name} is None: nothing would be trained")
         return setting.entries
+
+
+def _deletes(entry: Entry) -> bool:
+    return DELETE in {key(item) for item in items(entry.value) or ()}
 
 
 def _string(node: Any) -> str | None:
