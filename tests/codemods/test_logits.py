@@ -146,6 +146,11 @@ def test_everything_else_gets_probabilities() -> None:
     assert "torch.sigmoid(model(torch.ones(2, 4)).float()).sum()" in text
 
 
+def test_a_loss_that_nothing_calls_stays() -> None:
+    text = LAST.replace("model.eval()", "unused = nn.BCELoss()\nmodel.eval()")
+    assert "unused = nn.BCELoss()\n" in convert(text, Wish(to="amp")).text
+
+
 def test_others_are_thought_of() -> None:
     text = TUPLE.replace('if __name__ == "__main__":\n    result = main()\n', "")
     conversion = convert(text, Wish(to="amp"))

@@ -35,13 +35,13 @@ class Flow:
         assert isinstance(backward.func, cst.Attribute)
         loss = backward.func.value
         found: dict[cst.CSTNode, None] = {}
-        alone = self._runs_model(loss)
+        alone = self.runs_model(loss)
         for way in self._ways(backward, paths(loss), 0):
             tainted: set[str] = set()
             for statement in reversed(way):
                 if self.trains(statement):
                     continue
-                if self._runs_model(statement) or self._reads(statement) & tainted:
+                if self.runs_model(statement) or self._reads(statement) & tainted:
                     found[statement] = None
                     tainted |= set(self._binds(statement))
             if not tainted and not alone:
@@ -56,7 +56,8 @@ class Flow:
         """The variables that `statement` or something inside it may set or change."""
         return set(self._binds(statement))
 
-    def _runs_model(self, node: cst.CSTNode) -> bool:
+    def runs_model(self, node: cst.CSTNode) -> bool:
+        """Whether `node` holds a forward pass, or a call that leads to one."""
         return any(inner in self._forwards or self._leads(inner, self._running) for inner in walk(node))
 
     def _leads(self, node: cst.CSTNode, functions: Set[cst.CSTNode]) -> bool:
@@ -79,7 +80,7 @@ class Flow:
                 way.append(above)
                 needed = (needed - self._certainly_binds(above)) | self._reads(above)
         function = self._script.function_of(node)
-        complete = any(self._runs_model(one) and not self.trains(one) for one in way)
+        complete = any(self.runs_model(one) and not self.trains(one) for one in way)
         if function is None or (complete and not self._is_given(function, needed)):
             yield way
             return
@@ -105,7 +106,7 @@ class Flow:
                 argument = place and self._script.rewrite.find_argument(call, name, place[0] - offset)
                 if argument is not None:
                     passed |= paths(argument.value)
-                    if self._runs_model(argument.value) and not self._only_looks(argument.value):
+                    if self.runs_model(argument.value) and not self._only_looks(argument.value):
                         raise Refusal(argument.value, "the forward pass is an argument of the call that trains on it")
             for further in self._ways(call, passed, depth + 1):
                 yield [*way, *further]

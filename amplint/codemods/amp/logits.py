@@ -73,12 +73,13 @@ class _Logits:
         }
         self._names = {use.node: use for use in names.uses(script, known)}
         self._models = Models(script, calls, self._variables, self._names)
-        self.losses = [use for use in self._names.values() if use.name in _SUCCESSORS]
+        self.losses: dict[names.Use, list[cst.Call]] = {}
         self._sigmoids: dict[cst.Call, cst.BaseExpression] = {}
         self._layers: dict[cst.Call, None] = {}
         self._held: dict[Held, None] = {}
         self._parts: dict[Part, None] = {}
         self._wrapped: dict[cst.BaseExpression, None] = {}
+        self._find_losses()
         self._consumed = list(self._inputs())
         for argument in self._consumed:
             self._follow(Given(argument.value))
@@ -112,13 +113,20 @@ class _Logits:
 
     # back from the losses
 
+    def _find_losses(self) -> None:
+        """The losses that something is passed to, with these calls."""
+        every = [use for use in self._names.values() if use.name in _SUCCESSORS]
+        made = [use.call for use in every if use.name == _CLASS and use.call is not None]
+        for use in every:
+            if use.call is None:
+                raise Unclear
+            calls = [use.call] if use.name == _FUNCTION else list(self._models.calls_of_loss(use.call, made))
+            if calls:
+                self.losses[use] = calls
+
     def _inputs(self) -> Iterator[cst.Arg]:
         """The arguments that probabilities are passed as to the losses."""
-        if any(use.call is None for use in self.losses):
-            raise Unclear
-        calls = [use.call for use in self.losses if use.name == _FUNCTION and use.call is not None]
-        made = [use.call for use in self.losses if use.name == _CLASS and use.call is not None]
-        for call in (*calls, *self._models.calls_of_losses(made)):
+        for call in (call for calls in self.losses.values() for call in calls):
             found = self._script.rewrite.find_argument(call, "input", 0)
             if found is None:
                 raise Unclear

@@ -85,10 +85,9 @@ class Models:
         assert isinstance(container, cst.Call)
         yield from self._calls_of(container, [container])
 
-    def calls_of_losses(self, made: Collection[cst.Call]) -> Iterator[cst.Call]:
-        """Every call of the loss modules that are `made`."""
-        for one in made:
-            yield from self._calls_of(one, made)
+    def calls_of_loss(self, made: cst.Call, alike: Collection[cst.Call]) -> Iterator[cst.Call]:
+        """Every call of the loss module `made`, none of which is one of a loss that is not `alike`."""
+        return self._calls_of(made, alike)
 
     def idle(self, gone: Collection[cst.Call]) -> Iterator[cst.CSTNode]:
         """The statements that make modules which nothing runs once the calls `gone` are."""

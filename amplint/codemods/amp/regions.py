@@ -100,9 +100,22 @@ class Regions:
                 chosen[statement] = None
             if _computes(backward.func.value):
                 self.hoists[backward] = self._hoist(backward)
+        self._add_followers(chosen)
         self.training = [Region(run) for run in self._runs(chosen)]
         for backward in self.hoists:
             self._reach_out(backward)
+
+    def _add_followers(self, chosen: dict[cst.CSTNode, None]) -> None:
+        """Add forward passes that no loss comes from: on what a region has made half they need one, too."""
+        made = {path for statement in chosen for path in self._flow.binds(statement)}
+        for statement in list(chosen):
+            block = self._script.block_of(statement)
+            start = next(index for index, one in enumerate(block) if one is statement)
+            for following in block[start + 1 :]:
+                plain = isinstance(following, cst.SimpleStatementLine) and not self._parts(following)
+                if plain and self._flow.runs_model(following) and paths(following) & made:
+                    chosen[following] = None
+                    made |= self._flow.binds(following)
 
     def _reach_out(self, backward: cst.Call) -> None:
         """Extend a region that ends shortly above `backward`, which computes its loss itself, up to there."""
