@@ -77,7 +77,16 @@ class Variables:
             return True
         name = variable.path.partition(".")[2]
         named = (node for node in self._script.of_kind(cst.Attribute) if isinstance(node, cst.Attribute))
-        return all(self.of(node) == variable for node in named if node.attr.value == name)
+        return all(self._is_of(node, variable) for node in named if node.attr.value == name)
+
+    def _is_of(self, node: cst.Attribute, variable: Variable) -> bool:
+        """Whether an attribute is certainly `variable`, or one of an object of an unrelated class."""
+        found = self.of(node)
+        home, own = found.home if found is not None else None, variable.home
+        if not isinstance(home, cst.ClassDef) or not isinstance(own, cst.ClassDef):
+            return False
+        above = {dotted(base.value) for each in (home, own) for base in each.bases}
+        return home is own or not above & {home.name.value, own.name.value}
 
     def reads(self, variable: Variable) -> list[cst.BaseExpression]:
         """Where a variable is read."""

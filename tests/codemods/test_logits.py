@@ -146,6 +146,23 @@ def test_everything_else_gets_probabilities() -> None:
     assert "torch.sigmoid(model(torch.ones(2, 4)).float()).sum()" in text
 
 
+def test_another_class_may_have_an_attribute_of_that_name() -> None:
+    other = """
+
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.out(x)
+
+"""
+    conversion = convert(INNER.replace("\nmodel = ", f"{other}\nmodel = "), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert "BCEWithLogitsLoss" in conversion.text
+
+
 def test_a_loss_that_nothing_calls_stays() -> None:
     text = LAST.replace("model.eval()", "unused = nn.BCELoss()\nmodel.eval()")
     assert "unused = nn.BCELoss()\n" in convert(text, Wish(to="amp")).text

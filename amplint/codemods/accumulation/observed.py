@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from amplint.codemods.calls import Calls
+from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.engine.modules import Lookups, Modules
-from amplint.semantics import interpret
-from amplint.semantics.call_events import Called
 from amplint.semantics.events import Accumulation, Backward, Event, OptimizerStep, ScalerStep, ScalerUpdate
 from amplint.semantics.framework_events import ManagedBackward
-from amplint.semantics.program import Program
 from amplint.semantics.scopes import dotted
 from amplint.source.source import Source
 from amplint.torchlib.frameworks import TITLES
 
-_KINDS = (Accumulation, Backward, Called, ManagedBackward, OptimizerStep, ScalerStep, ScalerUpdate)
+_KINDS = (Accumulation, Backward, ManagedBackward, OptimizerStep, ScalerStep, ScalerUpdate)
 
 
 @dataclass
@@ -41,21 +38,13 @@ class Observed:
 
 def observe(script: Script) -> Observed:
     """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
-    resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
-    source, calls = script.source, Calls(script, resolved)
-    found = Observed(calls)
-
-    def watch(event: Event) -> None:
-        if isinstance(event, Called):
-            resolved.setdefault(event.node, set()).update({event.function} if event.function else ())
-        else:
-            _take_note(found, source, event)
-
-    interpret(Program(source, Lookups(Modules(), source)), watch, {kind.kind for kind in _KINDS})
+    interpretation = Interpretation(script)
+    found = Observed(interpretation.calls)
+    interpretation.follow(lambda event: _take_note(found, script.source, event), *_KINDS)
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
             _add_unreached(found, call, call.func)
-    for call in calls.ending("step"):
+    for call in found.calls.ending("step"):
         owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
         mentioned = {dotted(owner) or "", *(dotted(one.value) or "" for one in call.args)}
         named = any("optim" in path.rpartition(".")[2].lower() for path in mentioned)

@@ -11,11 +11,9 @@ import libcst as cst
 
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.calls import Calls
+from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.engine.modules import Lookups, Modules
-from amplint.semantics import interpret
-from amplint.semantics.call_events import Called
 from amplint.semantics.events import (
     AutocastCreated,
     Backward,
@@ -27,12 +25,11 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.framework_events import ManagedBackward
 from amplint.semantics.passes import Forward, Purpose, Recipe
-from amplint.semantics.program import Program
 from amplint.semantics.scopes import MODEL, dotted, kinds
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
-    AutocastCreated, Backward, Called, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
+    AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
     Unscale,
 )  # fmt: skip
 _ABOUT_MODELS = re.compile(
@@ -73,13 +70,14 @@ class Observed:
 
 def observe(script: Script) -> Observed:
     """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
-    watch = _Watch(script)
-    interpret(watch.program, watch, {kind.kind for kind in _KINDS})
+    interpretation = Interpretation(script)
+    watch = _Watch(script, interpretation.calls)
+    interpretation.follow(watch, *_KINDS)
     watch.found.uses += gradient_uses(script)
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
     for name in script.source.imports:
-        target = watch.program.resolve(script.source, name)
+        target = interpretation.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
             watch.found.foreign[name] = target
     return watch.found
@@ -107,11 +105,9 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 
 class _Watch:
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, calls: Calls) -> None:
         self.source = source = script.source
-        self.program = Program(source, Lookups(Modules(), source))
-        self.resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
-        self.found = Observed(Calls(script, self.resolved))
+        self.found = Observed(calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
         self._models.update(_collections_of_models(script))
         self.found.forwards.update(call for call in script.calls if self._uses_model(call))
@@ -127,8 +123,6 @@ class _Watch:
             raise Refusal(self._here(event), why)
         elif isinstance(event, Forward):
             self._forward(event)
-        elif isinstance(event, Called):
-            self.resolved.setdefault(event.node, set()).update({event.function} if event.function else ())
         elif isinstance(event, (Backward, OptimizerStep)):
             self._protocol(event)
 

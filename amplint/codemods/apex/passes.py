@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.codemods.bindings import bound_paths, changed, paths
+from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
-from amplint.engine.modules import Lookups, Modules
-from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Event
 from amplint.semantics.passes import Forward, Purpose, Recipe
-from amplint.semantics.program import Program
 from amplint.source.tree import walk
 
 _TRIVIAL = frozenset(
@@ -56,8 +54,9 @@ class Passes:
         self.is_model = is_model
         self.forwards: list[Forward] = []
         self.backwards: list[cst.Call] = []
-        source = script.source
-        interpret(Program(source, Lookups(Modules(), source)), self._note, {Forward.kind, Backward.kind})
+        interpretation = Interpretation(script)
+        self.calls = interpretation.calls
+        interpretation.follow(self._note, Forward, Backward)
         self.backwards += [c for c in script.calls if _is_backward(c) and c not in self.backwards]
         self.backwards.sort(key=script.row)
 
@@ -106,7 +105,7 @@ class Passes:
             return Stretch(body[start], body[last], scope, True)
         if depth and scope:
             for call in script.calls:
-                if _name(call) == scope[-1] and script.scope(call) != scope:
+                if script.functions.get(scope) in self.calls.targets(call) and script.scope(call) != scope:
                     found = self._before(call, backward, depth - 1)
                     if found is not None:
                         return found

@@ -1,0 +1,35 @@
+"""What a script does, by interpreting it once for a codemod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from amplint.codemods.calls import Calls
+from amplint.codemods.script import Script
+from amplint.engine.modules import Lookups, Modules
+from amplint.semantics import interpret
+from amplint.semantics.call_events import Called
+from amplint.semantics.events import Event
+from amplint.semantics.program import Program
+
+
+class Interpretation:
+    """A script with what it imports; `calls` knows what its calls run as soon as it has been followed."""
+
+    def __init__(self, script: Script) -> None:
+        self.program = Program(script.source, Lookups(Modules(), script.source))
+        self._resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        self.calls = Calls(script, self._resolved)
+
+    def follow(self, tell: Callable[[Event], None], *kinds: type[Event]) -> None:
+        """Interpret the script and `tell` of its events of these `kinds`. Raises SourceError."""
+
+        def note(event: Event) -> None:
+            if isinstance(event, Called):
+                self._resolved.setdefault(event.node, set()).update({event.function} if event.function else ())
+            else:
+                tell(event)
+
+        interpret(self.program, note, {Called.kind, *(kind.kind for kind in kinds)})
