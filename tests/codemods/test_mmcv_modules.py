@@ -176,6 +176,16 @@ def test_modules_are_known_by_any_name(line: str, name: str) -> None:
     assert conversion.text.lstrip("\n") == "class Stem:\n    def forward(self, x):\n        return x.relu()\n"
 
 
+def test_imports_from_one_place_or_another_go() -> None:
+    stem = "class Stem:\n    @auto_fp16()\n    def forward(self, x):\n        return x.relu()\n"
+    imports = (
+        "import warnings\n\nimport torch\n\ntry:\n    from mmcv.runner import auto_fp16\n"
+        "except ImportError:\n    warnings.warn('old')\n    from mmpose.core import auto_fp16\n\n\n"
+    )
+    conversion = converted(imports + stem)
+    assert conversion.text.split() == ("import torch\n" + stem.replace("    @auto_fp16()\n", "")).split()
+
+
 METHOD = "class Model(BaseModule):\n    {}\n    def forward(self, x, **kwargs):\n        return self.first(x)\n"
 REFUSED = [
     (METHOD.format("@force_fp32(apply_to=NAMES)"), 7, "applies to is not written out"),

@@ -50,6 +50,7 @@ def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
     pass_ = _Pass(script, every, "cpu" if wish.device == "cpu" else "cuda")
     for each in every:
         edits += pass_.edits(each)
+    edits += _guarded_imports(script)
     new = _with_helper(script.apply(edits), pass_.helper if pass_.casts else None)
     if any(each.name == FORCE for each in every) or pass_.casts:
         if not can_import(text, ["import torch"]):
@@ -246,6 +247,23 @@ def _without_flags(script: Script) -> Iterator[Edit]:
         if edit is None:
             raise Refusal(script.row(node), f"{FLAG} is used here, and nothing sets it any more")
         yield edit
+
+
+def _guarded_imports(script: Script) -> Iterator[Edit]:
+    """The removal of each `try` that does nothing but import the decorators from one place or another."""
+    for node in script.of_kind(cst.Try):
+        if not isinstance(node, cst.Try) or node.orelse is not None or node.finalbody is not None:
+            continue
+        lines = [line for block in (node.body, *(each.body for each in node.handlers)) for line in block.body]
+        smalls = [small for line in lines for small in getattr(line, "body", [line])]
+        imports = [small for small in smalls if isinstance(small, cst.ImportFrom)]
+        names = {
+            alias.name.value for one in imports if not isinstance(one.names, cst.ImportStar) for alias in one.names
+        }
+        idle = all(isinstance(small, (cst.ImportFrom, cst.Pass, cst.Expr)) for small in smalls)
+        edit = script.rewrite.remove_statement(node) if imports and idle and names <= {AUTO, FORCE} else None
+        if edit is not None:
+            yield edit
 
 
 def _with_helper(script: Script, name: str | None) -> str:
