@@ -197,6 +197,10 @@ def test_refused(text: str, row: int, why: str) -> None:
             [(17, "leaving the loop here drops the batches of a window that is not full")],
         ),
         (
+            with_("    print(loss.item())", "    torch.save(net.state_dict(), 'last.pt')"),
+            [(16, "what is saved here can lie within a window, whose gradients it does not hold")],
+        ),
+        (
             with_("i, x in enumerate(data)", "i in range(9)").replace("net(x)", "net(data[i])"),
             [(8, "a step takes several rounds of this loop now, so there are fewer steps")],
         ),
@@ -205,7 +209,7 @@ def test_refused(text: str, row: int, why: str) -> None:
             [(5, "the statistics of batch normalization remain those of single batches")],
         ),
     ],
-    ids=["mean", "sum", "unknown", "break", "range", "normalization"],
+    ids=["mean", "sum", "unknown", "break", "save", "range", "normalization"],
 )
 def test_left_for_a_person(text: str, left: list[tuple[int, str]]) -> None:
     conversion = convert(text, Wish(accumulate=4))

@@ -49,6 +49,9 @@ class Parts:
         for node, path in work.counters(script, place):
             self._count(node, path)
         self._check_exits()
+        for save in work.saves(script, place):
+            if not self._held(save):
+                self.left.append((save, "what is saved here can lie within a window, whose gradients it does not hold"))
         for scheduler in work.schedulers(script, place, observed):
             if any(script.inside(one, scheduler) for one in (*self.beginning, *self.ending)):
                 self._tell_of(scheduler)

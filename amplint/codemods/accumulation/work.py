@@ -23,6 +23,7 @@ _AVERAGE = re.compile(
 _AVERAGES = re.compile(r"^(?:update\w*|step|accumulate|soft_update\w*|\w*polyak\w*|__call__|\w*moving_average\w*)$")
 _PARAMETERS = ("parameters", "named_parameters", "state_dict", "buffers")
 _CHANGES = ("mul_", "add_", "sub_", "copy_", "lerp_", "clamp_", "div_")
+_SAVES = re.compile(r"(?:^|[._])save(?:_\w*(?:checkpoint|ckpt|model|state|snapshot)\w*)?$")
 _COUNTER = re.compile(
     r"(?:^|\.)(?:(?:global|optim\w*|update|training)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
 )
@@ -128,6 +129,13 @@ def counters(script: Script, place: Place) -> list[tuple[cst.AugAssign, str]]:
         and isinstance(node.value, cst.Integer)
         and (path := dotted(node.target)) is not None
         and _COUNTER.search(path)
+    ]
+
+
+def saves(script: Script, place: Place) -> list[cst.CSTNode]:
+    """Where `place` saves a checkpoint, by the name of what it calls."""
+    return [
+        node for node in _inside(script, place) if isinstance(node, cst.Call) and _SAVES.search(dotted(node.func) or "")
     ]
 
 
