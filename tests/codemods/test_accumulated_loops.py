@@ -225,6 +225,15 @@ def test_evaluation_keeps_its_pace() -> None:
     assert more in conversion.text
 
 
+def test_the_rows_of_a_header_stay_aligned() -> None:
+    text = with_("for i, x in enumerate(data):", "for i, x in zip(range(9),\n                data):")
+    conversion = convert(text, Wish(accumulate=4))
+    assert (
+        "for micro, window, (i, x) in micro_batches(zip(range(9),\n"
+        "                                               data), accumulation_steps):\n"
+    ) in conversion.text
+
+
 def test_losses_are_logged_for_each_batch() -> None:
     more = "    if net is not None:\n        global_step += 1\n        print(global_step, loss.item())\n    print("
     conversion = convert(with_("    print(", more), Wish(accumulate=4))

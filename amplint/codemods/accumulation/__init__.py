@@ -13,7 +13,7 @@ from amplint.codemods.accumulation.observed import Observed, observe
 from amplint.codemods.accumulation.parallel import Parallel
 from amplint.codemods.accumulation.parts import Parts
 from amplint.codemods.accumulation.reductions import Reduction, Reductions
-from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find
+from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder
 from amplint.codemods.accumulation.windows import Names, Window
 from amplint.codemods.amp.observed import framework
 from amplint.codemods.amp.uses import gradient_uses
@@ -138,6 +138,10 @@ class _Conversion:
             place = self._script.loop_of(call) or self._script.function_of(call)
             if place is None or any(self._script.inside(place, other) for other in edits.calls if other is not call):
                 raise Refusal(call, f"{function.name.value}() is not called once for each batch of a loop")
+            if any(has_remainder(one.value) for one in call.args):
+                self._left.append(
+                    (call, "what is picked here by counting batches can fall between the ends of windows")
+                )
             around = as_place(place)
             check_conditions(self._script, around, call)
             parts = self._parts(around, [call], cleared=cleared)

@@ -10,8 +10,6 @@ import libcst as cst
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
-from amplint.source.rewrite_lines import Lines
-from amplint.source.tree import walk
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Blocks:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._lines = Lines(script.source.text)
+        self._lines = script.lines
         self._level = script.source.chunks[0].module.default_indent
         self._headers: list[_Header] = []
         self._untouched: set[int] = set()
@@ -46,7 +44,7 @@ class Blocks:
         """Put neighbours into the block that the first line of `code` begins; its other lines come first in there."""
         first, last = self._commented(self._rows(statements[0])[0]), self._rows(statements[-1])[1]
         for statement in statements:
-            self._untouched |= self._inside_strings(statement)
+            self._untouched |= self._script.string_rows(statement)
         self._level = self._script.source.chunk_of(statements[0]).module.default_indent
         self._headers.append(_Header(first, last, code))
 
@@ -94,14 +92,6 @@ class Blocks:
         decorators = getattr(statement, "decorators", ())
         first = self._script.row(decorators[0] if decorators else statement)
         return first, self._script.source.span(statement).end.row
-
-    def _inside_strings(self, statement: cst.CSTNode) -> set[int]:
-        found: set[int] = set()
-        for node in walk(statement):
-            if isinstance(node, (cst.SimpleString, cst.FormattedString)):
-                span = self._script.source.span(node)
-                found.update(range(span.start.row + 1, span.end.row + 1))
-        return found
 
 
 def _imports(statement: cst.CSTNode) -> bool:

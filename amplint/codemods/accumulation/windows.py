@@ -11,7 +11,7 @@ from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Span
+from amplint.findings import Edit, Position, Span
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
@@ -72,15 +72,8 @@ def counting(script: Script, calls: Calls, loop: cst.For, names: Names, count: s
 def grouping(script: Script, loop: cst.For, names: Names, count: str, helper: str) -> Window:
     """The windows of any loop: the helper takes its batches in groups."""
     (place, _), (length, _) = told(names).parameters
-    target = script.rewrite.text(loop.target)
-    inner = f"({target})" if isinstance(loop.target, cst.Tuple) and not loop.target.lpar else target
-    source = script.source.span(loop.iter)
-    edits = (
-        script.rewrite.replace(loop.target, f"{place}, {length}, {inner}"),
-        Edit(Span(source.start, source.start), f"{helper}("),
-        Edit(Span(source.end, source.end), f", {count})"),
-    )
-    return replace(told(names), edits=edits)
+    edits = _around(script, loop, f"{place}, {length}, ", helper, f", {count}")
+    return replace(told(names), edits=tuple(edits))
 
 
 def told(names: Names) -> Window:
@@ -100,6 +93,26 @@ def over_range(loop: cst.For) -> bool:
     if isinstance(inner, cst.Call) and dotted(inner.func) == "enumerate" and inner.args:
         inner = _without_progress(inner.args[0].value)
     return isinstance(inner, cst.Call) and dotted(inner.func) in ("range", "trange")
+
+
+def _around(script: Script, loop: cst.For, before: str, name: str, more: str) -> list[Edit]:
+    """The edits that make `for x in xs` into `for before x in name(xs more)`; rows that are aligned to `xs` stay so."""
+    text = script.rewrite.text(loop.target)
+    target = before + (f"({text})" if isinstance(loop.target, cst.Tuple) and not loop.target.lpar else text)
+    source, strings = script.source.span(loop.iter), script.string_rows(loop.iter)
+    shift = " " * (len(target) - len(text) + len(name) + 1)
+    aligned = [
+        Edit(Span(Position(row, 1), Position(row, 1)), shift)
+        for row in range(source.start.row + 1, source.end.row + 1)
+        if row not in strings and len(script.lines.indentation(row)) >= source.start.column
+    ]
+    opening = Edit(Span(source.start, source.start), f"{name}(")
+    return [
+        script.rewrite.replace(loop.target, target),
+        opening,
+        *aligned,
+        Edit(Span(source.end, source.end), f"{more})"),
+    ]
 
 
 def _last(index: str, stop: str) -> str:
@@ -138,11 +151,7 @@ class _Header:
         if self._numbers:  # what counts has the name `_`
             number = target.elements[0].value if isinstance(target, cst.Tuple) else target
             return [rewrite.replace(number, index)]
-        text = rewrite.text(target)
-        inner = f"({text})" if isinstance(target, cst.Tuple) and not target.lpar else text
-        source = self._script.source.span(self._loop.iter)
-        opening = Edit(Span(source.start, source.start), "enumerate(")
-        return [rewrite.replace(target, f"{index}, {inner}"), opening, Edit(Span(source.end, source.end), ")")]
+        return _around(self._script, self._loop, f"{index}, ", "enumerate", "")
 
     def _read_enumerate(self, call: cst.Call) -> bool:
         target = self._loop.target
