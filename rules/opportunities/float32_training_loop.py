@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from amplint.codemods import Wish, as_fix
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import AutocastCreated, Backward, Event, OptimizerStep, ScalerCreated, ScriptEnd
+from amplint.semantics.events import ApiUse, AutocastCreated, Backward, Event, OptimizerStep, ScalerCreated, ScriptEnd
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_OWN_PRECISION = ("torch.distributed.fsdp", "torch.distributed._composable")
+"""What brings mixed precision of its own."""
 
 
 class Float32TrainingLoop(Rule):
@@ -70,6 +73,10 @@ class Float32TrainingLoop(Rule):
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         self.mixed = True
+        yield from ()
+
+    def on_api_use(self, event: ApiUse) -> Iterator[Report]:
+        self.mixed |= event.name.startswith(_OWN_PRECISION)
         yield from ()
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
