@@ -90,8 +90,11 @@ class Scalers:
             name = self.script.text_of(node.targets[0].target)
             if self._is_scale(node.value) and len(node.targets) == 1:
                 named = [each for each in self.script.of_kind(cst.Name) if isinstance(each, cst.Name)]
-                others = [each for each in named if each.value == name]
-                if all(isinstance(self.script.source.parent(each), cst.AssignTarget) for each in others):
+                pairs = [(each, self.script.source.parent(each)) for each in named if each.value == name]
+                others = [
+                    above for each, above in pairs if not isinstance(above, cst.Attribute) or above.attr is not each
+                ]
+                if all(isinstance(above, cst.AssignTarget) for above in others):
                     yield node
 
     def conditions(self) -> set[str]:

@@ -36,7 +36,7 @@ def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Value) -
     if isinstance(name, cst.Name) and _SCHEDULER.search(name.value):
         return True
     kind, *details = machine.symbols.key(getattr(owner, "symbol", machine.fresh()))
-    return kind == "call" and str(details[0]).startswith("torch.optim.lr_scheduler.")
+    return kind == "call" and str(details[0]).startswith(("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR"))
 
 
 def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:

@@ -131,7 +131,10 @@ def is_optimizer(name: str) -> bool:
     """Whether a qualified name is a class of `torch.optim` that updates parameters."""
     module, _, cls = name.rpartition(".")
     return (
-        cls[:1].isupper() and module.startswith("torch.optim") and "lr_scheduler" not in module and cls != "Optimizer"
+        cls[:1].isupper()
+        and module.startswith("torch.optim")
+        and not module.endswith(("lr_scheduler", "swa_utils"))
+        and cls != "Optimizer"
     )
 
 

@@ -140,6 +140,11 @@ def test_a_whole_conversion() -> None:
     assert convert(SCRIPT.replace("\n", "\r\n"), FLOAT16).text == CONVERTED.replace("\n", "\r\n")
 
 
+def test_a_method_may_have_the_name_of_the_scale() -> None:
+    conversion = convert(SCRIPT.replace("scale_before", "scale"), FLOAT16)
+    assert (conversion.text, conversion.refused) == (CONVERTED, ())
+
+
 def test_annotations_and_keywords_go_with_the_scaler() -> None:
     text = SCRIPT.replace("optimizer, scaler, path):", "optimizer, scaler: GradScaler, path):")
     text = text.replace(

@@ -1,13 +1,24 @@
-"""`--from cuda-amp` where another tool's repair of the same names breaks programs."""
+"""`--from cuda-amp`: programs train as before, also where another tool's repair of the same names breaks them."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 
 from amplint.codemods import Wish, convert
+from tests.codemods.running import converted, distance, losses, resumed, resumes
+from tests.conftest import Command
+
+PROGRAMS = {
+    path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "cuda_amp_programs").glob("*.py")
+}
+CUDA_AMP = Wish(source="cuda-amp")
+TOLERANCE = 0.02
+"""How far a loss in bfloat16 may be from that of float32, relative to 1 plus its size, on each of the 50 steps."""
 
 FLAG = """import torch
 from torch.cuda.amp import autocast
@@ -66,3 +77,22 @@ def test_the_result_means_the_same(old: str, new: str) -> None:
         assert not run(False)
         assert run(True) is (torch.cuda.is_available() or old is CALLED_WITHOUT_TORCH)
     assert convert(conversion.text, Wish(source="cuda-amp")).text == conversion.text
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_programs_lint_clean_and_train_as_before(amplint: Command, project: Path, name: str) -> None:
+    text = converted(PROGRAMS[name], CUDA_AMP)
+    assert "cuda.amp" not in text.partition("import torch")[2]
+    assert convert(text, CUDA_AMP).text == text
+    (project / "program.py").write_text(text, encoding="utf-8")
+    ran = amplint("check", "--select", "ALL", "--ignore", "AMP9", "--output-format", "concise", "program.py")
+    assert (ran.status, ran.out) == (0, "")
+    # without a GPU the original runs in float32, and the CPU's autocast is in bfloat16
+    before = losses(f"import warnings\nwarnings.simplefilter('ignore')\n{PROGRAMS[name]}")
+    on_cpu = text.replace('"cuda"', '"cpu"')
+    after = losses(on_cpu)
+    assert all(math.isfinite(loss) for loss in after)
+    assert before != after
+    assert distance(after, before) < TOLERANCE
+    if resumes(text):
+        assert resumed(on_cpu) == after
