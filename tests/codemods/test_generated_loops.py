@@ -156,7 +156,7 @@ def formatted(draw: st.DrawFn, text: str) -> str:
 
 
 @st.composite
-def loops(draw: st.DrawFn) -> str:
+def loops(draw: st.DrawFn, shapes: tuple[str, ...] = SHAPES) -> str:
     """A script with a training loop: typical statements in their order, with others strewn in, or any."""
     body = [[line] for line in TYPICAL] if draw(st.integers(0, 3)) else []
     helped = draw(st.booleans())
@@ -164,7 +164,7 @@ def loops(draw: st.DrawFn) -> str:
     for statement in draw(st.lists(statements, min_size=0 if body else 2, max_size=5)):
         body.insert(draw(st.integers(0, len(body))), statement)
     lines = draw(st.sampled_from(LOOPS)).split("\n") + _indented([line for block in body for line in block])
-    lines = shaped(draw(st.sampled_from(SHAPES)), lines)
+    lines = shaped(draw(st.sampled_from(shapes)), lines)
     return draw(formatted(HEAD + (HELPERS if helped else "") + "\n".join(lines) + "\n"))
 
 
@@ -187,8 +187,8 @@ def comments(text: str) -> list[str]:
 def test_conversion_is_whole(wish: Wish) -> None:
     converted = refused = 0
 
-    @settings(max_examples=100, deadline=None, derandomize=True)
-    @given(loops())
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    @given(loops(("main",) if wish.add_flag else SHAPES))
     def check(text: str) -> None:
         nonlocal converted, refused
         try:
@@ -209,5 +209,5 @@ def test_conversion_is_whole(wish: Wish) -> None:
         assert (again.text, again.done) == (conversion.text, ())
 
     check()
-    assert converted > 9
-    assert refused > 9
+    assert converted > 5
+    assert refused > 5

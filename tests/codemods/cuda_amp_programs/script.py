@@ -28,7 +28,7 @@ def run(first, last, net, optimizer, scaler):
         inputs, labels = batch(step)
         optimizer.zero_grad(set_to_none=True)
         with autocast(enabled=use_amp):  # forward and loss
-            loss = nn.functional.cross_entropy(net(inputs), labels)
+            loss = nn.functional.cross_entropy(net(inputs).float(), labels)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
