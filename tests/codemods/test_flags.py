@@ -88,3 +88,23 @@ def test_a_command_that_cannot_get_it(text: str, row: int, why: str) -> None:
     assert conversion.text == text
     assert [remark.row for remark in conversion.refused] == [row]
     assert why in conversion.refused[0].text
+
+
+def test_the_arguments_have_to_be_there() -> None:
+    text = """import argparse
+import torch
+
+net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+parser = argparse.ArgumentParser()
+args = parser.parse_args()
+for x in torch.ones(3, 4, 2):
+    optimizer.zero_grad()
+    loss = net(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+    conversion = convert(text, Wish(to="amp", add_flag=True))
+    assert [(remark.row, remark.text) for remark in conversion.refused] == [
+        (5, "the arguments of the script are not known yet here")
+    ]

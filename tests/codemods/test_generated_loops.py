@@ -115,6 +115,7 @@ SETUP = """def __init__(self, lr=0.1):
 OPTIONS = """import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--every", type=int, default=2)
+args = parser.parse_args()
 """
 
 
@@ -130,8 +131,8 @@ def shaped(shape: str, lines: list[str]) -> list[str]:
         lines = [OBJECTS.sub(r"self.\1", line) for line in lines]
         return ["class Trainer:", *_indented([SETUP, "def fit(self):", *_indented(lines)]), "", "Trainer().fit()"]
     if shape == "main":
-        body = ["global total", "args = parser.parse_args()", "every = args.every", *lines]
-        return [OPTIONS, "def main():", *_indented(body), "", "if __name__ == '__main__':", "    main()"]
+        body = ["global total", "every = args.every", *lines]
+        return ["def main():", *_indented(body), "", "if __name__ == '__main__':", "    main()"]
     if shape == "two functions":
         one = ["def first(net, optimizer, total):", *_indented(lines), "    return total"]
         two = ["def second(critic, other):", *_indented([line.replace("net", "critic") for line in lines])]
@@ -164,8 +165,9 @@ def loops(draw: st.DrawFn, shapes: tuple[str, ...] = SHAPES) -> str:
     for statement in draw(st.lists(statements, min_size=0 if body else 2, max_size=5)):
         body.insert(draw(st.integers(0, len(body))), statement)
     lines = draw(st.sampled_from(LOOPS)).split("\n") + _indented([line for block in body for line in block])
-    lines = shaped(draw(st.sampled_from(shapes)), lines)
-    return draw(formatted(HEAD + (HELPERS if helped else "") + "\n".join(lines) + "\n"))
+    shape = draw(st.sampled_from(shapes))
+    head = (OPTIONS if shape == "main" else "") + HEAD + (HELPERS if helped else "")
+    return draw(formatted(head + "\n".join(shaped(shape, lines)) + "\n"))
 
 
 def comments(text: str) -> list[str]:

@@ -29,6 +29,8 @@ class Flag:
     def at(self, place: cst.CSTNode) -> str:
         """The expression of the flag where `place` stands."""
         function = self._script.function_of(place)
+        if function is self._option.home and self._script.row(place) < self._option.since:
+            raise Refusal(place, "the arguments of the script are not known yet here")
         if self._knows(function):
             return self._option.expression
         if function is None:

@@ -24,7 +24,7 @@ _DONE = "add the option --amp/--no-amp"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The new option: in the function `home` the variable `name` holds it, which `expression` asks."""
+    """The new option: in the function `home` the variable `name` holds it below row `since`, `expression` asks it."""
 
     home: cst.FunctionDef | None
     name: str
@@ -32,6 +32,7 @@ class Option:
     edits: tuple[Edit, ...]
     done: Remark
     imports: tuple[str, ...] = ()
+    since: int = 0
 
 
 def add_option(script: Script) -> Option:
@@ -83,7 +84,8 @@ def _of_argparse(script: Script, parses: list[cst.Call], known: dict[cst.BaseExp
     edit = script.rewrite.insert_after(last, code)
     if edit is None:
         raise Refusal(make, "there is no place for an option --amp here")
-    return Option(home, name, f"{name}.amp", (edit,), Remark(script.row(last), _DONE), ("import argparse",))
+    since = script.row(parse) if script.function_of(parse) is home else 0
+    return Option(home, name, f"{name}.amp", (edit,), Remark(script.row(last), _DONE), ("import argparse",), since)
 
 
 def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, str] | None:
