@@ -49,9 +49,11 @@ def make(
     rank = _rank(op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
+    symbol = provenance.made_by(machine, node, asked=wanted is not None) if plain else machine.fresh()
+    if op == "as_tensor" and content is not None and isinstance(content.value, Tensor):
+        symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
-        provenance.made_by(machine, node, asked=wanted is not None) if plain else machine.fresh(), dtype,
-        node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
+        symbol, dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
         supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip

@@ -34,7 +34,7 @@ class Heads:
 
 
 def _retyped(earlier: State, state: State) -> bool:
-    """Whether a variable or attribute that was a tensor of a known dtype now can be of another.
+    """Whether a variable or attribute that was a tensor of a known dtype or rank now can be of another.
 
     What was not known to be a tensor can have been converted to a dtype.
     """
@@ -49,6 +49,8 @@ def _retyped(earlier: State, state: State) -> bool:
 def _differs(before: Value | None, now: Value) -> bool:
     if isinstance(before, Unknown):
         return isinstance(now, Tensor)
-    if not isinstance(before, Tensor) or before.dtype is None or before is now:
+    if not isinstance(before, Tensor) or before is now:
         return False
-    return not isinstance(now, Tensor) or now.dtype != before.dtype
+    if not isinstance(now, Tensor):
+        return before.dtype is not None
+    return before.dtype not in (None, now.dtype) or before.rank not in (None, now.rank)
