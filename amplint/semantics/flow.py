@@ -64,13 +64,13 @@ def comes_to(
     if op in LOWER and remembers_other_dtypes(state) and any(_is_weight(machine, value) for value in operands):
         return UNKNOWN
     around = regime(machine, state)
-    if around is None and machine.calls and not in_place and may_be_cast(machine, op):
+    out = arguments.value("out")
+    if around is None and machine.calls and not in_place and out is None and may_be_cast(machine, op):
         return UNKNOWN
     wanted = _asked(op, arguments)
     asked = dtype_of(machine, wanted)
     if asked is None and wanted not in (None, Const(None)):
         return UNKNOWN
-    out = arguments.value("out")
     receiver = typed(machine, out) if isinstance(out, Tensor) else None
     labelled = any(isinstance(value, Tensor) and value.dtype == FROM_PARAMETER for value in operands)
     found = []

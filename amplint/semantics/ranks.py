@@ -36,7 +36,7 @@ _SAME = words(
     "adaptive_max_pool1d adaptive_max_pool2d prelu pad narrow index_select gather local_response_norm glu "
     "topk unbind logit long float half"
 )
-_SOME = words("linear matmul cat stack unsqueeze flatten embedding outer addmm mm bmm baddbmm addbmm mv addmv addr")
+_SOME = words("cat stack unsqueeze flatten embedding outer addmm mm bmm baddbmm addbmm mv addmv addr")
 _ADDS = words("stack unsqueeze split chunk tensor_split")
 """Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
 _BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
@@ -86,9 +86,11 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return rank + 1
     if op == "cat" and rank is not None:
         return rank
-    if op == "linear" and rank is not None and rank > 0:
+    if op == "linear":
         weight = _rank(operands[1]) if len(operands) > 1 else 2
-        return rank - (weight == 1) if weight is not None and weight > 0 else None
+        if rank is not None and rank > 0:
+            return rank - (weight == 1) if weight is not None and weight > 0 else None
+        return SOME_DIMENSIONS if weight == 2 else None
     if op == "flatten" and len(arguments.given) == shift:
         return 1
     if op in ("view", "reshape", "permute") and arguments.given[shift:]:
