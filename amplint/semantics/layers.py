@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics import clashes, contexts, flow, half_outputs, numerics, provenance, ranks, subregions, weights
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.callers import may_be_cast
 from amplint.semantics.containers import members
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Operand
@@ -107,7 +108,7 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     dtypes = {own.dtype, *(value.dtype for value in given)}
     here = flow.regime(machine, state)
     dtype = None
-    if here is None and len(dtypes) == 1:
+    if here is None and len(dtypes) == 1 and not (machine.calls and may_be_cast(machine, "linear")):
         (dtype,) = dtypes
     devices = here.devices if here is not None else None
     steady = "float64" not in dtypes and not contexts.remembers_other_dtypes(state)
