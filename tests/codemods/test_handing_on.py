@@ -132,3 +132,26 @@ for x in [torch.ones(2, 4)]:
     assert conversion.refused == ()
     assert conversion.text.count("torch.amp.GradScaler(") == 1
     assert conversion.text.index("self.scaler = ") < conversion.text.index("self.critic_opt = ")
+
+
+def test_a_region_holds_what_would_be_one_of_its_own() -> None:
+    text = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+critic = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in torch.ones(3, 2, 4):
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        first = model(x)
+        with torch.no_grad():
+            second = critic(first)
+        third = model(x)
+"""
+    conversion = convert(text, Wish(to="amp"))
+    assert conversion.refused == ()
+    assert conversion.text.count("autocast") == 2

@@ -147,8 +147,13 @@ class Regions:
         nodes = walk(function) if function is not None else self._script.nodes
         return {inner.value for inner in nodes if isinstance(inner, cst.Name)}
 
-    def _runs(self, chosen: dict[cst.CSTNode, None]) -> Iterator[list[cst.CSTNode]]:
+    def _runs(self, chosen: dict[cst.CSTNode, None]) -> list[list[cst.CSTNode]]:
         """`chosen` by blocks, neighbours together; what stands between them goes along unless it trains."""
+        runs = list(self._runs_of_blocks(chosen))
+        within = [one for run in runs for one in run if one not in chosen]
+        return [run for run in runs if not any(self._script.inside(one, run[0]) for one in within if one not in run)]
+
+    def _runs_of_blocks(self, chosen: dict[cst.CSTNode, None]) -> Iterator[list[cst.CSTNode]]:
         outermost = [
             one for one in chosen if not any(other is not one and self._script.inside(other, one) for other in chosen)
         ]
