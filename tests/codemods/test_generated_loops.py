@@ -76,12 +76,14 @@ STATEMENTS = st.recursive(
 TYPICAL = ["optimizer.zero_grad()", "out = net(x)", "loss = criterion(out, y)", "loss.backward()", "optimizer.step()"]
 
 
-HELPERS = """def compute(model, x, y, scale=1.0):
+HELPERS = {
+    "compute": """def compute(model, x, y, scale=1.0):
     prediction = model(x)
     return scale * criterion(prediction, y)
 
 
-def update(loss, optimizer, clip=None):
+""",
+    "update": """def update(loss, optimizer, clip=None):
     optimizer.zero_grad()
     loss.backward()
     if clip is not None:
@@ -89,13 +91,15 @@ def update(loss, optimizer, clip=None):
     optimizer.step()
 
 
-def validate(model):
+""",
+    "validate": """def validate(model):
     model.eval()
     with torch.no_grad():
         return sum(criterion(model(x), y).item() for x, y in batches)
 
 
-"""
+""",
+}
 CALLS = (
     "loss = compute(net, x, y)",
     "loss = compute(critic, x, y)\nupdate(loss, other)",
@@ -166,7 +170,11 @@ def loops(draw: st.DrawFn, shapes: tuple[str, ...] = SHAPES) -> str:
         body.insert(draw(st.integers(0, len(body))), statement)
     lines = draw(st.sampled_from(LOOPS)).split("\n") + _indented([line for block in body for line in block])
     shape = draw(st.sampled_from(shapes))
-    head = (OPTIONS if shape == "main" else "") + HEAD + (HELPERS if helped else "")
+    head = (
+        (OPTIONS if shape == "main" else "")
+        + HEAD
+        + "".join(code for name, code in HELPERS.items() if any(f"{name}(" in line for line in lines))
+    )
     return draw(formatted(head + "\n".join(shaped(shape, lines)) + "\n"))
 
 
