@@ -12,7 +12,7 @@ from amplint.semantics import interpret
 from amplint.semantics.program import Program
 from amplint.source.source import Source
 
-RULES = [rule for rule in Registry().load().rules.values() if rule.code not in ("AMP702", "AMP703")]
+RULES = [rule for rule in Registry().load().rules.values() if rule.code not in ("AMP702", "AMP703", "AMP901", "AMP902")]
 HEADER = """import deepspeed
 import horovod.torch as hvd
 import lightning.pytorch as pl
