@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
+from amplint.semantics.tensors import used_as_tensor
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Method, Tensor, Unknown, Value
 
-_FOUND = frozenset({"call", "comprehension", "each", "fresh", "index", "item", "part"})
+_FOUND = frozenset({"call", "comprehension", "converted", "each", "fresh", "index", "item", "part"})
 """How the symbols of unknown values begin that containers and functions out of sight can return."""
-_KEPT = ("attribute", "parameters", "state of")
-"""How those of what models and other objects keep begin."""
+_KEPT = ("parameters", "state of")
+"""How those of what models keep begin."""
 _FAR = 500
 """How many values are looked at in search of what one comes from."""
 
@@ -50,7 +51,7 @@ def meet(state: State, sides: tuple[State, ...]) -> None:
 
 
 def _is_found(machine: Machine, owner: Value) -> bool:
-    """Whether `owner` may be a tensor that was put somewhere, and is no parameter or attribute."""
+    """Whether `owner` may be a tensor that was put somewhere, and is no parameter."""
     if not isinstance(owner, Unknown) or machine.symbols.key(owner.symbol)[0] not in _FOUND:
         return False
     return not any(machine.symbols.involves(owner.symbol, kind) for kind in _KEPT)
@@ -65,6 +66,7 @@ def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tens
         if isinstance(value, Items):
             inside = tuple(changed(item) for item in value.values)
             return replace(value, values=inside) if inside != value.values else value
+        value = used_as_tensor(machine, value)
         if not isinstance(value, Tensor):
             return value
         return change(value) if lost or family & _family(machine, value.symbol) else value

@@ -63,7 +63,7 @@ BESIDES: dict[str, tuple[tuple[str, int], ...]] = {
     "pow": (("exponent", 0),),
     "prelu": (("weight", 0),),
     "rms_norm": (("weight", 1),),
-    "scaled_dot_product_attention": (("key", 0), ("value", 1)),
+    "scaled_dot_product_attention": (("key", 0), ("value", 1), ("attn_mask", 2)),
     "tensordot": _OTHER,
     "triplet_margin_loss": (("positive", 0), ("negative", 1)),
     "vdot": _OTHER,

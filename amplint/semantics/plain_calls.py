@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -13,7 +14,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Device, Items, Method, Tensor, Unknown, Value
+from amplint.semantics.values import Autocast, Const, Device, Items, Method, Tensor, Unknown, Value
 
 
 def same_again(
@@ -28,12 +29,23 @@ def same_again(
     function = getattr(node, "func", None)
     called = function.attr if isinstance(function, cst.Attribute) else function
     parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
+    if name == "torch.is_autocast_enabled":
+        parts += tuple(_regions(machine, state))
     if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
         return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
     now = state.iteration[-1] if state.iteration else 0
     made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
     models.note_call(machine, made)
     return made
+
+
+def _regions(machine: Machine, state: State) -> Iterator[int]:
+    """A symbol for each autocast region around."""
+    for region in state.regions:
+        if isinstance(region.context, Autocast):
+            yield machine.symbols.intern(
+                "region", region.entered_by, parts=(symbol_of(machine, region.context.enabled),)
+            )
 
 
 def _combined(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:

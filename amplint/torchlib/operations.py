@@ -110,6 +110,7 @@ class Outcome:
 
 
 UNKNOWN = Outcome()
+_BOOL = frozenset({"bool"})
 _ANYTHING = frozenset({*FLOATING, "bool", "int64"})
 
 
@@ -214,6 +215,8 @@ def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]
         guess = frozenset({"float16", "bfloat16", "float32"})
     else:
         guess = None
+    if op == "scaled_dot_product_attention":  # most masks are bools, and its dtype does not decide about the result
+        operands = [*operands[:3], *(replace(mask, dtypes=mask.dtypes or _BOOL) for mask in operands[3:])]
     return [Typed(guess, operand.rank) if operand.dtypes is None else operand for operand in operands]
 
 
@@ -311,6 +314,11 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
         return first
     if op == "conv1d" and len(kinds) > 1 and len({operand.dtype for operand in tensors[:2]}) == 1:
         raise Unsettled  # whether a bias has to agree depends on the kernel
+    if op == "scaled_dot_product_attention" and len(tensors) > 3:
+        *tensors, mask = tensors
+        kinds = {operand.dtype for operand in tensors}
+        if mask.dtype not in ("bool", "float32", first):
+            raise Refused(f"its mask is {mask.dtype} and its query is {first}")
     if op in ALIKE:
         if len(kinds) > 1:
             raise Refused(f"its operands are {_listed(operand.dtype for operand in tensors)}")
