@@ -148,7 +148,7 @@ def _out_of_sight(
             return found
     if owner is not None:
         if name == "apply" and isinstance(owner, Class):
-            custom_functions.applied(machine, state, node, owner)
+            custom_functions.applied(machine, state, node, owner, arguments)
         if name == "start" and isinstance(owner, Instance):
             threads.start_instance(machine, state, node, owner)
         threads.submit(machine, state, node, owner, name, arguments)

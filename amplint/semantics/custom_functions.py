@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.exchanges import exchange
 from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
 from amplint.semantics.function_passes import Passes, cast_in_both, computes_again, left_out, mixed, runs_again
 from amplint.semantics.kernels import callers_mind, handed, minds_dtypes, unprepared
@@ -18,13 +20,15 @@ from amplint.semantics.machine import Applied, Machine
 from amplint.semantics.modules import quietly
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import MODULE_FRAME, State
-from amplint.semantics.values import Autocast, Class, Partial, Ref
+from amplint.semantics.values import Autocast, Class, Partial, Ref, Unknown
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 
 KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
 _SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b|fp16|float16|bf16|\bhalf\(\)")
+_EXCHANGES = re.compile(r"\.data\s*=[^=]|\bout=")
+"""What exchanges the content of a tensor, or its dimensions."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
@@ -54,8 +58,11 @@ def function_names(chunks: list[Chunk]) -> frozenset[str]:
     return frozenset(chunk.name for chunk in classes if chunk.name)
 
 
-def applied(machine: Machine, state: State, node: cst.Call, cls: Class) -> None:
-    """Note that `cls.apply(...)` runs, in a region that is or can be on or not."""
+def applied(machine: Machine, state: State, node: cst.Call, cls: Class, arguments: Arguments) -> None:
+    """Note that `cls.apply(...)` runs, in a region that is or can be on or not; it may exchange what it is given."""
+    if _EXCHANGES.search(cls.chunk.code):
+        for value in arguments.values:
+            exchange(machine, state, value, Unknown(machine.fresh()))
     region, _ = machine.region(state)
     off = region is None and any(isinstance(one.context, Autocast) for one in state.regions)
     machine.applied.setdefault(cls.chunk, []).append(Applied(node, region is not None, off, _device(region)))

@@ -71,7 +71,7 @@ def comes_to(
     asked = dtype_of(machine, wanted)
     if asked is None and wanted not in (None, Const(None)):
         return UNKNOWN
-    receiver = typed(machine, out) if isinstance(out, Tensor) else None
+    receiver = typed(machine, out) if out not in (None, Const(None)) else None
     labelled = any(isinstance(value, Tensor) and value.dtype == FROM_PARAMETER for value in operands)
     found = []
     for parameter in ("float16", "float32") if labelled else ("float16",):
