@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 import amplint.trace
+from amplint.engine.registry import load_registry
+from amplint.trace.check import Check
 from amplint.trace.findings import findings
 from amplint.trace.record import Record, ScalerStep
 
@@ -52,19 +54,26 @@ def back_and_forth(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return model(x).sum()
 
 
+def loss_without_region(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A loss of half values that autocast would have computed in float32."""
+    with torch.autocast("cpu", enabled=False):
+        return nn.functional.mse_loss(model(x.float()).bfloat16(), torch.ones(2, 4).bfloat16())
+
+
 def plain(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Nothing wrong."""
     return model(x).sum()
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "offset"),
-    [
-        (product_into, "AMP801", 3),
-        (product_in_place, "AMP801", 2),
-        (back_and_forth, "AMP810", 3),
-    ],
-)
+FAULTS = [
+    (product_into, "AMP801", 3),
+    (product_in_place, "AMP801", 2),
+    (loss_without_region, "AMP802", 3),
+    (back_and_forth, "AMP810", 3),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "offset"), FAULTS)
 def test_faults_are_found_at_their_line(body: Body, code: str, offset: int) -> None:
     found = findings(watched(body))
     row = body.__code__.co_firstlineno + offset
@@ -114,3 +123,8 @@ def test_skipped_steps(pattern: str, scale: float, why: str | None) -> None:
     assert [(finding.code, finding.span.start.row) for finding in found] == ([("AMP806", 9)] if why else [])
     if why:
         assert why in found[0].message
+
+
+def test_every_check_has_a_fault_here() -> None:
+    checks = {rule.code for rule in load_registry().rules.values() if issubclass(rule, Check)}
+    assert checks == {code for _, code, _ in FAULTS} | {"AMP806", "AMP807"}
