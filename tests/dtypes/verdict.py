@@ -39,7 +39,7 @@ class Claims:
     Line of `see` -> the value's dtype, None where it is not known; the dtype it supposes, certain only that the
     value has no other that autocast would convert; how many dimensions it has, None where that is not known; the
     lines it says can raise, those it says always do for certain, and those where it does not know the dtype of an
-    operand, so that it leaves open whether they raise.
+    operand, or only supposes it, so that it leaves open whether they raise.
     """
 
     dtypes: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
@@ -77,7 +77,7 @@ def claims(text: str) -> Claims:
         (raises if certain else passes).add(event.node)
         if event.raises is not None:
             found.raises.add(line)
-        if any(operand.dtype is None and not isinstance(operand.value, Const) for operand in event.operands):
+        if any(operand.dtype is None or _is_supposed(operand) for operand in _tensors(event)):
             found.unsure.add(line)
 
     with (
@@ -112,6 +112,10 @@ def _in_order(tree: ast.AST) -> Iterator[int]:
         if isinstance(child, ast.stmt):
             yield child.lineno
         yield from _in_order(child)
+
+
+def _tensors(event: Operation) -> Iterator[Operand]:
+    return (operand for operand in event.operands if not isinstance(operand.value, Const))
 
 
 def _is_supposed(operand: Operand) -> bool:
