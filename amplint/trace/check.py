@@ -8,8 +8,6 @@ from amplint.findings import Finding, Position, Span
 from amplint.rule import Rule
 from amplint.trace.record import Operation, Record
 
-HALF = ("float16", "bfloat16")
-
 
 class Check(Rule):
     """Base of the checks. The docstring is the page, as it is for every rule."""

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from amplint.trace.frames import Line
 from amplint.trace.modules import Modules
-from amplint.trace.record import Held
+from amplint.trace.record import Held, dtype_name
 
 
 def held(optimizers: Mapping[Optimizer, Line], modules: Modules) -> Iterator[Held]:
@@ -18,13 +18,9 @@ def held(optimizers: Mapping[Optimizer, Line], modules: Modules) -> Iterator[Hel
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for number, parameter in enumerate(parameters):
             state = {
-                name: _dtype(value)
+                name: dtype_name(value.dtype)
                 for name, value in optimizer.state.get(parameter, {}).items()
                 if isinstance(value, torch.Tensor) and value.shape == parameter.shape
             }
             name = modules.parameter(parameter) or f"parameter {number}"
-            yield Held(name, type(optimizer).__name__, *line, _dtype(parameter), tuple(sorted(state.items())))
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+            yield Held(name, type(optimizer).__name__, *line, dtype_name(parameter.dtype), tuple(sorted(state.items())))

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.modules import Modules
-from amplint.trace.record import Operation
+from amplint.trace.record import Operation, dtype_name
 
 _Key = tuple[str, Any, Any, Line, str, tuple[Any, ...], tuple[Any, ...], Any, str]
 
@@ -35,11 +35,6 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._modules = modules
         self._counts: Counter[_Key] = Counter()
         self._origins: dict[int, tuple[Line, str]] = {}
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Let compiled code stay compiled; only what it runs outside of its graphs is seen."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and count it."""
@@ -72,9 +67,9 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 filename,
                 row,
                 module,
-                tuple(map(_name, inputs)),
-                tuple(map(_name, outputs)),
-                _name(region) if region is not None else "",
+                tuple(map(dtype_name, inputs)),
+                tuple(map(dtype_name, outputs)),
+                dtype_name(region) if region is not None else "",
                 device,
             )
             operations[operation] += count
@@ -134,7 +129,3 @@ def _tensors(values: Any) -> list[torch.Tensor]:
         elif isinstance(value, (list, tuple)):
             found += _tensors(value)
     return found
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -98,7 +98,7 @@ class Record:
 
         Raises AssertionError, also where the module did not run.
         """
-        wanted = str(dtype).removeprefix("torch.")
+        wanted = dtype_name(dtype)
         ran = [operation for operation in self.of_module(path) if any(map(is_floating, operation.outputs))]
         assert ran, f"{path} did not run; these did: {', '.join(sorted(self._modules())) or 'none'}"
         last = ran[-1]
@@ -150,6 +150,11 @@ class Record:
 
     def _modules(self) -> set[str]:
         return {operation.module for operation in self.operations if operation.module}
+
+
+def dtype_name(dtype: object) -> str:
+    """`float16` for `torch.float16`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def is_floating(dtype: str) -> bool:

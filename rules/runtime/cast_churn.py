@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import HALF, Check, by_line, times, within
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.trace.check import Check, by_line, times, within
 from amplint.trace.record import Operation, Record
 
 _PER_STEP = 2
@@ -44,7 +45,7 @@ class CastChurn(Check):
         """One finding for each line."""
         casts = ((operation, count) for operation, count in record.operations.items() if _is_cast(operation))
         for (filename, row), kinds in by_line(casts).items():
-            down = sum(count for operation, count in kinds if operation.outputs[0] in HALF)
+            down = sum(count for operation, count in kinds if operation.outputs[0] in HALF_DTYPES)
             up = sum(count for operation, count in kinds if operation.outputs[0] == "float32")
             if min(down, up) > _PER_STEP * record.steps > 0:
                 yield self.found(
@@ -56,7 +57,7 @@ class CastChurn(Check):
 
 
 def _is_cast(operation: Operation) -> bool:
-    half = {*operation.inputs, *operation.outputs} & {*HALF}
+    half = {*operation.inputs, *operation.outputs} & HALF_DTYPES
     return (
         operation.phase == "forward"
         and operation.op == "_to_copy"

@@ -17,8 +17,7 @@ class Float32MatmulInRegion(Check):
 
     ## Why is this bad?
     Matrix units work in half; a float32 product takes several times as long and twice the memory. Autocast does not
-    cast for in-place products and those that write to `out=`, nor for the backward pass of a custom autograd
-    function that is decorated without a dtype.
+    cast for in-place products and those that write to `out=`.
 
     ## Example
     ```python

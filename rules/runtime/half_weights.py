@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import HALF, Check
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.trace.check import Check
 from amplint.trace.record import Held, Record
 
 _NAMED = 3
@@ -64,4 +65,4 @@ def _kind(held: Held) -> tuple[str, int, str, str]:
 def _half(held: Held) -> str:
     """The half dtype that `held` is in, empty where there is none."""
     dtypes = (held.dtype, *(dtype for _, dtype in held.state))
-    return next((dtype for dtype in dtypes if dtype in HALF), "")
+    return next((dtype for dtype in dtypes if dtype in HALF_DTYPES), "")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.tables import policy
-from amplint.trace.check import HALF, Check, by_line, plain, times, within
+from amplint.trace.check import Check, by_line, plain, times, within
 from amplint.trace.record import Operation, Record, is_floating
 
 _INNER = {
@@ -73,7 +74,7 @@ def _is_coarse(operation: Operation, names: set[str]) -> bool:
     return (
         operation.phase == "forward"
         and (op in names or _INNER.get(op) in names)
-        and any(dtype in HALF for dtype in operation.inputs)
-        and operation.outputs[:1] in {(dtype,) for dtype in HALF}
-        and all(dtype in HALF for dtype in operation.inputs[:1] if is_floating(dtype))
+        and any(dtype in HALF_DTYPES for dtype in operation.inputs)
+        and operation.outputs[:1] in {(dtype,) for dtype in HALF_DTYPES}
+        and all(dtype in HALF_DTYPES for dtype in operation.inputs[:1] if is_floating(dtype))
     )
