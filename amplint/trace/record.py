@@ -1,4 +1,4 @@
-"""What was seen of a run, as data: counted operations, the scaler's history, and what parameters are held in."""
+"""What was seen of a run, as data: counted operations, the scalers' history, what parameters are held in, numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 SCHEMA = 1
 """The version of the format that `Record.to_json` writes; `docs/trace.md` describes it."""
 PHASES = ("forward", "backward", "recomputation", "optimizer")
+NUMERICS = ("off", "sample", "full")
+"""How much of the numbers is looked at: only dtypes, every result for inf and NaN and the rest by samples, all."""
 
 
 class UnreadableRecord(ValueError):
@@ -75,16 +77,108 @@ class Held:
     state: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NonFinite:
+    """An operation that made inf or NaN out of finite numbers, at its first time; what follows from it is left out.
+
+    Places are as in `Operation`. `kind` is `inf` or `nan` (where both: `nan`), `dtype` that of the result. `scale` is
+    the loss scale at that time, None without a scaler. `finite_in_float32` tells whether float32 makes finite numbers
+    of the same inputs; None where that was not tried.
+    """
+
+    step: int
+    phase: str
+    op: str
+    api: str
+    filename: str
+    row: int
+    module: str
+    kind: str
+    dtype: str
+    scale: float | None = None
+    finite_in_float32: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLoss:
+    """What an operation lost by its half result: its inputs were put through it in float32 again.
+
+    Places are as in `Operation`; `dtype` is that of the result. Counts are summed over the runs that were looked at:
+    `elements` are the results that are not 0 in float32, `underflowed` those of them that half made 0, `overflowed`
+    those that half made inf. `smallest` and `largest` are floor(log2|x|) of the smallest and the largest of the
+    elements in float32, None where there are none. `scale` is the loss scale that gradients carried, 1.0 without one.
+    """
+
+    phase: str
+    op: str
+    filename: str
+    row: int
+    module: str
+    dtype: str
+    elements: int
+    underflowed: int
+    overflowed: int
+    smallest: int | None = None
+    largest: int | None = None
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How large numbers are: `exponents` counts floor(log2|x|) over a sample of all recorded steps.
+
+    `what` is `activation` (what a module returned), `weight` or `gradient` (of a parameter, when its optimizer steps);
+    `name` the path of the module or parameter. `scale` is the loss scale that gradients carry, else 1.0. `zeros` and
+    `nonfinite` count what has no exponent.
+    """
+
+    what: str
+    name: str
+    dtype: str
+    scale: float
+    exponents: dict[int, int]
+    zeros: int
+    nonfinite: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one step of an optimizer did to a parameter, by a sample of its elements.
+
+    `ratio` is the norm of the update over that of the weight before, `lost` the share of elements that stayed as they
+    were although their gradient was not 0. `filename` and `row` are the line that steps the optimizer, `dtype` is the
+    parameter's.
+    """
+
+    name: str
+    optimizer: str
+    filename: str
+    row: int
+    step: int
+    dtype: str
+    ratio: float
+    lost: float
+
+
 @dataclass
 class Record:
-    """What was seen. `steps` is the number of optimizer steps that were recorded."""
+    """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
+
+    `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
+    """
 
     torch: str = ""
     device: str = ""
     steps: int = 0
+    numerics: str = NUMERICS[0]
     operations: Counter[Operation] = field(default_factory=Counter)
+    seconds: dict[Operation, float] = field(default_factory=dict)
     scaler_steps: list[ScalerStep] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    nonfinite: list[NonFinite] = field(default_factory=list)
+    losses: list[HalfLoss] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -117,15 +211,22 @@ class Record:
 
     def to_json(self) -> str:
         """The record as a JSON text."""
-        rows = [{**asdict(operation), "count": count} for operation, count in self.operations.items()]
         data = {
             "schema": SCHEMA,
             "torch": self.torch,
             "device": self.device,
             "steps": self.steps,
-            "operations": rows,
+            "numerics": self.numerics,
+            "operations": [
+                {**asdict(operation), "count": count, "seconds": self.seconds.get(operation)}
+                for operation, count in self.operations.items()
+            ],
             "scaler_steps": [asdict(step) for step in self.scaler_steps],
             "held": [{**asdict(held), "state": dict(held.state)} for held in self.held],
+            "nonfinite": [asdict(origin) for origin in self.nonfinite],
+            "losses": [asdict(loss) for loss in self.losses],
+            "histograms": [asdict(histogram) for histogram in self.histograms],
+            "updates": [asdict(update) for update in self.updates],
         }
         return json.dumps(data, indent=1) + "\n"
 
@@ -137,13 +238,20 @@ class Record:
             version = data["schema"]
             if version != SCHEMA:
                 raise UnreadableRecord(f"a trace of format {version}; this amplint reads format {SCHEMA}")
+            rows = [(_operation(row), row) for row in data["operations"]]
             return cls(
                 torch=data["torch"],
                 device=data["device"],
                 steps=data["steps"],
-                operations=Counter({_operation(row): row["count"] for row in data["operations"]}),
+                numerics=data["numerics"],
+                operations=Counter({operation: row["count"] for operation, row in rows}),
+                seconds={operation: row["seconds"] for operation, row in rows if row["seconds"] is not None},
                 scaler_steps=[ScalerStep(**step) for step in data["scaler_steps"]],
                 held=[Held(**{**held, "state": tuple(held["state"].items())}) for held in data["held"]],
+                nonfinite=[NonFinite(**origin) for origin in data["nonfinite"]],
+                losses=[HalfLoss(**loss) for loss in data["losses"]],
+                histograms=[_histogram(row) for row in data["histograms"]],
+                updates=[Update(**update) for update in data["updates"]],
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as failure:
             raise UnreadableRecord("not a trace that amplint has written") from failure
@@ -163,5 +271,9 @@ def is_floating(dtype: str) -> bool:
 
 
 def _operation(row: dict[str, Any]) -> Operation:
-    fields = {name: value for name, value in row.items() if name != "count"}
+    fields = {name: value for name, value in row.items() if name not in ("count", "seconds")}
     return Operation(**{**fields, "inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"])})
+
+
+def _histogram(row: dict[str, Any]) -> Histogram:
+    return Histogram(**{**row, "exponents": {int(exponent): count for exponent, count in row["exponents"].items()}})

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.modules import module as hooks
 
 import amplint.trace
-from amplint.trace.record import Record, UnreadableRecord
+from amplint.trace.record import HalfLoss, Histogram, NonFinite, Record, UnreadableRecord, Update
 from tests.trace import models
 from tests.trace.models import MODELS, train
 
@@ -153,6 +153,13 @@ def test_two_optimizers_step_in_turn() -> None:
 def test_a_record_survives_its_file() -> None:
     with amplint.trace.watch() as record:
         train("cnn", torch.float16, 1, scaled=True)
+    first = next(iter(record.operations))
+    record.numerics = "full"
+    record.seconds[first] = 0.1
+    record.nonfinite.append(NonFinite(1, "backward", "mul", "", "t.py", 3, "model", "inf", "float16", 2.0, True))
+    record.losses.append(HalfLoss("backward", "mm", "t.py", 3, "model.head", "float16", 9, 1, 0, -27, -3, 2.0))
+    record.histograms.append(Histogram("gradient", "model.w", "float32", 2.0, {-3: 4, 0: 1}, 1, 0))
+    record.updates.append(Update("model.w", "SGD", "t.py", 5, 1, "bfloat16", 1e-4, 0.5))
     assert Record.from_json(record.to_json()) == record
 
 
