@@ -13,6 +13,7 @@ import click
 from amplint import __version__
 from amplint.cli.check import check
 from amplint.cli.convert import convert
+from amplint.cli.default import ByDefault
 from amplint.cli.failures import warn
 from amplint.cli.rule import rule
 from amplint.cli.trace import trace
@@ -23,14 +24,8 @@ FAILED = 2
 INTERRUPTED = 130
 
 
-class _CheckByDefault(click.Group):
-    """Takes whatever is neither a command nor an option of its own as the arguments of `check`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {*self.commands, *self.get_help_option_names(ctx), "--version"}
-        if not args or args[0] not in own:
-            args = ["check", *args]
-        return super().parse_args(ctx, args)
+class _CheckByDefault(ByDefault):
+    default = "check"
 
 
 @click.group(cls=_CheckByDefault, context_settings={"help_option_names": ["-h", "--help"]})

@@ -127,3 +127,19 @@ def test_an_exception_that_a_script_catches_broadly_does_not_keep_it_running(tmp
     (tmp_path / "train.py").write_text("\n".join(guarded) + "\n")
     ran = trace(tmp_path, "-q", "--steps", "1", "--skip", "0", "train.py")
     assert (ran.returncode, ran.stdout) == (0, "")
+
+
+def test_a_record_is_reported_again(tmp_path: Path, script: str) -> None:
+    ran = trace(tmp_path, "run", "--output", "trace.json", script)
+    again = trace(tmp_path, "report", "trace.json")
+    assert (again.returncode, again.stdout, again.stderr) == (0, ran.stderr, "")
+
+
+@pytest.mark.parametrize("text", ["{}", "\udcff", None])
+def test_what_is_no_record_is_not_reported(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "trace.json").write_text(text, encoding="utf-8", errors="surrogateescape")
+    ran = trace(tmp_path, "report", "trace.json")
+    assert ran.returncode == 2
+    assert "trace.json: " in ran.stderr
+    assert "Traceback" not in ran.stderr

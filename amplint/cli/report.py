@@ -1,0 +1,38 @@
+"""`amplint trace report`: the reports of a run that was recorded before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from amplint.cli import traced
+from amplint.cli.failures import Failure
+from amplint.trace.findings import findings
+from amplint.trace.record import Record, UnreadableRecord
+
+
+@click.command()
+@traced.fail_on
+@traced.quiet
+@click.argument("record", type=click.Path(dir_okay=False, path_type=Path))
+@click.pass_context
+def report(ctx: click.Context, /, record: Path, fail_on: str | None, quiet: bool) -> None:
+    """Report what RECORD holds, a file that `amplint trace --output` has written. Nothing is run.
+
+    Exit status: 1 where --fail-on finds something; 2 when RECORD cannot be read.
+    """
+    seen = read(record)
+    found = findings(seen)
+    traced.show(seen, found, quiet=quiet, err=False)
+    ctx.exit(traced.status(found, fail_on))
+
+
+def read(path: Path) -> Record:
+    """The record in the file at `path`. Raises Failure."""
+    try:
+        return Record.from_json(path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise Failure(f"{path}: {failure.strerror or failure}") from None
+    except (UnreadableRecord, UnicodeDecodeError) as failure:
+        raise Failure(f"{path}: {failure}") from None
