@@ -19,6 +19,7 @@ import types
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 
 Reply = dict[str, Any]
@@ -120,7 +121,9 @@ def _switch_amp_off() -> None:
 
 
 def _summary(value: Any) -> Any:
-    """`value` as JSON: tensors as nested lists of float, whatever has no JSON form as its text."""
+    """`value` as JSON: tensors and arrays as nested lists of float, whatever has no JSON form as its text."""
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(value)
     if isinstance(value, torch.Tensor):
         return value.detach().double().tolist()
     if isinstance(value, (list, tuple)):
