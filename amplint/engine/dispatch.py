@@ -88,7 +88,10 @@ class Dispatcher:
         return sorted(found, key=lambda finding: (finding.span, finding.code))
 
     def _finding(self, report: Report) -> Finding | None:
-        """What a report comes to; None for the story of another file alone, which that file's own analysis tells."""
+        """What a report comes to; None for the story of another file alone, which that file's own analysis tells.
+
+        None, too, where the rule speaks only of what it can repair, and cannot.
+        """
         rule = report.rule
         notes = tuple(note for node, message in report.notes if (note := self._note(node, message)) is not None)
         here = self._source.owns(report.at)
@@ -96,7 +99,8 @@ class Dispatcher:
         if not here and {note.filename for note in notes} <= {elsewhere.filename if elsewhere is not None else None}:
             return None
         at = report.at if here else report.event.entered_from
-        if at is None:
+        fix = self._fix(report) if here else None
+        if at is None or (fix is None and rule.only_fixable):
             return None
         return Finding(
             code=rule.code,
@@ -108,7 +112,7 @@ class Dispatcher:
             reason=report.reason,
             advice=report.advice,
             notes=notes,
-            fix=self._fix(report) if here else None,
+            fix=fix,
             elsewhere=elsewhere,
         )
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from amplint.codemods import Wish, as_fix
-from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event
+from amplint.codemods import Wish
+from amplint.rule import Report
+from amplint.semantics.events import Backward
 
-if TYPE_CHECKING:
-    from amplint.source.rewrite import Rewriter
+from .whole_file import Opportunity
 
 
-class Float16WhereBfloat16Serves(Rule):
+class Float16WhereBfloat16Serves(Opportunity):
     """A model is trained in float16 with a gradient scaler, where bfloat16 needs none.
 
     ## Why is this bad?
@@ -41,9 +38,9 @@ class Float16WhereBfloat16Serves(Rule):
     ```
 
     ## Fix safety
-    Unsafe: results change with the precision. It is what `amplint convert --from float16 --write` does, and there is
-    none where that refuses the file; the command tells why. Where `--select` names nothing but opportunities, they are
-    repaired without `--unsafe-fixes`.
+    Unsafe: results change with the precision. It is what `amplint convert --from float16 --write` does. Where that
+    refuses the file nothing is reported; the command tells why. Where `--select` names nothing but opportunities, they
+    are repaired without `--unsafe-fixes`.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
@@ -51,11 +48,10 @@ class Float16WhereBfloat16Serves(Rule):
 
     code = "AMP902"
     name = "float16-where-bfloat16-serves"
-    severity = Severity.INFO
-    default = False
     screen = (b"GradScaler", b"autocast", b"backward")
     every_path = True
-    fixable = Applicability.UNSAFE
+    wish = Wish(source="float16")
+    title = "Use bfloat16, without a scaler"
     reason = "bfloat16 has the range of float32: it needs no scaler, and no step is skipped."
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
@@ -69,8 +65,3 @@ class Float16WhereBfloat16Serves(Rule):
                 at=made,
                 notes=[(region.node, "float16 from here"), (event.node, "the loss is scaled for it")],
             )
-
-    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        return as_fix(
-            "Use bfloat16, without a scaler", rewrite.source.text, Wish(source="float16"), rewrite.source.path
-        )

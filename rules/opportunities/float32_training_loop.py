@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from amplint.codemods import Wish, as_fix
-from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
-from amplint.semantics.events import ApiUse, AutocastCreated, Backward, Event, OptimizerStep, ScalerCreated, ScriptEnd
+from amplint.codemods import Wish
+from amplint.rule import Report
+from amplint.semantics.events import ApiUse, AutocastCreated, Backward, OptimizerStep, ScalerCreated, ScriptEnd
 
-if TYPE_CHECKING:
-    from amplint.source.rewrite import Rewriter
+from .whole_file import Opportunity
 
 _OWN_PRECISION = ("torch.distributed.fsdp", "torch.distributed._composable")
 """What brings mixed precision of its own."""
 
 
-class Float32TrainingLoop(Rule):
+class Float32TrainingLoop(Opportunity):
     """A model is trained in float32, without mixed precision.
 
     ## Why is this bad?
@@ -42,9 +39,9 @@ class Float32TrainingLoop(Rule):
     ```
 
     ## Fix safety
-    Unsafe: results change with the precision. It is what `amplint convert --to amp --write` does, and there is none
-    where that refuses the file; the command tells why. Where `--select` names nothing but opportunities, they are
-    repaired without `--unsafe-fixes`.
+    Unsafe: results change with the precision. It is what `amplint convert --to amp --write` does. Where that
+    refuses the file nothing is reported; the command tells why. Where `--select` names nothing but opportunities, they
+    are repaired without `--unsafe-fixes`.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
@@ -52,13 +49,13 @@ class Float32TrainingLoop(Rule):
 
     code = "AMP901"
     name = "float32-training-loop"
-    severity = Severity.INFO
-    default = False
     screen = (b"torch", b".backward(", b".step(")
-    fixable = Applicability.UNSAFE
+    wish = Wish(to="amp")
+    title = "Train in mixed precision"
     reason = "Mixed precision is faster and takes less memory on GPUs with tensor cores."
 
     def __init__(self) -> None:
+        super().__init__()
         self.losses: list[Backward] = []
         self.mixed = self.steps = False
 
@@ -90,7 +87,3 @@ class Float32TrainingLoop(Rule):
                 "this training loop runs in float32",
                 advice="Let `amplint convert --to amp` put it into mixed precision.",
             )
-
-    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        source = rewrite.source
-        return as_fix("Train in mixed precision", source.text, Wish(to="amp"), source.path)

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from amplint.codemods import Conversion, Wish, driver
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
 from tests.conftest import Command
 
 FLOAT32 = """import torch
@@ -64,6 +68,31 @@ def test_nothing_is_converted_unasked(amplint: Command, project: Path, options: 
     path.write_text(FLOAT32, encoding="utf-8")
     amplint("check", "--fix", *options, "train.py")
     assert path.read_text(encoding="utf-8") == FLOAT32
+
+
+CLOSURE = FLOAT32.replace("optimizer.step()", "optimizer.step()\nother = torch.optim.LBFGS(model.parameters())\n")
+CLOSURE += "other.step(lambda: model(x).mean())\n"
+TWO_SCALERS = FLOAT16 + FLOAT16.partition("from torch import nn\n")[2].replace("scaler", "other")
+
+
+@pytest.mark.parametrize("rule", ["AMP901", "ALL"])
+def test_what_is_refused_is_no_opportunity(amplint: Command, project: Path, rule: str) -> None:
+    (project / "train.py").write_text(CLOSURE, encoding="utf-8")
+    assert "refused" in amplint("convert", "--to", "amp", "train.py").err
+    assert "AMP901" not in amplint("check", "--select", rule, "train.py").out
+
+
+def test_a_file_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = load_registry().rules["AMP902"]
+    converted = []
+
+    def run(text: str, wish: Wish, path: str) -> Conversion:
+        converted.append(wish)
+        return Conversion(text.replace("scaler", "nothing"))
+
+    monkeypatch.setattr(driver, "run", run)
+    found = analyse(Job("train.py", "", TWO_SCALERS.encode(), (rule,)), Modules()).findings
+    assert ([finding.code for finding in found], len(converted)) == (["AMP902", "AMP902"], 1)
 
 
 def test_linting_loads_no_codemod() -> None:
