@@ -19,23 +19,27 @@ Line = tuple[str, int]
 """A file and a row; ("", 0) is no line."""
 
 NOWHERE: Line = ("", 0)
-_known: dict[CodeType, bool] = {}
+_known: dict[str, bool] = {}
 
 
 def is_own(code: CodeType) -> bool:
     """Whether `code` stands in a file of the user's."""
-    own = _known.get(code)
+    own = _known.get(code.co_filename)
     if own is None:
         name = code.co_filename.replace("\\", "/")
         inside = any(package in name for package in _PACKAGES) or name.startswith(_LIBRARIES)
-        own = _known[code] = not (inside or name.startswith("<"))
+        own = _known[code.co_filename] = not (inside or name.startswith("<"))
     return own
 
 
 def calling_frame() -> FrameType | None:
     """The innermost frame of the user's code."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not is_own(frame.f_code):
+    known = _known.get
+    while frame is not None:
+        own = known(frame.f_code.co_filename)
+        if own or (own is None and is_own(frame.f_code)):
+            break
         frame = frame.f_back
     return frame
 

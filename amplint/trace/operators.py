@@ -1,6 +1,7 @@
 """Counting every operation that runs, forward and backward, with its dtypes and the line it comes from.
 
-Operations are counted by key and never logged: a step has thousands of operations and some fifty kinds of them.
+Operations are counted by kind and never logged: a step has thousands of operations and some fifty kinds of them. What
+runs here runs for every operation, so it is short, and what can be worked out once for a kind is.
 The names that begin with an underscore are not public API of PyTorch; tests/trace holds what is expected of them.
 """
 
@@ -8,40 +9,115 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch._C import _current_autograd_node as _autograd_node
 from torch._C import _RestorePythonTLSSnapshot as _outside  # type: ignore[attr-defined]
 from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[attr-defined]
-from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode, resolve_name
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.modules import Modules
 from amplint.trace.record import Operation, dtype_name
 
-_Key = tuple[str, Any, Any, Line, str, tuple[Any, ...], tuple[Any, ...], Any, str]
+
+@dataclass(slots=True)
+class Kind:
+    """One kind of operation at one place, as in `Operation` but with PyTorch's objects, and how often it ran."""
+
+    phase: str
+    func: Any
+    api: Any
+    line: Line
+    module: str
+    inputs: tuple[torch.dtype, ...]
+    outputs: tuple[torch.dtype, ...]
+    region: torch.dtype | None
+    device: str
+    count: int = 0
+    seconds: float = 0.0
+
+    def operation(self) -> Operation:
+        """The kind in the words of a record."""
+        return Operation(
+            self.phase,
+            self.func._schema.name.rpartition("::")[2],
+            resolve_name(self.api) or getattr(self.api, "__name__", "") if self.api is not None else "",
+            *self.line,
+            self.module,
+            tuple(map(dtype_name, self.inputs)),
+            tuple(map(dtype_name, self.outputs)),
+            dtype_name(self.region) if self.region is not None else "",
+            self.device,
+        )
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts operations while `on`; `optimizing` says that what runs belongs to an optimizer's step."""
+    """Counts operations while `on`, those of optimizers only with `optimizers`.
 
-    def __init__(self, modules: Modules) -> None:
+    Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to leave them out the modes are
+    taken off PyTorch's stack meanwhile.
+    """
+
+    def __init__(self, modules: Modules, *, optimizers: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.on = False
-        self.optimizing = False
-        self.calls = _Calls()
+        self._optimizers = optimizers
+        self._optimizing = False
+        self._attached = False
+        self._depth = (0, 0)
+        self._calls = _Calls()
         self._modules = modules
-        self._counts: Counter[_Key] = Counter()
+        self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._origins: dict[int, tuple[Line, str]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not to be wrapped by what keeps dynamo out, which costs 2 us per operation: nothing is compiled meanwhile."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and count it."""
-        result = func(*args, **(kwargs or {}))
-        if self.on:
-            self._count(func, args, kwargs, result)
+        if not self.on:
+            return func(*args, **(kwargs or {}))
+        started = perf_counter()
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        seconds = perf_counter() - started
+        kind = self._kind(func, args, kwargs, result)
+        if kind is not None:
+            kind.count += 1
+            kind.seconds += seconds
         return result
+
+    def attach(self) -> None:
+        """Go onto PyTorch's stack of modes."""
+        self._calls.__enter__()  # type: ignore[no-untyped-call]
+        self.__enter__()  # type: ignore[no-untyped-call]
+        self._attached = True
+
+    def detach(self) -> None:
+        """Leave the stack."""
+        if self._attached:
+            self._attached = False
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def optimize(self, working: bool) -> None:
+        """An optimizer or a scaler begins to work, or is done."""
+        self._optimizing = working
+        if self._optimizers or working != self._attached:
+            return
+        if not working and self._depth == _stacks():
+            self.attach()
+        elif working and self._is_innermost():
+            self.detach()
+            self._depth = _stacks()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -56,46 +132,46 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Forget which lines the backward pass of this step belongs to."""
         self._origins.clear()
 
-    def operations(self) -> Counter[Operation]:
-        """What was counted."""
-        operations: Counter[Operation] = Counter()
-        for (phase, func, api, (filename, row), module, inputs, outputs, region, device), count in self._counts.items():
-            operation = Operation(
-                phase,
-                func._schema.name.rpartition("::")[2],
-                resolve_name(api) or getattr(api, "__name__", "") if api is not None else "",
-                filename,
-                row,
-                module,
-                tuple(map(dtype_name, inputs)),
-                tuple(map(dtype_name, outputs)),
-                dtype_name(region) if region is not None else "",
-                device,
-            )
-            operations[operation] += count
-        return operations
+    def operations(self) -> tuple[Counter[Operation], dict[Operation, float]]:
+        """What was counted, and the seconds that operations of the CPU took."""
+        counts: Counter[Operation] = Counter()
+        seconds: dict[Operation, float] = {}
+        for kind in self._kinds.values():
+            operation = kind.operation()
+            counts[operation] += kind.count
+            if kind.device == "cpu":
+                seconds[operation] = seconds.get(operation, 0.0) + kind.seconds
+        return counts, seconds
 
-    def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        inputs = _tensors(args)
+    def _is_innermost(self) -> bool:
+        calls = _get_current_function_mode()  # type: ignore[no-untyped-call]
+        return _get_current_dispatch_mode() is self and calls is self._calls
+
+    def _kind(self, func: Any, args: Any, kwargs: Any, result: Any) -> Kind | None:
+        inputs = tensors(args)
         if kwargs:
-            inputs += _tensors(tuple(kwargs.values()))
-        outputs = _tensors((result,))
-        tensors = outputs or inputs
-        if not tensors:
-            return
-        device = tensors[0].device.type
-        node = torch._C._current_autograd_node()
+            inputs += tensors(kwargs.values())
+        outputs = [result] if isinstance(result, Tensor) else tensors((result,))
+        if not inputs and not outputs:
+            return None
+        first = outputs[0] if outputs else inputs[0]
+        device = "cpu" if first.is_cpu else first.device.type
+        node = _autograd_node()
         if node is not None and not torch.is_grad_enabled():
             phase, api = "backward", None
             line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
         else:
-            phase = "optimizer" if self.optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self.calls.current, calling_line(), self._modules.current
+            phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
+            api, line, module = self._calls.current, calling_line(), self._modules.current
             self._origins.setdefault(_sequence_number() - 1, (line, module))
         with _outside():  # the flag reads as off inside of a dispatch mode
             region = torch.get_autocast_dtype(device) if _autocasts(device) else None
         took, gave = tuple([tensor.dtype for tensor in inputs]), tuple([tensor.dtype for tensor in outputs])
-        self._counts[phase, func, api, line, module, took, gave, region, device] += 1
+        key = (id(func), phase, api, line, module, took, gave, region, device)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(phase, func, api, line, module, took, gave, region, device)
+        return kind
 
 
 class _Calls(TorchFunctionMode):
@@ -109,9 +185,14 @@ class _Calls(TorchFunctionMode):
         """Run `func` and remember it meanwhile."""
         before, self.current = self.current, func
         try:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs) if kwargs else func(*args)
         finally:
             self.current = before
+
+
+def _stacks() -> tuple[int, int]:
+    """How many modes are on."""
+    return torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
 
 
 def _autocasts(device: str) -> bool:
@@ -121,11 +202,12 @@ def _autocasts(device: str) -> bool:
         return False
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+def tensors(values: Iterable[Any]) -> list[Tensor]:
+    """The tensors among `values` and in lists and tuples there."""
+    found: list[Tensor] = []
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
+            found += tensors(value)
     return found

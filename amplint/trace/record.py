@@ -145,9 +145,9 @@ class Histogram:
 class Update:
     """What one step of an optimizer did to a parameter, by a sample of its elements.
 
-    `ratio` is the norm of the update over that of the weight before, `lost` the share of elements that stayed as they
-    were although their gradient was not 0. `filename` and `row` are the line that steps the optimizer, `dtype` is the
-    parameter's.
+    `ratio` is the norm of the update over that of the weight before, None where that is 0; `lost` the share of elements
+    that stayed as they were although their gradient was not 0. `filename` and `row` are the line that steps the
+    optimizer, `dtype` is the parameter's.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Update:
     row: int
     step: int
     dtype: str
-    ratio: float
+    ratio: float | None
     lost: float
 
 

@@ -51,7 +51,7 @@ class Steps:
 
     def attach(self) -> None:
         """Begin to listen."""
-        before = register_optimizer_step_pre_hook(lambda *_: self._on_optimizing(True))
+        before = register_optimizer_step_pre_hook(self._begin)
         after = register_optimizer_step_post_hook(self._stepped)
         self._undo = [before.remove, after.remove]
         kind = torch.amp.GradScaler
@@ -64,6 +64,11 @@ class Steps:
         """Stop, and leave PyTorch as it was."""
         while self._undo:
             self._undo.pop()()
+
+    def _begin(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        has_closure = any(argument is not None for argument in (*args[1:], *kwargs.values()))
+        if not has_closure:  # which would run a forward and a backward pass
+            self._on_optimizing(True)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
         self._on_optimizing(self._scaler is not None)

@@ -34,7 +34,7 @@ class Watch:
         self._stop = stop
         self._modules = Modules()
         self._operators = Operators(self._modules)
-        self._steps = Steps(self._on_step, self._on_optimizing, self._operators.paused)
+        self._steps = Steps(self._on_step, self._operators.optimize, self._operators.paused)
         self._modes = contextlib.ExitStack()
         self._step = 0
 
@@ -43,8 +43,7 @@ class Watch:
             raise RuntimeError("a run is being watched already")
         Watch._running = True
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
-        self._modes.enter_context(self._operators)
-        self._modes.enter_context(self._operators.calls)
+        self._operators.attach()
         self._modules.attach()
         self._steps.attach()
         self._operators.on = self._window.holds(0)
@@ -56,6 +55,7 @@ class Watch:
         self._operators.on = False
         self._steps.detach()
         self._modules.detach()
+        self._operators.detach()
         self._modes.close()
         Watch._running = False
         self._write()
@@ -70,11 +70,8 @@ class Watch:
         if self._stop and self._window.is_past(number):
             raise WindowPassed
 
-    def _on_optimizing(self, working: bool) -> None:
-        self._operators.optimizing = working
-
     def _write(self) -> None:
-        self.record.operations = self._operators.operations()
+        self.record.operations, self.record.seconds = self._operators.operations()
         self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
         self.record.held = list(held(self._steps.optimizers, self._modules))
         devices = [operation.device for operation in self.record.operations]

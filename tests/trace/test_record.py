@@ -163,6 +163,29 @@ def test_a_record_survives_its_file() -> None:
     assert Record.from_json(record.to_json()) == record
 
 
+def test_an_optimizer_that_fails_or_runs_a_closure_does_not_end_the_record() -> None:
+    model = nn.Linear(4, 4)
+
+    class Failing(torch.optim.SGD):
+        def step(self, closure: object = None) -> None:
+            raise ZeroDivisionError
+
+    def closure() -> torch.Tensor:
+        loss = model(torch.ones(2, 4)).sum()
+        loss.backward()
+        return loss
+
+    with amplint.trace.watch() as record:
+        with pytest.raises(ZeroDivisionError):
+            Failing(model.parameters()).step()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+        torch.optim.LBFGS(model.parameters(), max_iter=1).step(closure)
+    counts = {op.phase: count for op, count in record.operations.items() if op.op in ("addmm", "mm")}
+    assert counts == {"forward": 1, "backward": 1}
+    assert not torch._C._len_torch_dispatch_stack()
+    assert not torch._C._len_torch_function_stack()
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"schema": 99}', '{"schema": 1}', "null"])
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(UnreadableRecord):
