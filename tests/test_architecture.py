@@ -44,6 +44,7 @@ ALLOWED_IN_RULES = {
     "torchlib",
     "source.rewrite",
     "trace.check",
+    "trace.kinds",
     "trace.record",
 }
 

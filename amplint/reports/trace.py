@@ -1,68 +1,128 @@
-"""A record of a run for the terminal: what ran in which dtype on each line, the scaler, and what is held in half."""
+"""A record of a run for the terminal: what ran in which dtype on each line, the scaler, numbers, what is in half."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
+from amplint.findings import Finding
 from amplint.reports.context import Sources
-from amplint.reports.text import visible
-from amplint.trace.record import Operation, Record, is_floating
+from amplint.reports.exponents import Range, shares, summed
+from amplint.reports.ran import PASSES, Line, codes, lines, named, share, total_seconds
+from amplint.reports.text import columns, visible
+from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
-_SHOWN = 12
-_IDLE = frozenset(
-    {
-        *("alias", "detach", "empty", "empty_like", "expand", "lift_fresh", "permute", "reshape", "select", "slice"),
-        *("squeeze", "t", "transpose", "unsqueeze", "_unsafe_view", "view"),
-    }
-)
-"""Operators that compute nothing."""
+_LINES, _STEPS = 12, 20
+"""How many lines of code are shown, and how many stretches of the scaler's history."""
+_TOGETHER = "\N{NO-BREAK SPACE}"
 
 
-def summary(record: Record, *, lines: int = _SHOWN) -> str:
-    """The summary, of at most `lines` lines of code for each phase."""
+def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
+    """The summary in lines of at most `width` columns where that can be; `found` is what the checks found."""
     steps = f"{record.steps} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}"
-    parts = [head, *_operations(record, lines), *_scaler(record), *_held(record)]
+    parts = [head, *_lines(record, found, width), *_scaler(record), *_numbers(record), *_held(record)]
     return "\n".join(parts) + "\n"
 
 
-def _operations(record: Record, lines: int) -> Iterator[str]:
-    for phase in ("forward", "backward", "recomputation"):
-        kinds = [(operation, count) for operation, count in record.operations.items() if _computes(operation, phase)]
-        places: dict[tuple[str, int], Counter[tuple[str, str]]] = {}
-        for operation, count in kinds:
-            counts = places.setdefault((operation.filename, operation.row), Counter())
-            counts[operation.op, _dtype(operation)] += count
-        if places:
-            yield from ("", f"{phase}:")
-        busiest = sorted(places.items(), key=lambda place: -sum(place[1].values()))[:lines]
-        for (filename, row), counts in sorted(busiest):
-            yield from _line(filename, row, counts)
-        if len(places) > lines:
-            yield f"  ... and {len(places) - lines} more lines"
+def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str]:
+    ran = lines(record, found)
+    if ran:
+        yield from ("", "line by line, worst first:")
+    sources, seconds = Sources(), total_seconds(record)
+    for line in ran[:_LINES]:
+        marks = [codes(line.findings), share(line.seconds, seconds) if line.seconds else ""]
+        yield _head(line, sources, "  ".join(filter(None, marks)), width)
+        yield from _dtypes(line, width)
+    if len(ran) > _LINES:
+        yield f"  ... and {len(ran) - _LINES} more lines"
 
 
-def _line(filename: str, row: int, counts: Counter[tuple[str, str]]) -> Iterator[str]:
-    source = Sources().line(filename, row) if row else None
-    place = f"{visible(os.path.relpath(filename))}:{row}" if row else "elsewhere"
-    yield f"  {place}  {visible((source or '').strip())}".rstrip()
-    by_dtype: dict[str, list[str]] = {}
-    for (op, dtype), count in counts.most_common():
-        by_dtype.setdefault(dtype, []).append(f"{op} x{count}" if count > 1 else op)
-    for dtype, ops in by_dtype.items():
-        yield f"      {dtype:<9} {', '.join(ops)}"
+def _head(line: Line, sources: Sources, marks: str, width: int) -> str:
+    source = sources.line(line.filename, line.row) if line.row else None
+    text = f"  {place(line.filename, line.row)}  {visible((source or '').strip())}".rstrip()
+    room = width - columns(marks) - 2 if marks else width
+    if columns(text) > room:
+        text = text[: room - 4] + " ..."
+    return text + " " * (room + 2 - columns(text)) + marks if marks else text
+
+
+def _dtypes(line: Line, width: int) -> Iterator[str]:
+    groups = [(phase, dtype, ops) for phase in PASSES for dtype, ops in line.by_dtype(phase).items()]
+    phases, dtypes = (max(len(group[column]) for group in groups) for column in (0, 1))
+    before = ""
+    for phase, dtype, ops in groups:
+        first = f"      {phase if phase != before else '':<{phases}}  {dtype:<{dtypes}}  "
+        before = phase
+        text = named(ops).replace(" x", _TOGETHER + "x")
+        for row in textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)):
+            yield row.replace(_TOGETHER, " ")
 
 
 def _scaler(record: Record) -> Iterator[str]:
-    if not record.scaler_steps:
+    if record.scaler_steps:
+        yield from ("", "loss scale:")
+    several = len({step.scaler for step in record.scaler_steps}) > 1
+    by_scaler = sorted(record.scaler_steps, key=lambda step: step.scaler)
+    stretches = [list(group) for _, group in groupby(by_scaler, _stretch)]
+    for stretch in stretches[:_STEPS]:
+        first, last = stretch[0], stretch[-1]
+        numbers = f"step {first.step + 1}" if first is last else f"steps {first.step + 1} to {last.step + 1}"
+        what = "skipped: gradients were inf or NaN" if first.skipped else "stepped"
+        after = f" -> {first.after:g}" if first.after is not None and first.after != first.scale else ""
+        who = f"{first.scaler}, " if several else ""
+        yield f"  {who}{numbers}: {first.scale:g}{after}  {first.optimizer} {what}"
+    if len(stretches) > _STEPS:
+        yield f"  ... and {len(stretches) - _STEPS} more changes"
+
+
+def _stretch(step: ScalerStep) -> object:
+    """Equal for neighbours that are told as one: nothing happened to the scale in them."""
+    quiet = not step.skipped and step.after in (None, step.scale)
+    return (step.scaler, step.optimizer, step.scale) if quiet else step
+
+
+def _numbers(record: Record) -> Iterator[str]:
+    gradients = [histogram for histogram in record.histograms if histogram.what == "gradient"]
+    parts = [*_gradients(gradients), *_losses(record), *_nonfinite(record.nonfinite)]
+    if parts:
+        yield from ("", "numbers:", *parts)
+
+
+def _gradients(gradients: list[Histogram]) -> Iterator[str]:
+    bare = summed(gradients, unscaled=True)
+    if not bare:
         return
-    yield from ("", "loss scale:")
-    for step in record.scaler_steps:
-        what = "skipped: gradients were inf or NaN" if step.skipped else "stepped"
-        after = f" -> {step.after:g}" if step.after is not None and step.after != step.scale else ""
-        yield f"  step {step.step + 1}: {step.scale:g}{after}  {step.optimizer} {what}"
+    half = Range.of("float16")
+    yield f"  gradients go from 2^{min(bare)} to 2^{max(bare)}, float16 from 2^{half.smallest} to 2^{half.largest}"
+    lost = shares(bare, half)
+    yield f"  as float16 without a loss scale: {share(lost.lost, lost.numbers)} of them underflow to 0"
+    for scale in sorted({histogram.scale for histogram in gradients} - {1.0}):
+        at = shares(summed(gradient for gradient in gradients if gradient.scale == scale), half)
+        over = f", {share(at.over, at.numbers)} overflow" if at.over else ""
+        yield f"  with the scale {scale:g}: {share(at.lost, at.numbers)}{over}"
+
+
+def _losses(record: Record) -> Iterator[str]:
+    worst = sorted(record.losses, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
+    for loss in worst[:1]:
+        if loss.underflowed or loss.overflowed:
+            yield (
+                f"  {place(loss.filename, loss.row)} loses most by {loss.dtype} ({loss.phase} of {visible(loss.op)}): "
+                f"{share(loss.underflowed, loss.elements)} to 0, {share(loss.overflowed, loss.elements)} to inf"
+            )
+
+
+def _nonfinite(origins: list[NonFinite]) -> Iterator[str]:
+    for first in sorted(origins, key=lambda origin: origin.step)[:1]:
+        what = {"inf": "inf", "nan": "NaN"}[first.kind]
+        yield (
+            f"  first {what}: {place(first.filename, first.row)}, step {first.step + 1}, "
+            f"{first.phase} of {visible(first.op)} in {first.dtype}"
+        )
 
 
 def _held(record: Record) -> Iterator[str]:
@@ -74,15 +134,6 @@ def _held(record: Record) -> Iterator[str]:
         yield f"  {optimizer}: {count} in {dtype}{kept}"
 
 
-def _computes(operation: Operation, phase: str) -> bool:
-    floating = any(map(is_floating, (*operation.inputs, *operation.outputs)))
-    return operation.phase == phase and floating and operation.op not in _IDLE
-
-
-def _dtype(operation: Operation) -> str:
-    """The dtype an operation computes in: that of its floating operands where they agree with one another."""
-    inputs = [dtype for dtype in operation.inputs if is_floating(dtype)]
-    outputs = [dtype for dtype in operation.outputs if is_floating(dtype)]
-    if operation.op == "_to_copy" and inputs and outputs:
-        return f"{inputs[0]} -> {outputs[0]}"
-    return (outputs or inputs)[0]
+def place(filename: str, row: int) -> str:
+    """`train.py:12` from the current folder on, `elsewhere` where there is no line."""
+    return f"{visible(os.path.relpath(filename))}:{row}" if row else "elsewhere"

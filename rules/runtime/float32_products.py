@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import Check, by_line, plain, times, within
-from amplint.trace.record import Operation, Record
-
-PRODUCTS = frozenset({"addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "convolution", "linear", "mm", "mv"})
-"""Matrix products and convolutions by their names in the dispatcher."""
+from amplint.trace.check import Check, by_line, times, within
+from amplint.trace.kinds import is_float32_product
+from amplint.trace.record import Record
 
 
 class Float32MatmulInRegion(Check):
@@ -42,7 +40,7 @@ class Float32MatmulInRegion(Check):
 
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line with such products."""
-        slow = ((operation, count) for operation, count in record.operations.items() if _is_slow(operation))
+        slow = ((operation, count) for operation, count in record.operations.items() if is_float32_product(operation))
         for (filename, row), kinds in by_line(slow).items():
             worst = kinds[0][0]
             yield self.found(
@@ -52,13 +50,3 @@ class Float32MatmulInRegion(Check):
                 f"{worst.autocast}{within(worst)}",
                 advice="Write it without out= and not in place, so that autocast casts its operands.",
             )
-
-
-def _is_slow(operation: Operation) -> bool:
-    return (
-        operation.phase == "forward"
-        and operation.autocast != ""
-        and plain(operation) in PRODUCTS
-        and "float32" in operation.inputs
-        and "float32" in operation.outputs
-    )

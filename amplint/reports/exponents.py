@@ -1,0 +1,60 @@
+"""How much of a format's range numbers use: shares of their exponents below, in and above it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from amplint.torchlib.constants import CONSTANTS
+from amplint.trace.record import Histogram
+
+
+@dataclass(frozen=True)
+class Range:
+    """The exponents floor(log2|x|) that a format has: normal numbers from `normal` on, with fewer digits below it."""
+
+    dtype: str
+    smallest: int
+    normal: int
+    largest: int
+
+    @classmethod
+    def of(cls, dtype: str) -> Range:
+        """That of `dtype`, the name of a floating format."""
+        tiny, eps, most = (CONSTANTS[f"torch.finfo.{dtype}.{name}"] for name in ("tiny", "eps", "max"))
+        return cls(dtype, _exponent(tiny * eps), _exponent(tiny), _exponent(most))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How many numbers there are that are not 0, and how many of them a format makes 0, holds with few digits, or makes
+    inf. What rounding makes of a number is decided by its exponent: all below half the smallest number become 0."""
+
+    numbers: int
+    lost: int
+    coarse: int
+    over: int
+
+
+def shares(exponents: Counter[int], of: Range) -> Shares:
+    """What `of` makes of numbers with these exponents."""
+    lost = sum(count for exponent, count in exponents.items() if exponent < of.smallest - 1)
+    coarse = sum(count for exponent, count in exponents.items() if of.smallest - 1 <= exponent < of.normal)
+    over = sum(count for exponent, count in exponents.items() if exponent > of.largest)
+    return Shares(exponents.total(), lost, coarse, over)
+
+
+def summed(histograms: Iterable[Histogram], *, unscaled: bool = False) -> Counter[int]:
+    """The exponents of all `histograms`; with `unscaled` as they were without the loss scale that they carry."""
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        shift = round(math.log2(histogram.scale)) if unscaled and histogram.scale > 0 else 0
+        for exponent, count in histogram.exponents.items():
+            total[exponent - shift] += count
+    return total
+
+
+def _exponent(number: float) -> int:
+    return math.frexp(number)[1] - 1

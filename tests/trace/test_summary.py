@@ -1,0 +1,94 @@
+"""The summary of a run on the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from amplint.reports.exponents import Range, shares, summed
+from amplint.reports.ran import lines, share
+from amplint.reports.text import columns
+from amplint.reports.trace import summary
+from amplint.trace.findings import findings
+from amplint.trace.record import Record
+from tests.trace import records
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+    monkeypatch.chdir(tmp_path)
+    return records.record(tmp_path)
+
+
+def test_the_worst_comes_first(record: Record) -> None:
+    assert [line.row for line in lines(record, findings(record))] == [records.PRODUCT, records.STEM]
+    assert [line.row for line in lines(record, [])] == [records.PRODUCT, records.STEM]
+    cast = {op: count for op, count in record.operations.items() if op.op == "_to_copy"}
+    record.operations.clear()
+    record.operations.update(cast)
+    assert [line.row for line in lines(record, [])] == [records.PRODUCT, records.STEM]
+
+
+def test_a_run_in_few_lines(record: Record) -> None:
+    text = summary(record, findings(record))
+    assert text == (
+        """\
+3 steps on cpu, torch 2.13.0
+
+line by line, worst first:
+  train.py:9  mm(x.float(), model.mix, out=out)                     AMP801  60 %
+      forward  float16 -> float32  _to_copy x24
+               float32             mm x24
+  train.py:7  x = model.stem(x)                                             40 %
+      forward   float32 -> float16  _to_copy x48
+                float16             addmm x24
+      backward  float16             mm x48
+
+loss scale:
+  steps 1 to 2: 65536  AdamW stepped
+  step 3: 65536 -> 32768  AdamW skipped: gradients were inf or NaN
+
+numbers:
+  gradients go from 2^-32 to 2^0, float16 from 2^-24 to 2^15
+  as float16 without a loss scale: 20 % of them underflow to 0
+  with the scale 65536: 0 %, 0.1 % overflow
+  train.py:7 loses most by float16 (backward of mm): 3 % to 0, 0.2 % to inf
+  first inf: train.py:7, step 3, backward of mul in float16
+
+parameters:
+  AdamW: 1 in float32, state in float32
+"""
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_fit_the_terminal(record: Record, width: int) -> None:
+    for index, op in enumerate(list(record.operations) * 9):
+        record.operations[replace(op, op=f"{op.op}_{index}")] = 1000
+    text = summary(record, findings(record), width)
+    by_line = text[: text.index("loss scale:")]
+    assert max(map(columns, by_line.splitlines())) <= width
+
+
+def test_nothing_was_seen() -> None:
+    assert summary(Record(torch="2.13.0"), []) == "0 steps on no device, torch 2.13.0\n"
+
+
+def test_what_a_format_makes_of_exponents(record: Record) -> None:
+    half = Range.of("float16")
+    assert half == Range("float16", -24, -14, 15)
+    assert Range.of("bfloat16") == Range("bfloat16", -133, -126, 127)
+    gradients = [histogram for histogram in record.histograms if histogram.what == "gradient"]
+    scaled, bare = (shares(summed(gradients, unscaled=unscaled), half) for unscaled in (False, True))
+    assert (scaled.numbers, scaled.lost, scaled.coarse, scaled.over) == (1000, 0, 100, 1)
+    assert (bare.numbers, bare.lost, bare.coarse, bare.over) == (1000, 200, 600, 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(0, 0, "0 %"), (0, 5, "0 %"), (1, 3, "33 %"), (1, 30, "3.3 %"), (1, 10**6, "< 0.01 %"), (5, 5, "100 %")],
+)
+def test_shares_are_told_shortly(part: float, whole: float, text: str) -> None:
+    assert share(part, whole) == text
