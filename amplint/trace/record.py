@@ -1,4 +1,4 @@
-"""What was seen of a run, as data: counted operations, the scalers' history, what parameters are held in, numbers."""
+"""What was seen of a run, as data: operations, the scalers' history, what parameters are held in, numbers, ranks."""
 
 from __future__ import annotations
 
@@ -160,16 +160,43 @@ class Update:
     lost: float
 
 
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """What the ranks of one run did differently at one line.
+
+    `kind` is `dtype` (an operation that all ran, in other dtypes), `count` (unequally many operations of the line),
+    `backward` (unequally many backward passes), `nonfinite` (some made the first inf or NaN in a forward pass) or
+    `skipped` (the scaler skipped a step on some). `did` tells for each rank in a word what it did, `lines` how many
+    lines differ in this way: of several only the first to run is kept, except for counts. Places are as in
+    `Operation`, `op` and `module` empty where the line is meant; `step` is None where no single one is.
+    """
+
+    kind: str
+    phase: str
+    op: str
+    filename: str
+    row: int
+    module: str
+    did: tuple[tuple[int, str], ...]
+    lines: int = 1
+    step: int | None = None
+
+
 @dataclass
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
 
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
+    `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
+    `divergences` tells what they did differently. `cut` says that the run broke off in the middle of a step.
     """
 
     torch: str = ""
     device: str = ""
     steps: int = 0
+    rank: int | None = 0
+    ranks: int = 1
+    cut: bool = False
     numerics: str = NUMERICS[0]
     operations: Counter[Operation] = field(default_factory=Counter)
     seconds: dict[Operation, float] = field(default_factory=dict)
@@ -179,6 +206,7 @@ class Record:
     losses: list[HalfLoss] = field(default_factory=list)
     histograms: list[Histogram] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
+    divergences: list[Divergence] = field(default_factory=list)
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -216,6 +244,9 @@ class Record:
             "torch": self.torch,
             "device": self.device,
             "steps": self.steps,
+            "rank": self.rank,
+            "ranks": self.ranks,
+            "cut": self.cut,
             "numerics": self.numerics,
             "operations": [
                 {**asdict(operation), "count": count, "seconds": self.seconds.get(operation)}
@@ -227,6 +258,7 @@ class Record:
             "losses": [asdict(loss) for loss in self.losses],
             "histograms": [asdict(histogram) for histogram in self.histograms],
             "updates": [asdict(update) for update in self.updates],
+            "divergences": [{**asdict(diverged), "did": dict(diverged.did)} for diverged in self.divergences],
         }
         return json.dumps(data, indent=1) + "\n"
 
@@ -243,6 +275,9 @@ class Record:
                 torch=data["torch"],
                 device=data["device"],
                 steps=data["steps"],
+                rank=data["rank"],
+                ranks=data["ranks"],
+                cut=data["cut"],
                 numerics=data["numerics"],
                 operations=Counter({operation: row["count"] for operation, row in rows}),
                 seconds={operation: row["seconds"] for operation, row in rows if row["seconds"] is not None},
@@ -252,6 +287,7 @@ class Record:
                 losses=[HalfLoss(**loss) for loss in data["losses"]],
                 histograms=[_histogram(row) for row in data["histograms"]],
                 updates=[Update(**update) for update in data["updates"]],
+                divergences=[_divergence(row) for row in data["divergences"]],
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as failure:
             raise UnreadableRecord("not a trace that amplint has written") from failure
@@ -277,3 +313,7 @@ def _operation(row: dict[str, Any]) -> Operation:
 
 def _histogram(row: dict[str, Any]) -> Histogram:
     return Histogram(**{**row, "exponents": {int(exponent): count for exponent, count in row["exponents"].items()}})
+
+
+def _divergence(row: dict[str, Any]) -> Divergence:
+    return Divergence(**{**row, "did": tuple((int(rank), what) for rank, what in row["did"].items())})

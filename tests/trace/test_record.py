@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.modules import module as hooks
 
 import amplint.trace
-from amplint.trace.record import HalfLoss, Histogram, NonFinite, Record, UnreadableRecord, Update
+from amplint.trace.record import Divergence, HalfLoss, Histogram, NonFinite, Record, UnreadableRecord, Update
 from tests.trace import models
 from tests.trace.models import MODELS, train
 
@@ -160,6 +160,9 @@ def test_a_record_survives_its_file() -> None:
     record.losses.append(HalfLoss("backward", "mm", "t.py", 3, "model.head", "float16", 9, 1, 0, -27, -3, 2.0))
     record.histograms.append(Histogram("gradient", "model.w", "float32", 2.0, {-3: 4, 0: 1}, 1, 0))
     record.updates.append(Update("model.w", "SGD", "t.py", 5, 1, "bfloat16", 1e-4, 0.5))
+    did = ((0, "float16"), (1, "float32"))
+    record.divergences.append(Divergence("dtype", "forward", "mm", "t.py", 3, "model", did))
+    record.rank, record.ranks, record.cut = None, 2, True
     assert Record.from_json(record.to_json()) == record
 
 
