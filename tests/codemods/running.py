@@ -18,6 +18,18 @@ import torch
 
 from amplint.codemods import Wish, convert
 
+LOOP = """import torch
+from torch import nn
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [torch.ones(2, 4)]:
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+"""The shortest script that trains, of which tests make others."""
 STEPS = 50
 RESUME = (("--stop-after", "2"), ("--resume", "checkpoint.pt"))
 """How a program that understands it is run in two parts; others do so by themselves with `--interrupt`."""

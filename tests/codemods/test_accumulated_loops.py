@@ -34,6 +34,7 @@ LOOPS = (
     "for x, y in iter(data):",
     "for _, (x, y) in zip(range(99), data):",
     "for step in range(len(data)):\n    x, y = data[step]",
+    "step = 0\nrounds = len(data)\nwhile step < rounds:\n    x, y = data[step]\n    step += 1",
 )
 CLEAR = ("optimizer.zero_grad()", "net.zero_grad(set_to_none=True)", "for p in net.parameters():\n    p.grad = None")
 LOSS = (
@@ -187,7 +188,7 @@ def test_refused(text: str, row: int, why: str) -> None:
     ("text", "left"),
     [
         (SCRIPT, []),
-        (with_("net(x).mean()", "net(x).sum()"), [(13, "this loss is a sum over its batch, so it is not divided")]),
+        (with_("net(x).mean()", "net(x).sum()"), [(12, "this loss is a sum over its batch, so it is not divided")]),
         (
             with_("net(x).mean()", "objective(net(x))"),
             [(13, "this loss is taken for a mean over its batch; a sum must not be divided")],
@@ -253,6 +254,127 @@ def test_what_accumulates_is_left_alone() -> None:
     assert "accumulation_steps = 4\n" in done
     other = with_("    optimizer.step()", "    if i % 2:\n        optimizer.step()")
     assert convert(other, Wish(accumulate=4)).text == other
+
+
+def test_nothing_is_told_the_length_of_a_window_in_vain() -> None:
+    text = convert(with_("net(x).mean()", "net(x).sum()"), Wish(accumulate=4)).text
+    assert "    if i % accumulation_steps == 0:\n        optimizer.zero_grad()\n" in text
+    assert "window" not in text
+
+
+WHILE = """import torch
+from torch import nn
+
+data = [torch.ones(2, 4)] * 9
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+step = 2
+total = 9
+done = []
+
+
+def log():
+    done.append(step)
+
+
+while step < total:
+    optimizer.zero_grad()
+    loss = net(data[step]).mean()
+    loss.backward()
+    optimizer.step()
+    step += 1
+    log()
+"""
+
+
+def test_while_loops_that_count_go_over_a_range() -> None:
+    conversion = convert(WHILE, Wish(accumulate=4))
+    assert conversion.refused == ()
+    assert "for micro, window, _ in micro_batches(range(step, total), accumulation_steps):" in conversion.text
+    names: dict[str, Any] = {}
+    exec(compile(conversion.text, "program.py", "exec"), names)
+    assert (names["step"], names["done"]) == (9, [3, 4, 5, 6, 7, 8, 9])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("step < total", "step <= total"),
+        ("step < total", "step < total and data"),
+        ("step < total", "step < len(data)"),
+        ("total = 9", "total = 9.0"),
+        ("    step += 1\n", "    step += 2\n"),
+        ("    step += 1\n", "    step += len(data[step])\n"),
+        ("    step += 1\n", "    if loss < 9:\n        step += 1\n"),
+        ("    step += 1\n", "    step += 1\n    total -= 1\n"),
+        ("    step += 1\n", "    step += 1\n    if loss < 9:\n        continue\n"),
+        ("    done.append(step)", "    global total\n    total = 7"),
+        ("    done.append(step)", "    global step\n    step += 1"),
+    ],
+)
+def test_other_while_loops_are_refused(old: str, new: str) -> None:
+    assert old in WHILE
+    text = WHILE.replace(old, new)
+    conversion = convert(text, Wish(accumulate=4))
+    assert conversion.text == text
+    assert [remark.text[:20] for remark in conversion.refused] == ["how many rounds this"]
+
+
+METHODS = """import argparse
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--max-steps", type=int, default=9)
+args = parser.parse_args([])
+
+
+class Trainer:
+    def __init__(self):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.step = 0
+
+    def train_step(self):
+        self.optimizer.zero_grad()
+        self.net(torch.ones(2, 4)).mean().backward()
+        self.optimizer.step()
+        self.step += 1
+
+    def evaluate(self):
+        return self.net.weight.sum()
+
+    def run(self):
+        while self.step < args.max_steps:
+            self.train_step()
+            self.evaluate()
+
+
+Trainer().run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("self.train_step()", "self.train_step()", None),
+        ("type=int", "type=float", "how many rounds"),
+        ("return self.net.weight.sum()", "self.step = 0", "how many rounds"),
+        ("self.evaluate()\n\n", "self.train_step()\n\n", "not called once"),
+        ("self.evaluate()\n\n", "self.evaluate()\n        self.train_step()\n\n", "how many rounds"),
+        ("self.step ", "self.global_step ", "self.global_step tells when the loop ends"),
+    ],
+    ids=["counted", "a float", "set back", "twice", "elsewhere", "steps"],
+)
+def test_while_loops_whose_methods_count(old: str, new: str, why: str | None) -> None:
+    assert old in METHODS
+    conversion = convert(METHODS.replace(old, new), Wish(accumulate=4))
+    assert len(conversion.refused) == (why is not None)
+    if why is not None:
+        assert why in conversion.refused[0].text
+    else:
+        assert "in micro_batches(range(self.step, args.max_steps), accumulation_steps):" in conversion.text
 
 
 def test_the_command_takes_a_number(amplint: Command, project: Any) -> None:

@@ -12,19 +12,10 @@ from amplint.codemods import Conversion, Wish, driver
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from tests.codemods.running import LOOP
 from tests.conftest import Command
 
-FLOAT32 = """import torch
-from torch import nn
-
-model = nn.Linear(4, 1)  # é
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x in [torch.ones(2, 4)]:
-    optimizer.zero_grad()
-    loss = model(x).mean()
-    loss.backward()
-    optimizer.step()
-"""
+FLOAT32 = LOOP.replace("nn.Linear(4, 1)", "nn.Linear(4, 1)  # é")
 FLOAT16 = """import torch
 from torch import nn
 

@@ -5,18 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amplint.codemods import Remark, Wish, convert
+from tests.codemods.running import LOOP
 
-LOOP = """import torch
-from torch import nn
-
-model = nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x in [torch.ones(2, 4)]:
-    optimizer.zero_grad()
-    loss = model(x).mean()
-    loss.backward()
-    optimizer.step()
-"""
 CLOSURE = """import torch
 from torch import nn
 

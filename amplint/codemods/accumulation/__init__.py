@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import libcst as cst
 
-from amplint.codemods.accumulation import windows
+from amplint.codemods.accumulation import windows, work
 from amplint.codemods.accumulation.blocks import Blocks
 from amplint.codemods.accumulation.handing import handed_on
 from amplint.codemods.accumulation.observed import Observed, observe
@@ -17,6 +18,7 @@ from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_c
 from amplint.codemods.accumulation.windows import Names, Window
 from amplint.codemods.amp.observed import framework
 from amplint.codemods.amp.uses import gradient_uses
+from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
@@ -89,7 +91,8 @@ class _Conversion:
         """Let the `rounds` of `place` accumulate."""
         parts = self._parts(place, [call for one in rounds for call in one.backwards])
         window = self._window(place, counted=True)
-        self._divide(parts, window)
+        if not self._divide(parts, window):
+            window = replace(window, sets=())
         self._begin(parts, window)
         self._end(parts, window, one=len(rounds) == 1)
         clears = [*parts.clears]
@@ -108,11 +111,11 @@ class _Conversion:
         if isinstance(place, cst.FunctionDef):
             return windows.told(self._names)
         windows.refuse_epochs(place)
-        window = (
-            windows.counting(self._script, self._observed.calls, place, self._names, self._count) if counted else None
-        )
+        script, calls, window = self._script, self._observed.calls, None
+        if counted and isinstance(place, cst.For):
+            window = windows.counting(script, calls, place, self._names, self._count)
         if window is None:
-            window = windows.grouping(self._script, place, self._names, self._count, self._helper)
+            window = windows.grouping(script, calls, place, self._names, self._count, self._helper)
             self._helped = True
         self._edits += window.edits
         self._define(place)
@@ -142,8 +145,10 @@ class _Conversion:
                 self._left.append(
                     (call, "what is picked here by counting batches can fall between the ends of windows")
                 )
-            around = as_place(place)
+            around = as_place(self._script, self._observed.calls, place)
             check_conditions(self._script, around, call)
+            if isinstance(around, cst.While):
+                self._check_counter(around, function)
             parts = self._parts(around, [call], cleared=cleared)
             caller = self._window(around, counted=False)
             self._begin(parts, caller)
@@ -153,6 +158,12 @@ class _Conversion:
             if isinstance(around, cst.FunctionDef):
                 clears += self._hand_on(around, cleared=cleared or parts.clears_first())
         return clears
+
+    def _check_counter(self, loop: cst.While, function: cst.FunctionDef) -> None:
+        """Raises Refusal where what `loop` counts with would no longer count its rounds in `function`."""
+        for node, path in work.counters(self._script, function):
+            if path in paths(loop.test):
+                raise Refusal(node, f"{path} tells when the loop ends, and would count windows instead of batches")
 
     def plan(self) -> Plan:
         """The change that all of it comes to."""
@@ -171,7 +182,7 @@ class _Conversion:
         ]
         return Plan((Change(fix, tuple(self._done), tuple(dict.fromkeys(left))),), repairs=())
 
-    def _define(self, loop: cst.For) -> None:
+    def _define(self, loop: cst.For | cst.While) -> None:
         """Give the number of batches a name above the outermost loop."""
         outermost: cst.CSTNode = loop
         while (around := self._script.loop_of(outermost)) is not None:
@@ -181,8 +192,9 @@ class _Conversion:
             self._defined.append(outermost)
             self._blocks.above(outermost, f"{self._count} = {self._number}")
 
-    def _divide(self, parts: Parts, window: Window) -> None:
-        rewrite = self._script.rewrite
+    def _divide(self, parts: Parts, window: Window) -> bool:
+        """Divide the losses that are means; whether there is one."""
+        rewrite, divided = self._script.rewrite, False
         for backward in parts.backwards:
             assert isinstance(backward.func, cst.Attribute)
             loss = backward.func.value
@@ -196,6 +208,8 @@ class _Conversion:
             inner = loss.args[0].value if isinstance(loss, cst.Call) and scaled else loss
             text = f"{rewrite.operand(inner)} / {window.length}"
             self._edits.append(rewrite.replace(inner, text if scaled else f"({text})"))
+            divided = True
+        return divided
 
     def _begin(self, parts: Parts, window: Window) -> None:
         first, *others = [*parts.runs(parts.beginning)] or [[]]

@@ -34,7 +34,7 @@ def has_length(script: Script, calls: Calls, node: cst.BaseExpression, deep: int
         return False
     if _measured(script, calls, node, path):
         return True
-    values = _values(script, calls, node, path)
+    values = values_of(script, calls, node, path)
     return bool(values) and all(value is not None and has_length(script, calls, value, deep - 1) for value in values)
 
 
@@ -63,7 +63,7 @@ def _loads_a_length(script: Script, calls: Calls, call: cst.Call, deep: int) -> 
     if shuffle is not None and script.rewrite.text(shuffle.value) == "True":
         return True
     if sampler is not None:
-        made = _values(script, calls, sampler.value, dotted(sampler.value) or "") or [sampler.value]
+        made = values_of(script, calls, sampler.value, dotted(sampler.value) or "") or [sampler.value]
         names = [dotted(one.func) or "" for one in made if isinstance(one, cst.Call)]
         return len(names) == len(made) and all(name.endswith(_SAMPLERS) for name in names)
     return dataset is not None and has_length(script, calls, dataset.value, deep - 1)
@@ -86,7 +86,7 @@ def _measured(script: Script, calls: Calls, node: cst.BaseExpression, path: str)
     return False
 
 
-def _values(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> list[cst.BaseExpression | None]:
+def values_of(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> list[cst.BaseExpression | None]:
     """What `path` is bound to where `node` stands; None for what cannot be told."""
     function = script.function_of(node)
     if path.startswith("self."):

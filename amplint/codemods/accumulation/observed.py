@@ -45,8 +45,9 @@ def observe(script: Script) -> Observed:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
             _add_unreached(found, call, call.func)
     for call in found.calls.ending("step"):
-        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-        mentioned = {dotted(owner) or "", *(dotted(one.value) or "" for one in call.args)}
+        if not isinstance(call.func, cst.Attribute) or found.calls.targets(call):
+            continue
+        mentioned = {dotted(call.func.value) or "", *(dotted(one.value) or "" for one in call.args)}
         named = any("optim" in path.rpartition(".")[2].lower() for path in mentioned)
         if named or mentioned & found.optimizers:
             _add(found.steps, call)

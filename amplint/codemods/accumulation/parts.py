@@ -47,7 +47,10 @@ class Parts:
         self._add_calls_between(observed)
         self._add_dependents()
         for node, path in work.counters(script, place):
-            self._count(node, path)
+            if isinstance(place, cst.While) and path in paths(place.test):
+                self._tell_of_counter(node, path)
+            else:
+                self._count(node, path)
         self._check_exits()
         for save in work.saves(script, place):
             if not self._held(save):
@@ -96,11 +99,12 @@ class Parts:
 
     def _at_its_own_pace(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
         """Whether `node`, somewhere in `statement`, runs at batches that a condition picks by counting."""
+        loops = not isinstance(self.place, cst.FunctionDef)
         return any(
             isinstance(above, cst.If)
             and self._script.inside(statement, above)
             and not self._script.inside(above.test, node)
-            and (has_remainder(above.test) or (isinstance(self.place, cst.For) and counted(self.place, above.test)))
+            and (has_remainder(above.test) or (loops and counted(self.place, above.test)))
             for above in self._script.source.ancestors(node)
         )
 
@@ -182,11 +186,14 @@ class Parts:
             if isinstance(read, (cst.Name, cst.Attribute)) and dotted(read) == path and not self._held(read):
                 holder = self._unit(read)
                 if holder is None or not (holder is mine or self._asks(holder, path)):
-                    self.left.append((node, f"{path} counts batches here, and no longer steps"))
+                    self._tell_of_counter(node, path)
                     return
                 _add(asking, holder)
         for statement in asking:
             _add(self.ending, statement)
+
+    def _tell_of_counter(self, node: cst.AugAssign, path: str) -> None:
+        self.left.append((node, f"{path} counts batches here, and no longer steps"))
 
     def _asks(self, statement: cst.CSTNode, path: str) -> bool:
         """Whether `statement`, which comes after the backward passes, depends on a condition about `path`."""

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.codemods.accumulation.observed import Observed
+from amplint.codemods.accumulation.ranges import range_of
 from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.calls import Calls
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
-Place = cst.For | cst.FunctionDef
+Place = cst.For | cst.While | cst.FunctionDef
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,7 @@ def find(script: Script, observed: Observed) -> list[Round]:
         if not backwards:
             continue
         if not _accumulates(script, observed, around, backwards, steps):
-            rounds += _split(script, as_place(around), backwards, steps)
+            rounds += _split(script, as_place(script, observed.calls, around), backwards, steps)
     for one in rounds:
         inner = next((other for other in rounds if other is not one and _inside(script, other, one)), None)
         if inner is not None:
@@ -59,11 +61,14 @@ def find(script: Script, observed: Observed) -> list[Round]:
     return rounds
 
 
-def as_place(place: cst.CSTNode) -> Place:
+def as_place(script: Script, calls: Calls, place: cst.CSTNode) -> Place:
     """`place`, if its rounds can be told apart. Raises Refusal."""
     if isinstance(place, cst.FunctionDef) or (isinstance(place, cst.For) and place.asynchronous is None):
         return place
-    raise Refusal(place, "how many rounds this loop runs is not known, so its last window cannot be told")
+    if isinstance(place, cst.While):
+        range_of(script, calls, place)
+        return place
+    raise Refusal(place, "an asynchronous loop cannot be followed")
 
 
 def check_conditions(script: Script, place: Place, node: cst.CSTNode) -> None:
@@ -199,7 +204,7 @@ def _split(script: Script, place: Place, backwards: Sequence[cst.Call], steps: S
     first = min(places[len(backwards) :])
     late = next((one for one, index in zip(backwards, places, strict=False) if index >= first), None)
     if late is not None:
-        raise Refusal(late, f"{_TWICE}, behind an earlier step")
+        raise Refusal(late, f"{_TWICE}; this one follows a step and needs a loop of its own")
     yield Round(place, block, tuple(backwards), tuple(steps))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.codemods.accumulation.lengths import has_length
+from amplint.codemods.accumulation.ranges import range_of
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
@@ -69,10 +70,15 @@ def counting(script: Script, calls: Calls, loop: cst.For, names: Names, count: s
     return Window(begins, length, ends, tuple(header.numbered(index)), (sets,))
 
 
-def grouping(script: Script, loop: cst.For, names: Names, count: str, helper: str) -> Window:
-    """The windows of any loop: the helper takes its batches in groups."""
+def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, names: Names, count: str, helper: str) -> Window:
+    """The windows of any loop: the helper takes its batches, or the numbers it counts through, in groups."""
     (place, _), (length, _) = told(names).parameters
-    edits = _around(script, loop, f"{place}, {length}, ", helper, f", {count}")
+    if isinstance(loop, cst.For):
+        edits = _around(script, loop, f"{place}, {length}, ", helper, f", {count}")
+    else:
+        counter, end = range_of(script, calls, loop)
+        header = f"for {place}, {length}, _ in {helper}(range({counter}, {end}), {count})"
+        edits = [Edit(Span(script.source.span(loop).start, script.source.span(loop.test).end), header)]
     return replace(told(names), edits=tuple(edits))
 
 
@@ -87,8 +93,10 @@ def helper_code(name: str) -> tuple[str, ...]:
     return tuple(line.format(name=name) for line in _HELPER_CODE)
 
 
-def over_range(loop: cst.For) -> bool:
+def over_range(loop: cst.For | cst.While) -> bool:
     """Whether a loop counts rounds instead of going over batches."""
+    if isinstance(loop, cst.While):
+        return True
     inner = _without_progress(loop.iter)
     if isinstance(inner, cst.Call) and dotted(inner.func) == "enumerate" and inner.args:
         inner = _without_progress(inner.args[0].value)
@@ -219,10 +227,9 @@ def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
     return node
 
 
-def refuse_epochs(loop: cst.For) -> None:
+def refuse_epochs(loop: cst.For | cst.While) -> None:
     """Raises Refusal for a loop whose rounds are whole epochs."""
-    names = (
-        node.value.lower() for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)
-    )
+    header = (loop.target, loop.iter) if isinstance(loop, cst.For) else (loop.test,)
+    names = (node.value.lower() for part in header for node in walk(part) if isinstance(node, cst.Name))
     if over_range(loop) and any("epoch" in name for name in names):
         raise Refusal(loop, "a round of this loop is an epoch; there are no batches to accumulate over")
