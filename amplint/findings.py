@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from amplint.claims import Claim, Mark
+
 
 class Severity(enum.IntEnum):
     """How bad a finding is; the order allows `finding.severity >= minimum`."""
@@ -78,7 +80,8 @@ class Finding:
     """One problem at one place of one file.
 
     `message` says what happens, `reason` why that hurts, `advice` what to write instead. `elsewhere` is set where it
-    happens in another file: `span` then is the call that leads there.
+    happens in another file: `span` then is the call that leads there. `claims` are what a run shows where the finding
+    is true, any of them, at `shown` where that is not `span`; `mark` is what a run did show.
     """
 
     code: str
@@ -92,3 +95,6 @@ class Finding:
     notes: tuple[Note, ...] = field(default=())
     fix: Fix | None = None
     elsewhere: Note | None = None
+    claims: tuple[Claim, ...] = ()
+    shown: Note | None = None
+    mark: Mark | None = None

@@ -14,9 +14,11 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from amplint.claims import Claim as Claim
+from amplint.claims import Sign as Sign
 from amplint.findings import Applicability, Fix, Severity
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Report:
     """A rule's word about one event, before positions and edits are worked out.
 
     `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of
-    execution; `severity` is the rule's own where nothing else is said.
+    execution; `severity` is the rule's own where nothing else is said. `claims` are what a run shows at the event.
     """
 
     rule: Rule
@@ -49,6 +51,7 @@ class Report:
     at: cst.CSTNode
     notes: tuple[tuple[cst.CSTNode, str], ...]
     severity: Severity
+    claims: tuple[Claim, ...]
 
 
 class Rule:
@@ -62,6 +65,9 @@ class Rule:
     `assumed` is the screen of a rule that, where it is selected by name, prefix or ALL, also says what would happen in
     half precision to tensors of which nothing tells the dtype; the words in it are calls that then matter. Such reports
     are infos.
+
+    `claims` are what a run of the script shows where a finding is true, any of them (`check --trace`); of the event's
+    operation where they name none.
     """
 
     code: ClassVar[str]
@@ -74,6 +80,7 @@ class Rule:
     assumed: ClassVar[Screen] = ()
     fixable: ClassVar[Applicability | None] = None
     only_fixable: ClassVar[bool] = False
+    claims: ClassVar[tuple[Claim, ...]] = ()
 
     def report(
         self,
@@ -85,10 +92,16 @@ class Rule:
         at: cst.CSTNode | None = None,
         notes: Iterable[tuple[cst.CSTNode, str]] = (),
         severity: Severity | None = None,
+        claims: tuple[Claim, ...] | None = None,
     ) -> Report:
-        """Say that `event` is a problem; `severity` is for one that weighs less than the rule's problems do."""
+        """Say that `event` is a problem.
+
+        `severity` is for one that weighs less than the rule's problems do, `claims` for one that a run shows otherwise.
+        """
         where, weight = at or event.node, severity or self.severity
-        return Report(self, event, message, reason or self.reason, advice, where, tuple(notes), weight)
+        op = getattr(event, "op", "")
+        shown = [replace(one, ops=one.ops or (op,) * bool(op)) for one in (self.claims if claims is None else claims)]
+        return Report(self, event, message, reason or self.reason, advice, where, tuple(notes), weight, tuple(shown))
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         """The edits that repair `event`, or None where no repair is sure to be right."""

@@ -186,6 +186,7 @@ def test_json() -> None:
             "edits": [{"content": "", "location": {"row": 5, "column": 1}, "end_location": {"row": 6, "column": 1}}],
         },
         "url": "https://amplint.github.io/rules/AMP201",
+        "trace": None,
     }
     assert second["fix"] is None
     assert report("json") == "[]\n"

@@ -37,6 +37,11 @@ _SELECTOR = "CODES"
 )
 @click.option("-o", "--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Report to a file.")
 @click.option("--statistics", is_flag=True, help="Count findings by rule instead of listing them.")
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Mark each finding as confirmed, contradicted or not exercised by this record of a run.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 also when there are findings.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write results of earlier runs.")
 @click.option("--stdin-filename", metavar="NAME", help="What to call standard input, which the path - stands for.")

@@ -27,6 +27,7 @@ class Options:
     output_format: str
     output_file: Path | None
     statistics: bool
+    trace: Path | None
     exit_zero: bool
     no_cache: bool
     stdin_filename: str | None

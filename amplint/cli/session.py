@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 
 from amplint.cli.failures import Failure, load_rules
+from amplint.cli.marking import marked
 from amplint.cli.options import Options
+from amplint.cli.report import read
 from amplint.cli.settings import describe_settings
 from amplint.cli.summary import summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
@@ -52,12 +54,15 @@ def run(options: Options) -> int:
         if options.show_settings:
             click.echo(describe_settings(options.paths, projects), nl=False)
             return NOTHING if complete else FAILED
+        record = read(options.trace) if options.trace is not None else None
         outcome = _lint_stdin(options, projects) if options.from_stdin else _lint_files(options, projects)
     except ConfigError as failure:
         raise Failure(str(failure)) from None
     if options.diff:
         click.echo(outcome.diff, nl=False)
         outcome.findings = [finding for finding in outcome.findings if finding.code in ALWAYS_ON]
+    if record is not None:
+        outcome.findings = marked(outcome.findings, record, outcome.given)
     _report(outcome, options, registry.rules)
     if outcome.incomplete or not complete or any(finding.code == RuleCrashed.code for finding in outcome.findings):
         return FAILED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from amplint.findings import Applicability, Finding, Severity
+from amplint.reports.marks import verdicts
 
 
 def summary(
@@ -23,6 +24,7 @@ def summary(
         what = f"{_count(len(findings), 'finding')}{left} ({', '.join(parts)})"
         lines.append(f"{what} in {where} of {_count(files, 'file')}.")
         lines += _fixable(findings, fixing, safe)
+        lines += _marked(findings)
     elif files:
         lines.append(f"Nothing {'left' if fixed else 'found'} in {_count(files, 'file')}.")
     else:
@@ -46,6 +48,14 @@ def _fixable(findings: Sequence[Finding], fixing: bool, safe: Collection[Applica
         parts = [f"{ready} fixable with --fix"] if ready else []
         parts += [f"{more} {'more' if ready else 'fixable'} with --unsafe-fixes"] if more else []
     return [", ".join(parts) + "."] if parts else []
+
+
+def _marked(findings: Sequence[Finding]) -> list[str]:
+    """What a trace says of the findings, where one was looked at."""
+    if not any(finding.mark for finding in findings):
+        return []
+    counts = [f"{count} {verdict}" for verdict, count in verdicts(findings).items() if count]
+    return [f"By the trace: {', '.join(counts)}."]
 
 
 def _count(number: int, noun: str) -> str:

@@ -114,6 +114,8 @@ class Dispatcher:
             notes=notes,
             fix=fix,
             elsewhere=elsewhere,
+            claims=report.claims,
+            shown=self._note(report.event.node, "") if report.claims and report.event.node is not at else None,
         )
 
     def _note(self, node: cst.CSTNode, message: str) -> Note | None:

@@ -13,7 +13,7 @@ _Place = tuple[str, str, int, int]
 
 def with_names(finding: Finding) -> Finding:
     """`finding` with the files of its notes, told from its own file's folder, named as reports show its own file."""
-    if finding.elsewhere is None and not any(note.filename for note in finding.notes):
+    if not any(note.filename for note in (*finding.notes, finding.elsewhere, finding.shown) if note is not None):
         return finding
     folder = os.path.dirname(finding.filename)
 
@@ -21,7 +21,8 @@ def with_names(finding: Finding) -> Finding:
         return replace(note, filename=os.path.normpath(os.path.join(folder, note.filename))) if note.filename else note
 
     elsewhere = finding.elsewhere and named(finding.elsewhere)
-    return replace(finding, notes=tuple(map(named, finding.notes)), elsewhere=elsewhere)
+    shown = finding.shown and named(finding.shown)
+    return replace(finding, notes=tuple(map(named, finding.notes)), elsewhere=elsewhere, shown=shown)
 
 
 def drop_repeated(results: Sequence[list[Finding]], paths: Sequence[str]) -> list[list[Finding]]:

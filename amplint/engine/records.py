@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from amplint.claims import Claim, Sign
 from amplint.findings import Applicability, Edit, Finding, Fix, Note, Position, Severity, Span
 
 
@@ -21,6 +22,8 @@ def to_record(finding: Finding) -> dict[str, Any]:
         "notes": [_note(note) for note in finding.notes],
         "elsewhere": _note(finding.elsewhere) if finding.elsewhere else None,
         "fix": _fix(finding.fix) if finding.fix else None,
+        "claims": [_claim(claim) for claim in finding.claims],
+        "shown": _note(finding.shown) if finding.shown else None,
     }
 
 
@@ -45,6 +48,8 @@ def from_record(record: dict[str, Any], filename: str) -> Finding:
             applicability=Applicability(fix["applicability"]),
             imports=tuple(fix["imports"]),
         ),
+        claims=tuple(_read_claim(claim) for claim in record["claims"]),
+        shown=_read_note(record["shown"]) if record["shown"] else None,
     )
 
 
@@ -54,6 +59,14 @@ def _note(note: Note) -> dict[str, Any]:
 
 def _read_note(record: dict[str, Any]) -> Note:
     return Note(record["message"], _span(record), record["filename"] or "")
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    return {"sign": claim.sign.value, "dtypes": claim.dtypes, "texts": claim.texts, "ops": claim.ops}
+
+
+def _read_claim(record: dict[str, Any]) -> Claim:
+    return Claim(Sign(record["sign"]), tuple(record["dtypes"]), tuple(record["texts"]), tuple(record["ops"]))
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

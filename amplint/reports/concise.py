@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding
 from amplint.reports.context import Context
+from amplint.reports.marks import said
 from amplint.reports.text import one_line, visible
 
 
 def concise(findings: Sequence[Finding], context: Context) -> str:
-    """`path:row:column: CODE[name] severity: message` for each finding."""
+    """`path:row:column: CODE[name] severity: message` for each finding, what a trace says of it in brackets."""
     return "".join(_line(finding) for finding in findings)
 
 
 def _line(finding: Finding) -> str:
     start = finding.span.start
     place = f"{visible(finding.filename)}:{start.row}:{start.column}"
-    return f"{place}: {finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}\n"
+    mark = f" [trace: {one_line(said(finding.mark))}]" if said(finding.mark) else ""
+    return f"{place}: {finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}{mark}\n"

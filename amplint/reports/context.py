@@ -29,13 +29,16 @@ class Sources:
         return lines[row - 1] if 1 <= row <= len(lines) else None
 
     def _read(self, filename: str) -> bytes | None:
-        if filename in self._given:
-            return self._given[filename]
-        try:
-            with open(filename, "rb") as file:
-                return file.read()
-        except (OSError, ValueError):
-            return None
+        return self._given[filename] if filename in self._given else content(filename)
+
+
+def content(filename: str) -> bytes | None:
+    """What the file holds, None when it cannot be read."""
+    try:
+        with open(filename, "rb") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
 
 
 def decoded(raw: bytes) -> str:

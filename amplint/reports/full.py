@@ -9,6 +9,7 @@ import click
 from amplint.findings import Applicability, Finding, Note, Position, Severity, Span
 from amplint.reports.context import Context
 from amplint.reports.excerpt import excerpt, marked_rows
+from amplint.reports.marks import said
 from amplint.reports.text import visible, wrap
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -47,6 +48,8 @@ class _Block:
             for number, note in enumerate(steps, 1):
                 yield from self._step(number, note)
             yield ""
+        if told := said(finding.mark):
+            yield from self._paragraph("Trace: ", told)
         if finding.reason:
             yield from self._paragraph("Why: ", finding.reason)
         if finding.advice:

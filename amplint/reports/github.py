@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
+from amplint.reports.marks import said
 from amplint.reports.text import visible
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -27,7 +28,9 @@ def _command(finding: Finding) -> str:
         "endColumn": end.column,
     }
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    message = "\n".join(part for part in (finding.message, finding.reason, finding.advice) if part)
+    trace = f"Trace: {said(finding.mark)}" if said(finding.mark) else ""
+    parts = (finding.message, trace, finding.reason, finding.advice)
+    message = "\n".join(part for part in parts if part)
     return f"::{_LEVELS[finding.severity]} {listed}::{_data(message)}\n"
 
 

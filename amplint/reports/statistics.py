@@ -6,16 +6,21 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+from amplint.claims import Verdict
 from amplint.findings import Finding
+from amplint.reports.marks import verdicts
 
 
 def statistics(findings: Sequence[Finding]) -> str:
-    """A table of count, code, name, severity and how many have a fix; most frequent first."""
+    """A table of count, code, name, severity and how many have a fix; most frequent first.
+
+    Where a trace was looked at, also how many it confirms, contradicts, and so on.
+    """
     rows = [{key: str(value) for key, value in row.items()} for row in _rows(findings)]
     widths = {key: max(len(row[key]) for row in rows) for key in (rows[0] if rows else ())}
     return "".join(
         f"{row['count']:>{widths['count']}}  {row['code']:<{widths['code']}}  {row['name']:<{widths['name']}}  "
-        f"{row['severity']:<{widths['severity']}}  {row['fixable']} fixable\n"
+        f"{row['severity']:<{widths['severity']}}  {row['fixable']} fixable{_marks(row)}\n"
         for row in rows
     )
 
@@ -25,10 +30,18 @@ def statistics_json(findings: Sequence[Finding]) -> str:
     return json.dumps(_rows(findings), indent=2) + "\n"
 
 
+def _marks(row: dict[str, str]) -> str:
+    counts = [(row[verdict.value], verdict.value) for verdict in Verdict if verdict.value in row]
+    return "".join(f", {count} {verdict}" for count, verdict in counts if count != "0")
+
+
 def _rows(findings: Sequence[Finding]) -> list[dict[str, str | int]]:
     counts = Counter((finding.code, finding.name, finding.severity.label) for finding in findings)
     fixable = Counter(finding.code for finding in findings if finding.fix)
+    by_code = {code: [finding for finding in findings if finding.code == code] for code, _, _ in counts}
+    marked = any(finding.mark for finding in findings)
+    marks = {code: verdicts(some) if marked else {} for code, some in by_code.items()}
     return [
-        {"count": count, "code": code, "name": name, "severity": severity, "fixable": fixable[code]}
+        {"count": count, "code": code, "name": name, "severity": severity, "fixable": fixable[code], **marks[code]}
         for (code, name, severity), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]

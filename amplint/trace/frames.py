@@ -48,3 +48,13 @@ def calling_line() -> Line:
     """The innermost line of the user's code."""
     frame = calling_frame()
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else NOWHERE
+
+
+def raising_line(failure: BaseException) -> Line:
+    """The innermost line of the user's code that an exception came through."""
+    line, trace = NOWHERE, failure.__traceback__
+    while trace is not None:
+        if is_own(trace.tb_frame.f_code):
+            line = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return line

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -19,9 +19,10 @@ from torch import Tensor
 from torch._C import _current_autograd_node as _autograd_node
 from torch._C import _RestorePythonTLSSnapshot as _outside  # type: ignore[attr-defined]
 from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[attr-defined]
-from torch.overrides import TorchFunctionMode, _get_current_function_mode, resolve_name
+from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from amplint.trace.calls import Calls, name_of, region_of, tensors
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.modules import Modules
 from amplint.trace.record import Operation, dtype_name
@@ -48,7 +49,7 @@ class Kind:
         return Operation(
             self.phase,
             self.func._schema.name.rpartition("::")[2],
-            resolve_name(self.api) or getattr(self.api, "__name__", "") if self.api is not None else "",
+            name_of(self.api) if self.api is not None else "",
             *self.line,
             self.module,
             tuple(map(dtype_name, self.inputs)),
@@ -72,7 +73,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._optimizing = False
         self._attached = False
         self._depth = (0, 0)
-        self._calls = _Calls()
+        self.calls = Calls(modules, lambda: self.on)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._origins: dict[int, tuple[Line, str]] = {}
@@ -97,7 +98,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def attach(self) -> None:
         """Go onto PyTorch's stack of modes."""
-        self._calls.__enter__()  # type: ignore[no-untyped-call]
+        self.calls.__enter__()  # type: ignore[no-untyped-call]
         self.__enter__()  # type: ignore[no-untyped-call]
         self._attached = True
 
@@ -106,7 +107,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._attached:
             self._attached = False
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-            self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self.calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def optimize(self, working: bool) -> None:
         """An optimizer or a scaler begins to work, or is done."""
@@ -145,7 +146,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _is_innermost(self) -> bool:
         calls = _get_current_function_mode()  # type: ignore[no-untyped-call]
-        return _get_current_dispatch_mode() is self and calls is self._calls
+        return _get_current_dispatch_mode() is self and calls is self.calls
 
     def _kind(self, func: Any, args: Any, kwargs: Any, result: Any) -> Kind | None:
         inputs = tensors(args)
@@ -162,10 +163,10 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self._calls.current, calling_line(), self._modules.current
+            api, line, module = self.calls.current, calling_line(), self._modules.current
             self._origins.setdefault(_sequence_number() - 1, (line, module))
         with _outside():  # the flag reads as off inside of a dispatch mode
-            region = torch.get_autocast_dtype(device) if _autocasts(device) else None
+            region = region_of(device)
         took, gave = tuple([tensor.dtype for tensor in inputs]), tuple([tensor.dtype for tensor in outputs])
         key = (id(func), phase, api, line, module, took, gave, region, device)
         kind = self._kinds.get(key)
@@ -174,40 +175,6 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return kind
 
 
-class _Calls(TorchFunctionMode):
-    """The outermost call of PyTorch's Python API that is running."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.current: Any = None
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and remember it meanwhile."""
-        before, self.current = self.current, func
-        try:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        finally:
-            self.current = before
-
-
 def _stacks() -> tuple[int, int]:
     """How many modes are on."""
     return torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
-
-
-def _autocasts(device: str) -> bool:
-    try:
-        return torch.is_autocast_enabled(device)
-    except RuntimeError:  # a device without autocast, such as meta
-        return False
-
-
-def tensors(values: Iterable[Any]) -> list[Tensor]:
-    """The tensors among `values` and in lists and tuples there."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += tensors(value)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -40,6 +41,38 @@ class Operation:
     outputs: tuple[str, ...]
     autocast: str
     device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call from a line of the user's code: of a module, of an optimizer, or of what hands a tensor to NumPy.
+
+    `name` is the module's class, `SGD.step` or `torch.Tensor.numpy`. The other fields are as in `Operation`; dtypes are
+    those of the tensors among positional arguments and results, for an optimizer those of its parameters.
+    """
+
+    name: str
+    module: str
+    filename: str
+    row: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    autocast: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception that PyTorch raised in a call of the user's, or that ended the run.
+
+    `type` is its class and `message` its text in one line, `api` the call, empty where the exception comes from
+    elsewhere, `filename` and `row` are the innermost line of the user's code.
+    """
+
+    type: str
+    message: str
+    api: str
+    filename: str
+    row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +222,8 @@ class Record:
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
     `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
     `divergences` tells what they did differently. `cut` says that the run broke off in the middle of a step.
+    `sources` has, for each file of the user's that is spoken of, a `digest` of its content, empty where that is not
+    known.
     """
 
     torch: str = ""
@@ -200,6 +235,9 @@ class Record:
     numerics: str = NUMERICS[0]
     operations: Counter[Operation] = field(default_factory=Counter)
     seconds: dict[Operation, float] = field(default_factory=dict)
+    calls: Counter[Call] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
     scaler_steps: list[ScalerStep] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     nonfinite: list[NonFinite] = field(default_factory=list)
@@ -252,6 +290,9 @@ class Record:
                 {**asdict(operation), "count": count, "seconds": self.seconds.get(operation)}
                 for operation, count in self.operations.items()
             ],
+            "calls": [{**asdict(call), "count": count} for call, count in self.calls.items()],
+            "failures": [asdict(failure) for failure in self.failures],
+            "sources": self.sources,
             "scaler_steps": [asdict(step) for step in self.scaler_steps],
             "held": [{**asdict(held), "state": dict(held.state)} for held in self.held],
             "nonfinite": [asdict(origin) for origin in self.nonfinite],
@@ -281,6 +322,9 @@ class Record:
                 numerics=data["numerics"],
                 operations=Counter({operation: row["count"] for operation, row in rows}),
                 seconds={operation: row["seconds"] for operation, row in rows if row["seconds"] is not None},
+                calls=Counter({_call(row): row["count"] for row in data["calls"]}),
+                failures=[Failure(**failure) for failure in data["failures"]],
+                sources=dict(data["sources"]),
                 scaler_steps=[ScalerStep(**step) for step in data["scaler_steps"]],
                 held=[Held(**{**held, "state": tuple(held["state"].items())}) for held in data["held"]],
                 nonfinite=[NonFinite(**origin) for origin in data["nonfinite"]],
@@ -301,6 +345,11 @@ def dtype_name(dtype: object) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def digest(content: bytes) -> str:
+    """What tells one content of a file from another."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
 def is_floating(dtype: str) -> bool:
     """Whether `dtype` is that of floating point numbers."""
     return "float" in dtype
@@ -309,6 +358,11 @@ def is_floating(dtype: str) -> bool:
 def _operation(row: dict[str, Any]) -> Operation:
     fields = {name: value for name, value in row.items() if name not in ("count", "seconds")}
     return Operation(**{**fields, "inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"])})
+
+
+def _call(row: dict[str, Any]) -> Call:
+    fields = {name: value for name, value in row.items() if name != "count"}
+    return Call(**{**fields, "inputs": tuple(row["inputs"]), "outputs": tuple(row["outputs"])})
 
 
 def _histogram(row: dict[str, Any]) -> Histogram:

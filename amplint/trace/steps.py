@@ -29,16 +29,23 @@ class Steps:
     `optimizers` holds those that stepped, and where. `number` is how many steps are done, those of the optimizer that
     stepped most often where there are several.
     `on_step` is called with it when a step is over: after the scaler's `update()` where there is one. `on_optimizing`
-    is told when an optimizer or a scaler begins to work, and when it is done. What is read for the history is read
-    while `paused`, so that it is not taken for the run's own.
+    is told when an optimizer or a scaler begins to work, and when it is done, `on_stepped` which optimizer has stepped.
+    What is read for the history is read while `paused`, so that it is not taken for the run's own.
     """
 
-    def __init__(self, on_step: Listener, on_optimizing: Callable[[bool], None], paused: Paused) -> None:
+    def __init__(
+        self,
+        on_step: Listener,
+        on_optimizing: Callable[[bool], None],
+        paused: Paused,
+        on_stepped: Callable[[Optimizer], None],
+    ) -> None:
         self.history: list[ScalerStep] = []
         self.optimizers: dict[Optimizer, Line] = {}
         self._counts: Counter[Optimizer] = Counter()
         self._on_step = on_step
         self._on_optimizing = on_optimizing
+        self._on_stepped = on_stepped
         self._paused = paused
         self._scaler: torch.amp.GradScaler | None = None
         self._open: dict[int, list[int]] = {}
@@ -79,6 +86,7 @@ class Steps:
     def _counted(self, optimizer: Optimizer) -> None:
         self.optimizers[optimizer] = calling_line()
         self._counts[optimizer] += 1
+        self._on_stepped(optimizer)
 
     def _unscale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
         self._working(scaler, lambda: run(scaler, optimizer))

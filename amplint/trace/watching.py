@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from types import TracebackType
 from typing import ClassVar
 
 import torch
 
+from amplint.trace.frames import raising_line
 from amplint.trace.held import held
 from amplint.trace.modules import Modules
 from amplint.trace.operators import Operators
 from amplint.trace.record import Record
+from amplint.trace.sources import digests
 from amplint.trace.steps import Steps
 from amplint.trace.window import Window
 
@@ -34,9 +38,13 @@ class Watch:
         self._stop = stop
         self._modules = Modules()
         self._operators = Operators(self._modules)
-        self._steps = Steps(self._on_step, self._operators.optimize, self._operators.paused)
+        self._steps = Steps(
+            self._on_step, self._operators.optimize, self._operators.paused, self._operators.calls.stepped
+        )
         self._modes = contextlib.ExitStack()
         self._step = 0
+        self._folder = os.getcwd()
+        self._began = time.time()
 
     def __enter__(self) -> Record:
         if Watch._running:
@@ -44,6 +52,7 @@ class Watch:
         Watch._running = True
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
         self._operators.attach()
+        self._modes.callback(self._operators.calls.follow_modules())
         self._modules.attach()
         self._steps.attach()
         self._operators.on = self._window.holds(0)
@@ -58,6 +67,8 @@ class Watch:
         self._operators.detach()
         self._modes.close()
         Watch._running = False
+        if failure is not None and not isinstance(failure, (WindowPassed, SystemExit)):
+            self._operators.calls.failed(failure, *raising_line(failure))
         self._write()
 
     def _on_step(self, number: int) -> None:
@@ -72,7 +83,9 @@ class Watch:
 
     def _write(self) -> None:
         self.record.operations, self.record.seconds = self._operators.operations()
+        self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
         self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
         self.record.held = list(held(self._steps.optimizers, self._modules))
+        self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
         self.record.device = max(set(devices), key=devices.count, default="")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event
 from amplint.semantics.values import Const, Device, Ref, Value
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DTYPES
@@ -54,6 +54,7 @@ class AutocastArguments(Rule):
     code = "AMP107"
     name = "autocast-arguments"
     severity = Severity.ERROR
+    claims = (Claim(Sign.RAISES),)
     screen = (b"autocast",)
     every_path = True
     fixable = Applicability.SAFE
@@ -85,8 +86,7 @@ class AutocastArguments(Rule):
 def _misplaced(event: AutocastCreated) -> Iterator[tuple[str, str]]:
     """The parameters that get what they do not take, each with the type of what it gets."""
     for parameter, taken in TAKES.items():
-        kind = _kind(*event.arguments[parameter]) if parameter in event.arguments else ""
-        if kind not in ("", taken):
+        if parameter in event.arguments and (kind := _kind(*event.arguments[parameter])) not in ("", taken):
             yield parameter, kind
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, AutocastUnused, Event
 from amplint.semantics.passes import Forward
 from amplint.semantics.values import FALSE, Ref
@@ -52,6 +52,7 @@ class AutocastHasNoEffect(Rule):
     code = "AMP106"
     name = "autocast-has-no-effect"
     severity = Severity.WARNING
+    claims = (Claim(Sign.INERT),)
     screen = (b"autocast",)
     fixable = Applicability.SAFE
 
@@ -62,14 +63,12 @@ class AutocastHasNoEffect(Rule):
                 "this autocast context is never entered",
                 reason="Building a context changes nothing; a `with` statement or a decorator has to enter it.",
                 advice="Put the forward pass into a `with` statement with this context.",
+                claims=(),
             )
         else:
-            yield self.report(
-                event,
-                "the autocast class is entered without being called",
-                reason="That raises TypeError: only the object that a call builds is a context.",
-                advice="Call it.",
-            )
+            reason = "That raises TypeError: only the object that a call builds is a context."
+            message, claims = "the autocast class is entered without being called", (Claim(Sign.RAISES),)
+            yield self.report(event, message, reason=reason, advice="Call it.", claims=claims)
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         devices = event.context.devices
@@ -79,12 +78,10 @@ class AutocastHasNoEffect(Rule):
         if dtype is None or dtype in HALF_DTYPES or not spelled_out or event.context.enabled == FALSE:
             return
         if devices and devices <= WARNS_AND_SWITCHES_OFF:
-            yield self.report(
-                event,
-                f"autocast to {dtype} is switched off on this device type",
-                reason=f"PyTorch supports only float16 and bfloat16 here; with {dtype} it warns and casts nothing.",
-                advice="Pass torch.bfloat16 or torch.float16, or enabled=False for a region that is meant to be off.",
-            )
+            reason = f"PyTorch supports only float16 and bfloat16 here; with {dtype} it warns and casts nothing."
+            advice = "Pass torch.bfloat16 or torch.float16, or enabled=False for a region that is meant to be off."
+            message = f"autocast to {dtype} is switched off on this device type"
+            yield self.report(event, message, reason=reason, advice=advice)
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         region, place = event.region, event.place

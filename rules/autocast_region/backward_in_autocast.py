@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.casting import may_be_cast
 from amplint.semantics.events import Backward, Event
 from amplint.semantics.framework_events import ManagedBackward
@@ -52,6 +52,7 @@ class BackwardInAutocast(Rule):
     code = "AMP101"
     name = "backward-in-autocast"
     severity = Severity.WARNING
+    claims = (Claim(Sign.REGION_ON),)
     screen = (b"autocast", b"backward")
     fixable = Applicability.SAFE
     reason = "Backward operations take their dtypes from the forward pass; autocast casts them to half once more."

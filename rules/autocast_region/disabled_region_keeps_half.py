@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import CastBack, Event, ScriptEnd, StaysHalf
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class DisabledRegionKeepsHalf(Rule):
     code = "AMP104"
     name = "disabled-region-keeps-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.TAKES),)
     screen = (b"autocast",)
     fixable = Applicability.SAFE
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, ScriptEnd
 from amplint.semantics.passes import Forward, Purpose, Recipe
 from amplint.semantics.values import TRUE
@@ -51,6 +51,7 @@ class EvaluationDtypeDiffers(Rule):
     code = "AMP111"
     name = "evaluation-dtype-differs"
     severity = Severity.INFO
+    claims = (Claim(Sign.REGION_OFF),)
     screen = (b"autocast", (b"eval", b"no_grad", b"inference_mode", b"valid"), (b"backward", b"zero_grad", b"train"))
     fixable = Applicability.UNSAFE
     reason = "The same weights give other outputs in another dtype: what is measured is not what is trained."
@@ -75,7 +76,8 @@ class EvaluationDtypeDiffers(Rule):
                 for forward in (forward for forward in evaluation if forward.training is False):
                     if forward.region is not None and forward.region.enabled == TRUE:
                         notes = [(training[0].node, "training runs without autocast")]
-                        yield self.report(forward, f"{forward.name} is evaluated under autocast only", notes=notes)
+                        message, claims = f"{forward.name} is evaluated under autocast only", (Claim(Sign.REGION_ON),)
+                        yield self.report(forward, message, notes=notes, claims=claims)
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, ScriptEnd
 from amplint.semantics.passes import Forward, ForwardOutside, Recipe
 
@@ -46,6 +46,7 @@ class ForwardOutsideAutocast(Rule):
     code = "AMP108"
     name = "forward-outside-autocast"
     severity = Severity.WARNING
+    claims = (Claim(Sign.REGION_OFF),)
     screen = (b"autocast", b"backward")
     fixable = Applicability.UNSAFE
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.passes import NotCast
 
@@ -47,6 +47,7 @@ class InplaceOrOutUnderAutocast(Rule):
     code = "AMP110"
     name = "inplace-or-out-under-autocast"
     severity = Severity.INFO
+    claims = (Claim(Sign.STAYS_WIDE), Claim(Sign.RAISES, texts=("dtype", "scalar type")))
     screen = (b"autocast", (b"mm_(", b"addmv_(", b"addr_(", b"out="))
     fixable = Applicability.UNSAFE
 

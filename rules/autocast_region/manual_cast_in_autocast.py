@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, HalfCast, ScriptEnd
 from amplint.semantics.passes import Forward
 
@@ -51,6 +51,7 @@ class ManualCastInAutocast(Rule):
     code = "AMP103"
     name = "manual-cast-in-autocast"
     severity = Severity.WARNING
+    claims = (Claim(Sign.GIVES),)
     screen = (b"autocast", (b"half", b"float16"))
     fixable = Applicability.SAFE
 
@@ -71,6 +72,7 @@ class ManualCastInAutocast(Rule):
             reason="Weights lose small updates in half, inputs digits that the float32 operations of autocast need.",
             advice="Leave the conversion to autocast.",
             notes=[(call.node, "this forward pass runs under autocast")],
+            claims=(Claim(Sign.HOLDS),) if node is call.weights_cast else None,
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
@@ -80,13 +82,10 @@ class ManualCastInAutocast(Rule):
         dtypes = event.region.dtypes if event.region is not None else None
         if event.region_with is not None and dtypes is not None and dtypes != {event.dtype}:
             other = ", ".join(sorted(dtypes - {event.dtype}))
-            yield self.report(
-                event,
-                f"a tensor is converted to {event.dtype} in a region that may run in {other}",
-                reason="The two half types meet: one overflows where the other does not, or the operation raises.",
-                advice="Leave the conversion to autocast.",
-                notes=[(event.region_with, "autocast is on from here")],
-            )
+            message = f"a tensor is converted to {event.dtype} in a region that may run in {other}"
+            reason = "The two half types meet: one overflows where the other does not, or the operation raises."
+            notes, advice = [(event.region_with, "autocast is on from here")], "Leave the conversion to autocast."
+            yield self.report(event, message, reason=reason, advice=advice, notes=notes)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, (Forward, HalfCast)) or not isinstance(event.node, cst.Call):

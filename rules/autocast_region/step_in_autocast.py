@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.casting import may_be_cast
 from amplint.semantics.events import Event, OptimizerStep, ScalerStep
 
@@ -57,6 +57,7 @@ class StepInAutocast(Rule):
     code = "AMP102"
     name = "step-in-autocast"
     severity = Severity.WARNING
+    claims = (Claim(Sign.REGION_ON),)
     screen = (b"autocast", b"step")
     fixable = Applicability.SAFE
     reason = "The optimizer's arithmetic is cast to half, and the region goes on with half copies of the old weights."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import FLAGS, INTEGERS, HalfAverage, HalfSum, Operation
 from amplint.semantics.values import Tensor, number
@@ -56,6 +56,7 @@ class AccumulationInHalf(Rule):
     code = "AMP407"
     name = "accumulation-in-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*="))
     fixable = Applicability.SAFE
     reason = "What is small beside the sum is rounded away, and the sum stops changing."
@@ -66,9 +67,8 @@ class AccumulationInHalf(Rule):
         yield self.report(event, "a loop adds up half numbers in half", advice=advice, notes=notes)
 
     def on_half_average(self, event: HalfAverage) -> Iterator[Report]:
-        yield self.report(
-            event, f"a running average of weights is kept in {event.dtype}", advice="Keep the average in float32."
-        )
+        message, claims = f"a running average of weights is kept in {event.dtype}", (Claim(Sign.GIVES),)
+        yield self.report(event, message, advice="Keep the average in float32.", claims=claims)
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import from_logits
 from amplint.torchlib.policy import BANNED, treatment
@@ -49,6 +49,7 @@ class BceInAutocast(Rule):
     code = "AMP404"
     name = "bce-in-autocast"
     severity = Severity.ERROR
+    claims = (Claim(Sign.RAISES, texts=("unsafe to autocast",)),)
     screen = (b"autocast", (b"binary_cross_entropy", b"BCELoss"))
     assumed = ((b"binary_cross_entropy", b"BCELoss"),)
     fixable = Applicability.SAFE

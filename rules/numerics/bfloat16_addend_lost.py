@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.operation_events import ONE, Operation
 from amplint.semantics.values import Tensor, number
 
@@ -38,6 +38,7 @@ class Bfloat16AddendLost(Rule):
     code = "AMP412"
     name = "bfloat16-addend-lost"
     severity = Severity.INFO
+    claims = (Claim(Sign.TAKES, ("bfloat16",)),)
     screen = (b"bfloat16", b"torch.")
     reason = "bfloat16 has 8 significant bits: the next number after 1 is 1.0078."
 

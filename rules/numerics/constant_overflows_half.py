@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.operation_events import INVERTED
 from amplint.semantics.repairs import limit
@@ -57,6 +57,7 @@ class ConstantOverflowsHalf(Rule):
     code = "AMP401"
     name = "constant-overflows-half"
     severity = Severity.ERROR
+    claims = (Claim(Sign.TAKES, ("float16",)), Claim(Sign.RAISES, texts=("overflow",)))
     screen = (HUGE_NUMBERS, HALF_SIGNS)
     assumed = (HUGE_NUMBERS, (b"masked_fill", b"masked_fill_", b"where", b"fill_"))
     fixable = Applicability.SAFE

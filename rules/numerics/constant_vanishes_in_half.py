@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.values import Number
 from amplint.torchlib.names import (
@@ -55,6 +55,7 @@ class ConstantVanishesInHalf(Rule):
     code = "AMP402"
     name = "constant-vanishes-in-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.TAKES, ("float16",)),)
     screen = (TINY_NUMBERS, HALF_SIGNS)
     assumed = (TINY_NUMBERS,)
     fixable = Applicability.UNSAFE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operation
 from amplint.torchlib.names import HALF_DTYPES
@@ -47,6 +47,7 @@ class CrossEntropyKeepsHalf(Rule):
     code = "AMP413"
     name = "cross-entropy-keeps-half"
     severity = Severity.INFO
+    claims = (Claim(Sign.TAKES, ops=("log_softmax",)),)
     screen = (b"autocast", (b"cross_entropy", b"CrossEntropyLoss"))
     fixable = Applicability.UNSAFE
     reason = "log_softmax is called with the dtype of the logits, which autocast respects."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.parameter_events import HalfStepped
 from amplint.semantics.repairs import keep_in_float32
@@ -53,6 +53,7 @@ class HalfParametersTrained(Rule):
     code = "AMP410"
     name = "half-parameters-trained"
     severity = Severity.WARNING
+    claims = (Claim(Sign.HOLDS),)
     screen = ((b"half", b"float16"), b".step(", b"optim")
     fixable = Applicability.UNSAFE
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.repairs import limit
 from amplint.torchlib.names import HALF_SIGNS, INFINITIES
@@ -55,6 +55,7 @@ class InfinityInHalf(Rule):
     code = "AMP403"
     name = "infinity-in-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.NOT_FINITE),)
     screen = (INFINITIES, HALF_SIGNS)
     fixable = Applicability.UNSAFE
     reason = "One NaN in the forward pass makes all gradients NaN, and a gradient scaler then skips the step."

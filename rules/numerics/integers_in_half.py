@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import ANGLES, COORDINATES, INTEGERS, Because, Evidence, Operation
 from amplint.semantics.values import Tensor
@@ -54,13 +54,13 @@ class IntegersInHalf(Rule):
     code = "AMP406"
     name = "integers-in-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.GIVES),)
     screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum"))
     assumed = ((b"arange", b"linspace"),)
     fixable = Applicability.UNSAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
-        half = _lost(event)
-        if half is not None:
+        if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.operation_events import Operand, Operation
@@ -52,6 +52,7 @@ class LossInHalf(Rule):
     code = "AMP408"
     name = "loss-in-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"log_softmax", b"kl_div"))
     assumed = (HALF_SIGNS, (b"loss", b"Loss", b"criterion", b"entropy"))
     fixable = Applicability.SAFE
@@ -82,6 +83,7 @@ class LossInHalf(Rule):
             f"{event.loss} gets what a model returned in {dtypes}, {known}",
             reason="Logarithms, exponentials and squares need float32.",
             advice="Convert the output of the model first: x.float().",
+            claims=(),
             notes=[(half.node, half.text)] if half.node is not None else (),
         )
 

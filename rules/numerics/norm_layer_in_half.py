@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.passes import Forward, Purpose
 from amplint.semantics.repairs import keep_in_float32
@@ -53,6 +53,7 @@ class NormLayerInHalf(Rule):
     code = "AMP411"
     name = "norm-layer-in-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.TAKES, ops=("batch_norm", "native_batch_norm")),)
     screen = ((b"half(", b"float16"), (b"BatchNorm", b"torchvision"), b"backward(")
     fixable = Applicability.UNSAFE
     reason = "Running averages lose small changes in half, and a variance past 65504 is infinite in float16."

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.parameter_events import HalfStepped
 from amplint.torchlib.names import FLOAT16_ROUNDS_TO_ZERO
@@ -52,6 +52,7 @@ class OptimizerEpsilonInHalf(Rule):
     code = "AMP409"
     name = "optimizer-epsilon-in-half"
     severity = Severity.ERROR
+    claims = (Claim(Sign.HOLDS, ("float16",)),)
     screen = ((b"half", b"float16"), b".step(", re.compile("|".join(EPSILONS).encode()))
     fixable = Applicability.UNSAFE
     reason = "Without it the optimizer divides by 0 where gradients are 0 or small, and weights become NaN."

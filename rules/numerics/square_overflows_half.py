@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import LENGTH_PRODUCTS, SQUARES, Because, Operation, ScaledLate
 from amplint.semantics.repairs import squared
@@ -55,6 +55,7 @@ class SquareOverflowsHalf(Rule):
     code = "AMP405"
     name = "square-overflows-half"
     severity = Severity.WARNING
+    claims = (Claim(Sign.TAKES, ("float16",), ops=("mul", "pow", "var", "std", "norm", "matmul")),)
     screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var(", b"norm("))
     assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT"),)
     fixable = Applicability.UNSAFE
@@ -63,9 +64,7 @@ class SquareOverflowsHalf(Rule):
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None
         half = first.half if first is not None else None
-        if first is None or half is None or "float16" not in half.dtypes:
-            return
-        if first.dtype is None and not event.assumed:
+        if first is None or half is None or "float16" not in half.dtypes or not (first.dtype or event.assumed):
             return
         known = first.value.traits if isinstance(first.value, Tensor) else frozenset()
         squares = event.op in REDUCTIONS and SQUARES in known

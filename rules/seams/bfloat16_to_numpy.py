@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Because
 from amplint.semantics.seam_events import ToNumpy
@@ -48,6 +48,7 @@ class Bfloat16ToNumpy(Rule):
     code = "AMP501"
     name = "bfloat16-to-numpy"
     severity = Severity.ERROR
+    claims = (Claim(Sign.RAISES, texts=("BFloat16",), ops=("numpy",)),)
     screen = (b".numpy(", (b"bfloat16", b"bf16", b"dtype"), (b"bfloat16", b"bf16", b"float16"))
     assumed = (b".numpy(",)
     fixable = Applicability.SAFE

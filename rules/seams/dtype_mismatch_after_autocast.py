@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operation
 from amplint.semantics.seam_events import Clash
@@ -55,6 +55,7 @@ class DtypeMismatchAfterAutocast(Rule):
     code = "AMP502"
     name = "dtype-mismatch-after-autocast"
     severity = Severity.ERROR
+    claims = (Claim(Sign.RAISES, texts=("dtype", "scalar type", "type should be the same")),)
     screen = ((b"autocast", b".half()", b"float16"),)
     assumed = (MEETING,)
     fixable = Applicability.UNSAFE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Operation
 from amplint.semantics.seam_events import Clash
@@ -53,6 +53,7 @@ class HardCodedFloat32Buffer(Rule):
     code = "AMP504"
     name = "hard-coded-float32-buffer"
     severity = Severity.WARNING
+    claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
     assumed = (MAKING,)
     fixable = Applicability.UNSAFE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event
 from amplint.semantics.operation_events import Because
 from amplint.semantics.seam_events import HalfRefused
@@ -45,6 +45,7 @@ class UnsupportedHalfOp(Rule):
     code = "AMP503"
     name = "unsupported-half-op"
     severity = Severity.ERROR
+    claims = (Claim(Sign.RAISES, texts=("not implemented for", "dtype", "type")),)
     screen = (
         (
             b"quantile",

@@ -105,16 +105,18 @@ class ProofServer:
             raise ValueError(f"{filename} does not run in float32: {reference.exception}")
         return Outcome(**{**vars(outcome), "reference": reference})
 
+    def trace(
+        self, text: str, filename: str, *, cuda: bool = False, framework: bool = False, float32: bool = False
+    ) -> str:
+        """Run a program under `amplint.trace.watch` and give the record as JSON.
+
+        With `float32` all regions and scalers are off.
+        """
+        reply = self._ask(text, filename, cuda=cuda, framework=framework, float32=float32, trace=True)
+        return str(reply["record"])
+
     def _run(self, text: str, filename: str, *, cuda: bool, framework: bool, float32: bool) -> Outcome:
-        request = {"text": text, "filename": filename, "cuda": cuda, "framework": framework, "float32": float32}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({**request, "timeout": self._timeout}) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the proof server ended while running {filename}")
-        reply = json.loads(answer)
+        reply = self._ask(text, filename, cuda=cuda, framework=framework, float32=float32)
         return Outcome(
             exception=_message(reply["exception"]) if reply["exception"] else None,
             warnings=tuple(_message(warning) for warning in reply.get("warnings", ())),
@@ -122,6 +124,17 @@ class ProofServer:
             result=reply.get("result"),
             expected=reply.get("expected"),
         )
+
+    def _ask(self, text: str, filename: str, *, float32: bool = False, trace: bool = False, **where: bool) -> Any:
+        request = {"text": text, "filename": filename, "float32": float32, "trace": trace, **where}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({**request, "timeout": self._timeout}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the proof server ended while running {filename}")
+        return json.loads(answer)
 
 
 def _message(reply: dict[str, str]) -> Message:

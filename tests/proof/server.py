@@ -1,13 +1,14 @@
 """Run programs, each in a forked child of one process that has PyTorch loaded: `python -m proof.server`.
 
-Reads one JSON request per line on standard input (`text`, `filename`, `cuda`, `framework`, `float32`, `timeout` in
-seconds) and answers each with one JSON line on standard output: `exception`, `warnings`, `printed`, `result` and
-`expected`.
+Reads one JSON request per line on standard input (`text`, `filename`, `cuda`, `framework`, `float32`, `trace`,
+`timeout` in seconds) and answers each with one JSON line on standard output: `exception`, `warnings`, `printed`,
+`result`, `expected` and, with `trace`, `record`, what `amplint trace` sees.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -40,6 +41,8 @@ def _preload() -> None:
 
 
 def _run_in_child(request: dict[str, Any]) -> Reply:
+    if request["trace"]:
+        _load_tracer()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,6 +78,7 @@ def _read(descriptor: int, deadline: float) -> bytes | None:
 def _run(request: dict[str, Any]) -> Reply:
     torch.manual_seed(0)
     reply: Reply = {"exception": None}
+    record: Any = None
     printed = io.StringIO()
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
@@ -88,14 +92,33 @@ def _run(request: dict[str, Any]) -> Reply:
     ):
         warnings.simplefilter("always")
         try:
-            exec(compile(request["text"], request["filename"], "exec"), module.__dict__)
+            with _watch(request["trace"]) as record:
+                exec(compile(request["text"], request["filename"], "exec"), module.__dict__)
         except BaseException as failure:
             reply["exception"] = {"type": type(failure).__name__, "message": str(failure)}
+    reply["record"] = record.to_json() if record is not None else None
     reply["warnings"] = [{"type": warning.category.__name__, "message": str(warning.message)} for warning in caught]
     reply["printed"] = printed.getvalue()
     reply["result"] = _summary(getattr(module, "result", None))
     reply["expected"] = _summary(getattr(module, "expected", None))
     return reply
+
+
+@functools.cache
+def _load_tracer() -> None:
+    """Load what watching needs; the stand-ins are libraries to it, as what they stand for would be."""
+    from amplint.trace import frames, watching
+
+    assert watching
+    frames._LIBRARIES = (*frames._LIBRARIES, f"{os.path.dirname(__file__)}/")
+
+
+def _watch(trace: bool) -> contextlib.AbstractContextManager[Any]:
+    if not trace:
+        return contextlib.nullcontext()
+    import amplint.trace
+
+    return amplint.trace.watch()
 
 
 def _environment(cuda: bool, float32: bool) -> contextlib.AbstractContextManager[object]:

@@ -1,0 +1,109 @@
+"""Calls that reach PyTorch: which one runs, what modules, NumPy and optimizers are handed, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+from torch.optim import Optimizer
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from amplint.trace.frames import Line, calling_line
+from amplint.trace.modules import Modules
+from amplint.trace.record import Call, Failure, dtype_name
+
+_FAILURES = 100
+"""So many are kept: a script may try and fail in a loop."""
+_Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], Any]
+
+
+class Calls(TorchFunctionMode):
+    """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`."""
+
+    def __init__(self, modules: Modules, is_on: Callable[[], bool]) -> None:
+        super().__init__()
+        self.current: Any = None
+        self._modules = modules
+        self._is_on = is_on
+        self._counts: Counter[_Key] = Counter()
+        self._failures: dict[Failure, None] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run `func` and remember it meanwhile."""
+        before, self.current = self.current, func
+        if func is Tensor.numpy:
+            self._count(name_of(func), "", args, ())
+        try:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        except Exception as failure:
+            self.failed(failure, *calling_line(), api=name_of(func))
+            raise
+        finally:
+            self.current = before
+
+    def follow_modules(self) -> Callable[[], None]:
+        """Count calls of modules; what is returned ends that. To be called before `Modules.attach`, for their paths."""
+        handle = hooks.register_module_forward_hook(self._called)
+        return handle.remove
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Count a step of an optimizer."""
+        parameters = {one.dtype: one for group in optimizer.param_groups for one in group["params"]}
+        self._count(f"{type(optimizer).__name__}.step", "", parameters.values(), ())
+
+    def failed(self, failure: BaseException, filename: str, row: int, *, api: str = "") -> None:
+        """Keep an exception that was raised at a line of the user's code."""
+        text = " ".join(str(failure).split())
+        known = (failure for failure in self._failures if (failure.filename, failure.row) == (filename, row))
+        if row and len(self._failures) < _FAILURES and not any(one.message == text for one in known):
+            self._failures[Failure(type(failure).__name__, text, api, filename, row)] = None
+
+    def seen(self) -> Counter[Call]:
+        """The calls that were counted."""
+        calls: Counter[Call] = Counter()
+        for (name, path, line, took, gave, region), count in self._counts.items():
+            dtypes = [tuple(map(dtype_name, some)) for some in (took, gave)]
+            calls[Call(name, path, *line, dtypes[0], dtypes[1], dtype_name(region) if region else "")] += count
+        return calls
+
+    def failures(self) -> list[Failure]:
+        """The exceptions that were kept, each of one line once."""
+        return list(self._failures)
+
+    def _called(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        self._count(type(module).__name__, self._modules.current, inputs, (output,))
+
+    def _count(self, name: str, path: str, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
+        if self._is_on():
+            took, gave = tensors(inputs), tensors(outputs)
+            region = region_of((took or gave)[0].device.type) if took or gave else None
+            dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
+            self._counts[name, path, calling_line(), dtypes[0], dtypes[1], region] += 1
+
+
+def name_of(func: Any) -> str:
+    """`torch.nn.functional.linear`."""
+    return str(resolve_name(func) or getattr(func, "__name__", ""))
+
+
+def region_of(device: str) -> torch.dtype | None:
+    """The dtype of the region that is on for `device`, None where none is."""
+    try:
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    except RuntimeError:  # a device without autocast, such as meta
+        return None
+
+
+def tensors(values: Iterable[Any]) -> list[Tensor]:
+    """The tensors among `values` and in lists and tuples there."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += tensors(value)
+    return found

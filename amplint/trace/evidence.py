@@ -1,0 +1,136 @@
+"""What a record says about a place in a file: what ran there, with which dtypes, in which region, and what failed."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from amplint.trace.record import Call, Failure, Held, NonFinite, Operation, Record, digest
+
+IDLE = frozenset(
+    {
+        *("alias", "detach", "empty", "empty_like", "expand", "lift_fresh", "permute", "reshape", "select", "slice"),
+        *("squeeze", "t", "transpose", "unsqueeze", "_unsafe_view", "view"),
+    }
+)
+"""Operators that compute nothing."""
+Rows = range
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen at a place. `operations` are those that compute or convert, without those of backward passes.
+
+    `inner` are the forward operations in the modules that are called there, and `around` tells whether anything was
+    seen in the function, or the module, that the place is in.
+    """
+
+    operations: tuple[tuple[Operation, int], ...]
+    calls: tuple[tuple[Call, int], ...]
+    failures: tuple[Failure, ...]
+    held: tuple[Held, ...]
+    nonfinite: tuple[NonFinite, ...]
+    inner: tuple[tuple[Operation, int], ...]
+    around: bool
+
+    @property
+    def exercised(self) -> bool:
+        """Whether anything was seen at the place itself."""
+        return bool(self.operations or self.calls or self.failures or self.held)
+
+
+class Evidence:
+    """A record, asked about places in files; a file is known again by its content, wherever it lies now."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._trees: dict[str, ast.Module] = {}
+
+    def names(self, path: str, raw: bytes) -> list[str] | None:
+        """What the record calls the file at `path` that holds `raw`: nothing where none of it was seen to run.
+
+        None where the record speaks of a file of this name that held something else.
+        """
+        same = [name for name, content in self.record.sources.items() if content == digest(raw)]
+        alike = [name for name in same if os.path.basename(name) == os.path.basename(path)]
+        if same:
+            return alike or same
+        ending = os.path.join(*os.path.abspath(path).split(os.sep)[-2:])
+        named = (os.path.abspath(name) for name in self.record.sources)
+        return None if any(name.endswith(os.sep + ending) for name in named) else []
+
+    def at(self, names: list[str], raw: bytes, start: int, end: int) -> Seen:
+        """What was seen in the statement around the rows from `start` to `end` of a file that holds `raw`.
+
+        That is the whole block where these are the header of a `with` statement or a decorator.
+        """
+        tree = self._tree(raw)
+        block, head = _statement(tree, start, end)
+        function, record = _function(tree, start, end), self.record
+
+        def here(place: Operation | Call | Failure | Held | NonFinite, among: Rows = block) -> bool:
+            return place.row in among and place.filename in names
+
+        calls = tuple((call, count) for call, count in record.calls.items() if here(call))
+        paths = {call.module for call, _ in calls if call.module}
+        return Seen(
+            operations=tuple((one, count) for one, count in self._computing() if here(one)),
+            calls=calls,
+            failures=tuple(failure for failure in record.failures if here(failure, head)),
+            held=tuple(filter(here, record.held)),
+            nonfinite=tuple(filter(here, record.nonfinite)),
+            inner=tuple((one, count) for one, count in self._computing() if _inside(one.module, paths)),
+            around=any(
+                here(one, function) for some in (record.operations, record.calls, record.failures) for one in some
+            ),
+        )
+
+    def _computing(self) -> Iterator[tuple[Operation, int]]:
+        for operation, count in self.record.operations.items():
+            if operation.phase != "backward" and operation.op not in IDLE:
+                yield operation, count
+
+    def _tree(self, raw: bytes) -> ast.Module:
+        key = digest(raw)
+        if key not in self._trees:
+            self._trees[key] = ast.parse(raw)
+        return self._trees[key]
+
+
+def _inside(module: str, paths: set[str]) -> bool:
+    return any(module == path or module.startswith(path + ".") for path in paths)
+
+
+def _statement(tree: ast.Module, start: int, end: int) -> tuple[Rows, Rows]:
+    """The rows of the innermost statement around those of a place, and those before the block of a compound one.
+
+    The two differ for regions only: what is said of the header of another compound statement is not about its block.
+    """
+    around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _holds(node, start, end)]
+    if not around:
+        return range(start, end + 1), range(start, end + 1)
+    inner = min(around, key=lambda node: len(_rows(node)))
+    rows, body = _rows(inner), getattr(inner, "body", None)
+    if not body:
+        return rows, rows
+    head = range(rows.start, max(body[0].lineno, inner.lineno + 1))
+    decorates = isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and start < inner.lineno
+    return rows if decorates or isinstance(inner, (ast.With, ast.AsyncWith)) else head, head
+
+
+def _function(tree: ast.Module, start: int, end: int) -> Rows:
+    """The rows of the innermost function around those of a place, all rows where it is in none."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [_rows(node) for node in ast.walk(tree) if isinstance(node, functions) and _holds(node, start, end)]
+    return min(around, key=len, default=range(1, 1 << 30))
+
+
+def _holds(node: ast.stmt, start: int, end: int) -> bool:
+    return start in _rows(node) and end in _rows(node)
+
+
+def _rows(node: ast.stmt) -> Rows:
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    return range(first, (node.end_lineno or node.lineno) + 1)

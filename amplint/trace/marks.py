@@ -1,0 +1,151 @@
+"""Static findings marked with what a run showed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from amplint.claims import Claim, Mark, Sign, Verdict
+from amplint.findings import Finding
+from amplint.trace.evidence import Evidence, Seen
+from amplint.trace.naming import names_of
+from amplint.trace.record import Operation, Record, is_floating
+
+Read = Callable[[str], bytes | None]
+Kinds = Sequence[tuple[Operation, int]]
+_SHOWN = 2
+
+
+class Marks:
+    """Marks findings by `record`; `read` gives the content of a file. `changed` are those that ran with another one."""
+
+    def __init__(self, record: Record, read: Read) -> None:
+        self.changed: set[str] = set()
+        self._evidence = Evidence(record)
+        self._read = read
+
+    def marked(self, finding: Finding) -> Finding:
+        """`finding` with its mark; without one where its file has changed, or a run cannot show what it claims."""
+        place = finding.shown or finding.elsewhere
+        filename, span = (place.filename or finding.filename, place.span) if place else (finding.filename, finding.span)
+        raw = self._read(filename) if finding.claims else None
+        if raw is None:
+            return finding
+        names = self._evidence.names(filename, raw)
+        if names is None:
+            self.changed.add(filename)
+            return finding
+        seen = self._evidence.at(names, raw, span.start.row, span.end.row)
+        return replace(
+            finding, mark=_together([_judged(claim, seen, self._evidence.record) for claim in finding.claims])
+        )
+
+
+def _together(marks: list[Mark]) -> Mark:
+    """What marks of claims come to of which any one is enough."""
+    for verdict in (Verdict.CONFIRMED, Verdict.UNDECIDED, Verdict.CONTRADICTED):
+        for mark in marks:
+            if mark.verdict is verdict:
+                return mark
+    return Mark(Verdict.NOT_EXERCISED)
+
+
+def _judged(claim: Claim, seen: Seen, record: Record) -> Mark:
+    if claim.sign is Sign.HOLDS:
+        return _held(claim, seen, record)
+    if claim.sign is Sign.RAISES:
+        return _raised(claim, seen)
+    if claim.sign is Sign.NOT_FINITE:
+        return _not_finite(seen)
+    if not seen.exercised:
+        return Mark(Verdict.NOT_EXERCISED)
+    if claim.sign in (Sign.REGION_ON, Sign.REGION_OFF, Sign.INERT):
+        return _region(claim.sign, seen, record)
+    return _computed(claim, seen)
+
+
+def _computed(claim: Claim, seen: Seen) -> Mark:
+    """The verdict about dtypes of operations."""
+    meant = _meant(claim, seen.operations) or _meant(claim, seen.inner)
+    if not meant:
+        return Mark(Verdict.UNDECIDED, _told(seen.operations))
+    fits = [(operation, count) for operation, count in meant if _fits(claim, operation, seen)]
+    return Mark(Verdict.CONFIRMED, _told(fits)) if fits else Mark(Verdict.CONTRADICTED, _told(meant))
+
+
+def _fits(claim: Claim, operation: Operation, seen: Seen) -> bool:
+    took, gave = _floating(operation.inputs), _floating(operation.outputs)
+    if claim.sign is Sign.GIVES:
+        return bool(gave) and gave <= set(claim.dtypes)
+    if claim.sign is Sign.STAYS_WIDE:
+        return bool(operation.autocast) and took == {"float32"}
+    if claim.sign is Sign.WIDENS:
+        some = set().union(*(_floating(other.inputs) for other, _ in seen.operations))
+        return gave == {"float32"} and bool(some & set(claim.dtypes))
+    return bool(took or gave) and (took or gave) <= set(claim.dtypes)
+
+
+def _meant(claim: Claim, kinds: Kinds) -> Kinds:
+    """Of `kinds`, the operations that the claim is about."""
+    some = [(one, count) for one, count in kinds if _floating((*one.inputs, *one.outputs))]
+    if claim.sign is not Sign.GIVES:
+        some = [(one, count) for one, count in some if one.op != "_to_copy"]
+    return [(one, count) for one, count in some if not claim.ops or names_of(one.op, one.api) & names_of(*claim.ops)]
+
+
+def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
+    """The verdict about a region, by the calls of modules at the place, or by its operations where there are none."""
+    states = {call.autocast for call, _ in seen.calls}
+    states = states or {one.autocast for one, _ in seen.operations if _floating((*one.inputs, *one.outputs))}
+    unused = sign is Sign.REGION_OFF and not any(one.autocast for one in record.operations)
+    if not states or unused:
+        return Mark(Verdict.UNDECIDED)
+    confirmed = any(states) if sign is Sign.REGION_ON else "" in states if sign is Sign.REGION_OFF else not any(states)
+    words = sorted(f"on ({state})" if state else "off" for state in states)
+    return Mark(Verdict.CONFIRMED if confirmed else Verdict.CONTRADICTED, f"autocast was {' and '.join(words)}")
+
+
+def _held(claim: Claim, seen: Seen, record: Record) -> Mark:
+    held = seen.held or record.held
+    if not held:
+        return Mark(Verdict.UNDECIDED if seen.exercised else Verdict.NOT_EXERCISED)
+    found = sorted({one.dtype for one in held})
+    verdict = Verdict.CONFIRMED if set(found) & set(claim.dtypes) else Verdict.CONTRADICTED
+    return Mark(verdict, f"{held[0].optimizer} steps {' and '.join(found)} parameters")
+
+
+def _raised(claim: Claim, seen: Seen) -> Mark:
+    for failure in seen.failures:
+        if not claim.texts or any(text in failure.message for text in claim.texts):
+            return Mark(Verdict.CONFIRMED, f"it raised {failure.type}: {failure.message}")
+    ran = _meant(claim, seen.operations)
+    handed = [call for call, _ in seen.calls if not claim.ops or names_of(call.name) & names_of(*claim.ops)]
+    if seen.failures or not (ran or handed):
+        silent = seen.around and not claim.ops  # what is not an operation leaves nothing to see where it does not raise
+        return Mark(Verdict.UNDECIDED if seen.exercised or silent else Verdict.NOT_EXERCISED)
+    return Mark(Verdict.CONTRADICTED, _told(ran) or f"it ran on {' and '.join(sorted(set(handed[0].inputs)))}")
+
+
+def _not_finite(seen: Seen) -> Mark:
+    for origin in seen.nonfinite:
+        return Mark(Verdict.CONFIRMED, f"{origin.op} gave {origin.kind} in {origin.dtype}")
+    return Mark(Verdict.UNDECIDED, _told(seen.operations)) if seen.exercised else Mark(Verdict.NOT_EXERCISED)
+
+
+def _told(kinds: Kinds) -> str:
+    """`mul took float16, gave float16 (3 times)`, of the most frequent kinds."""
+    most = sorted(kinds, key=lambda kind: -kind[1])[:_SHOWN]
+    return ", ".join(_one(operation, count) for operation, count in most)
+
+
+def _one(operation: Operation, count: int) -> str:
+    parts = [
+        f"{verb} {' and '.join(dict.fromkeys(dtypes))}"
+        for verb, dtypes in (("took", operation.inputs), ("gave", operation.outputs))
+        if dtypes
+    ]
+    return f"{operation.op} {', '.join(parts)} ({'once' if count == 1 else f'{count} times'})"
+
+
+def _floating(dtypes: Sequence[str]) -> set[str]:
+    return set(filter(is_floating, dtypes))

@@ -1,0 +1,30 @@
+"""The files that a record speaks of, and what they held when they ran."""
+
+from __future__ import annotations
+
+import os
+
+from amplint.trace.record import Record, digest
+
+
+def digests(record: Record, folder: str, began: float) -> dict[str, str]:
+    """File name -> digest of its content, for every file in `record`.
+
+    Relative names are relative to `folder`. The digest is empty where the file cannot be read, or was written to after
+    `began`, in seconds since the epoch: what ran is not known then.
+    """
+    names = {
+        *(operation.filename for operation in record.operations),
+        *(call.filename for call in record.calls),
+        *(failure.filename for failure in record.failures),
+        *(held.filename for held in record.held),
+    }
+    return {name: _digest(os.path.join(folder, name), began) for name in sorted(names - {""})}
+
+
+def _digest(path: str, began: float) -> str:
+    try:
+        with open(path, "rb") as file:
+            return digest(file.read()) if os.fstat(file.fileno()).st_mtime <= began else ""
+    except OSError:
+        return ""

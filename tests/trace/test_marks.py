@@ -1,0 +1,226 @@
+"""`amplint check --trace`: what a run showed of the findings is right, for every fixture and in special cases."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proof.client import ProofServer
+from proof.programs import Program, programs
+
+import amplint.trace
+from amplint.claims import Mark, Verdict
+from amplint.engine.cache import Cache
+from amplint.engine.config import Settings
+from amplint.engine.discover import Target
+from amplint.engine.projects import Projects
+from amplint.engine.registry import load_registry
+from amplint.engine.run import Linter
+from amplint.findings import Finding
+from amplint.trace.marks import Marks
+from amplint.trace.record import Record
+
+RULES = load_registry().rules
+FAMILIES = ("AMP1", "AMP4", "AMP5")
+BAD = [program for program in programs() if program.is_bad and program.code.startswith(FAMILIES)]
+IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP502", "AMP504")
+"""Rules whose findings all rest on a region that is on."""
+
+OTHERS: dict[str, list[Verdict | None]] = {
+    "AMP106-autocast-has-no-effect/bad_bare_statement.py": [None],  # what nothing enters does nothing to be seen
+    "AMP109": [None],  # other threads are not watched
+    "AMP403": [Verdict.UNDECIDED],  # values are not looked at
+    "AMP501-bfloat16-to-numpy/bad_cast_output.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
+}
+"""Programs, or all those of a rule, whose findings are not all confirmed, with the verdicts of each."""
+
+
+@functools.cache
+def linter(code: str) -> tuple[Linter, Settings]:
+    """A linter with the default rules and the rule `code`."""
+    settings = Settings(extend_select=() if RULES[code].default else (code,))
+    return Linter(Projects(RULES, fixed=settings), Cache(None)), settings
+
+
+def found(path: Path, code: str = "AMP101") -> list[Finding]:
+    """What is found in a file."""
+    checker, settings = linter(code)
+    return checker.check(Target(str(path), str(path), settings), path.read_bytes())
+
+
+def marked(path: Path, record: Record, code: str = "AMP101") -> list[Finding]:
+    """The findings of the families in a file, with their marks."""
+    marks = Marks(record, lambda name: Path(name).read_bytes())
+    return [marks.marked(finding) for finding in found(path, code) if finding.code.startswith(FAMILIES)]
+
+
+def verdict(finding: Finding) -> Verdict | None:
+    """The verdict of the run, None without a mark."""
+    return finding.mark.verdict if finding.mark else None
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ProofServer]:
+    with ProofServer() as started:
+        yield started
+
+
+def traced(server: ProofServer, program: Program, *, float32: bool = False) -> list[Finding]:
+    """The marked findings of a fixture that ran, with `float32` with all its regions and scalers off."""
+    where = {"cuda": program.cuda, "framework": program.framework}
+    record = Record.from_json(server.trace(program.text, str(program.path), float32=float32, **where))
+    return marked(program.path, record, program.code)
+
+
+@pytest.mark.parametrize("program", BAD, ids=lambda program: program.name)
+def test_what_a_fixture_shows_confirms_its_findings(program: Program, server: ProofServer) -> None:
+    findings = traced(server, program)
+    expected = OTHERS.get(program.name) or OTHERS.get(program.code) or [Verdict.CONFIRMED] * len(findings)
+    assert Counter(map(verdict, findings)) == Counter(expected)
+
+
+@pytest.mark.parametrize(
+    "program", [program for program in BAD if program.code in IN_REGIONS], ids=lambda program: program.name
+)
+def test_a_run_without_regions_contradicts_what_rests_on_them(program: Program, server: ProofServer) -> None:
+    findings = [finding for finding in traced(server, program, float32=True) if finding.code in IN_REGIONS]
+    assert set(map(verdict, findings)) == {Verdict.CONTRADICTED}
+
+
+SCRIPT = """\
+import torch
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def evaluate(x):
+    with torch.autocast("cpu", dtype=torch.float16):
+        return model(x).masked_fill(x > 0, -1e9)
+
+
+for step in range(2):
+    x = torch.ones(2, 4)
+    with torch.autocast("cpu", dtype=torch.float16, enabled={amp}):
+        out = model(x)
+        loss = (
+            out
+            / (out.amax() + 1e-8)
+        ).sum()
+        loss.backward()
+    optimizer.step()
+    if {test}:
+        with torch.autocast("cpu", dtype=torch.float16):
+            try:
+                evaluate(x)
+            except RuntimeError:
+                pass
+"""
+
+
+def ran(folder: Path, *, amp: str = "True", test: str = "step > 3") -> tuple[Path, Record]:
+    """A script that ran under watch, and what was seen of it."""
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(amp=amp, test=test), encoding="utf-8")
+    with amplint.trace.watch() as record:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
+    return path, record
+
+
+def marks_of(path: Path, record: Record) -> dict[str, Mark | None]:
+    """Code -> mark; the script has each code once."""
+    return {finding.code: finding.mark for finding in marked(path, record)}
+
+
+def test_what_was_measured_is_told(tmp_path: Path) -> None:
+    assert marks_of(*ran(tmp_path)) == {
+        "AMP101": Mark(Verdict.CONFIRMED, "autocast was on (float16)"),
+        "AMP401": Mark(Verdict.NOT_EXERCISED),
+        "AMP402": Mark(Verdict.CONFIRMED, "add took float16, gave float16 (2 times)"),
+    }
+
+
+def test_a_flag_that_is_off_contradicts(tmp_path: Path) -> None:
+    marks = marks_of(*ran(tmp_path, amp="step > 3"))
+    assert marks["AMP101"] == Mark(Verdict.CONTRADICTED, "autocast was off")
+    assert marks["AMP402"] == Mark(Verdict.CONTRADICTED, "add took float32, gave float32 (2 times)")
+
+
+def test_an_exception_that_the_script_catches_confirms(tmp_path: Path) -> None:
+    mark = marks_of(*ran(tmp_path, test="step < 3"))["AMP401"]
+    assert mark is not None
+    assert mark.verdict is Verdict.CONFIRMED
+    assert "without overflow" in mark.text
+
+
+def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
+    path, record = ran(tmp_path)
+    before = marks_of(path, record)
+    elsewhere = tmp_path / "other" / "train.py"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(path.read_bytes())
+    assert marks_of(elsewhere, Record.from_json(record.to_json())) == before
+    path.write_text("\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    marks = Marks(record, lambda name: Path(name).read_bytes())
+    assert {marks.marked(finding).mark for finding in found(path)} == {None}
+    assert marks.changed == {str(path)}
+
+
+def test_a_file_that_did_not_run(tmp_path: Path) -> None:
+    _, record = ran(tmp_path)
+    other = tmp_path / "other.py"
+    other.write_text(SCRIPT.format(amp="False", test="True"), encoding="utf-8")
+    assert {mark.verdict for mark in marks_of(other, record).values() if mark} == {Verdict.NOT_EXERCISED}
+
+
+def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `amplint check` in `folder`."""
+    command = [sys.executable, "-m", "amplint", "check", *arguments, "train.py"]
+    environment = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path, record = ran(tmp_path)
+    (tmp_path / "trace.json").write_text(record.to_json(), encoding="utf-8")
+    plain = check(tmp_path, "--output-format", "json")
+    seen = check(tmp_path, "--trace", "trace.json", "--output-format", "json")
+    assert (plain.returncode, seen.returncode) == (1, 1)
+    without, with_marks = json.loads(plain.stdout), json.loads(seen.stdout)
+    assert {one["trace"] for one in without} == {None}
+    assert [{**one, "trace": None} for one in with_marks] == without
+    verdicts = {one["code"]: one["trace"]["verdict"] for one in with_marks if one["trace"]}
+    assert verdicts == {"AMP101": "confirmed", "AMP401": "not exercised", "AMP402": "confirmed"}
+    assert "By the trace: 2 confirmed, 1 not exercised, 1 undecided." in seen.stderr
+    told = check(tmp_path, "--trace", "trace.json", "-q").stdout
+    assert "  Trace: confirmed; autocast was on (float16)\n" in told
+    told = check(tmp_path, "--trace", "trace.json", "-q", "--output-format", "concise").stdout
+    assert "guards nothing [trace: confirmed; add took float16, gave float16 (2 times)]\n" in told
+    told = check(tmp_path, "--trace", "trace.json", "-q", "--output-format", "github").stdout
+    assert "%0ATrace: not exercised%0A" in told
+    told = check(tmp_path, "--trace", "trace.json", "-q", "--statistics").stdout
+    assert "1  AMP101  backward-in-autocast       warning  1 fixable, 1 confirmed\n" in told
+    original = path.read_bytes()
+    check(tmp_path, "--fix")
+    fixed = path.read_bytes()
+    path.write_bytes(original)
+    repaired = check(tmp_path, "--fix", "--trace", "trace.json")
+    assert (path.read_bytes(), fixed != original) == (fixed, True)
+    assert "train.py has changed since it was traced: its findings are not marked" in repaired.stderr
+
+
+@pytest.mark.parametrize("text", [None, "{}"])
+def test_a_trace_that_cannot_be_read(tmp_path: Path, text: str | None) -> None:
+    (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
+    if text is not None:
+        (tmp_path / "trace.json").write_text(text, encoding="utf-8")
+    seen = check(tmp_path, "--trace", "trace.json")
+    assert seen.returncode == 2
+    assert seen.stderr.startswith("Error: trace.json: ")
