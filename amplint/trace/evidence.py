@@ -7,15 +7,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from amplint.trace.kinds import computes
 from amplint.trace.record import Call, Failure, Held, NonFinite, Operation, Record, digest
 
-IDLE = frozenset(
-    {
-        *("alias", "detach", "empty", "empty_like", "expand", "lift_fresh", "permute", "reshape", "select", "slice"),
-        *("squeeze", "t", "transpose", "unsqueeze", "_unsafe_view", "view"),
-    }
-)
-"""Operators that compute nothing."""
 Rows = range
 
 
@@ -89,7 +83,7 @@ class Evidence:
 
     def _computing(self) -> Iterator[tuple[Operation, int]]:
         for operation, count in self.record.operations.items():
-            if operation.phase != "backward" and operation.op not in IDLE:
+            if operation.phase != "backward" and computes(operation):
                 yield operation, count
 
     def _tree(self, raw: bytes) -> ast.Module:

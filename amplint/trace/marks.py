@@ -8,8 +8,9 @@ from dataclasses import replace
 from amplint.claims import Claim, Mark, Sign, Verdict
 from amplint.findings import Finding
 from amplint.trace.evidence import Evidence, Seen
+from amplint.trace.kinds import floating
 from amplint.trace.naming import names_of
-from amplint.trace.record import Operation, Record, is_floating
+from amplint.trace.record import Operation, Record
 
 Read = Callable[[str], bytes | None]
 Kinds = Sequence[tuple[Operation, int]]
@@ -74,29 +75,28 @@ def _computed(claim: Claim, seen: Seen) -> Mark:
 
 
 def _fits(claim: Claim, operation: Operation, seen: Seen) -> bool:
-    took, gave = _floating(operation.inputs), _floating(operation.outputs)
+    took, gave = set(floating(operation.inputs)), set(floating(operation.outputs))
     if claim.sign is Sign.GIVES:
         return bool(gave) and gave <= set(claim.dtypes)
     if claim.sign is Sign.STAYS_WIDE:
         return bool(operation.autocast) and took == {"float32"}
     if claim.sign is Sign.WIDENS:
-        some = set().union(*(_floating(other.inputs) for other, _ in seen.operations))
+        some = {dtype for other, _ in seen.operations for dtype in other.inputs}
         return gave == {"float32"} and bool(some & set(claim.dtypes))
     return bool(took or gave) and (took or gave) <= set(claim.dtypes)
 
 
 def _meant(claim: Claim, kinds: Kinds) -> Kinds:
     """Of `kinds`, the operations that the claim is about."""
-    some = [(one, count) for one, count in kinds if _floating((*one.inputs, *one.outputs))]
-    if claim.sign is not Sign.GIVES:
-        some = [(one, count) for one, count in some if one.op != "_to_copy"]
+    casts = claim.sign is Sign.GIVES
+    some = [(one, count) for one, count in kinds if casts or one.op != "_to_copy"]
     return [(one, count) for one, count in some if not claim.ops or names_of(one.op, one.api) & names_of(*claim.ops)]
 
 
 def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
     """The verdict about a region, by the calls of modules at the place, or by its operations where there are none."""
     states = {call.autocast for call, _ in seen.calls}
-    states = states or {one.autocast for one, _ in seen.operations if _floating((*one.inputs, *one.outputs))}
+    states = states or {one.autocast for one, _ in seen.operations}
     unused = sign is Sign.REGION_OFF and not any(one.autocast for one in record.operations)
     if not states or unused:
         return Mark(Verdict.UNDECIDED)
@@ -145,7 +145,3 @@ def _one(operation: Operation, count: int) -> str:
         if dtypes
     ]
     return f"{operation.op} {', '.join(parts)} ({'once' if count == 1 else f'{count} times'})"
-
-
-def _floating(dtypes: Sequence[str]) -> set[str]:
-    return set(filter(is_floating, dtypes))
