@@ -13,11 +13,12 @@ from amplint.trace.record import Record, UnreadableRecord
 
 
 @click.command()
+@traced.html
 @traced.fail_on
 @traced.quiet
 @click.argument("record", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_context
-def report(ctx: click.Context, /, record: Path, fail_on: str | None, quiet: bool) -> None:
+def report(ctx: click.Context, /, record: Path, html: Path | None, fail_on: str | None, quiet: bool) -> None:
     """Report what RECORD holds, a file that `amplint trace --output` has written. Nothing is run.
 
     Exit status: 1 where --fail-on finds something; 2 when RECORD cannot be read.
@@ -25,6 +26,8 @@ def report(ctx: click.Context, /, record: Path, fail_on: str | None, quiet: bool
     seen = read(record)
     found = findings(seen)
     traced.show(seen, found, quiet=quiet, err=False)
+    if html is not None:
+        traced.write_page(html, seen, found)
     ctx.exit(traced.status(found, fail_on))
 
 

@@ -41,7 +41,8 @@ def trace() -> None:
     show_default=True,
     help="What the script does when the steps are recorded.",
 )
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the record as JSON.")
+@traced.output
+@traced.html
 @traced.fail_on
 @traced.quiet
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
@@ -58,6 +59,7 @@ def run(
     every: int,
     then: str,
     output: Path | None,
+    html: Path | None,
     fail_on: str | None,
     quiet: bool,
     module: bool,
@@ -83,6 +85,8 @@ def run(
     traced.show(ran.record, found, quiet=quiet, err=True)
     if output is not None:
         traced.write(output, ran.record.to_json())
+    if html is not None:
+        traced.write_page(html, ran.record, found)
     ctx.exit(ran.status or traced.status(found, fail_on))
 
 

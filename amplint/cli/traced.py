@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -19,11 +20,30 @@ from amplint.reports.trace import summary
 from amplint.trace.record import Record
 
 FOUND = 1
+_PAGE_LIBRARIES = ("jinja2", "matplotlib", "pygments")
 
 fail_on = click.option(
     "--fail-on",
     type=click.Choice([Severity.ERROR.label, Severity.WARNING.label]),
     help="Exit with status 1 when there is a finding at least this severe.",
+)
+output = click.option(
+    "--output", type=click.Path(dir_okay=False, resolve_path=True, path_type=Path), help="Write the record as JSON."
+)
+
+
+def _can_write_pages(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    missing = [name for name in _PAGE_LIBRARIES if path is not None and importlib.util.find_spec(name) is None]
+    if missing:
+        raise Failure(f'--html needs {", ".join(missing)}: pip install "amplint[report]"')
+    return path
+
+
+html = click.option(
+    "--html",
+    type=click.Path(dir_okay=False, resolve_path=True, path_type=Path),
+    callback=_can_write_pages,
+    help="Write a page with source, plots and tables that works offline.",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Only the findings, no summary.")
 
@@ -49,6 +69,13 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as failure:
         raise Failure(f"{path}: {failure.strerror or failure}") from None
+
+
+def write_page(path: Path, record: Record, found: Sequence[Finding]) -> None:
+    """Write the page of a run. Raises Failure."""
+    from amplint.reports.page.document import page
+
+    write(path, page(record, found))
 
 
 def _relative(filename: str) -> str:

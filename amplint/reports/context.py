@@ -22,11 +22,15 @@ class Sources:
 
     def line(self, filename: str, row: int) -> str | None:
         """Line `row`, 1-based, without its end; None when it cannot be read."""
+        lines = self.lines(filename)
+        return lines[row - 1] if 1 <= row <= len(lines) else None
+
+    def lines(self, filename: str) -> list[str]:
+        """All lines without their ends; none when they cannot be read."""
         if filename not in self._lines:
             raw = self._read(filename)
             self._lines[filename] = [] if raw is None else _NEWLINE.split(decoded(raw))
-        lines = self._lines[filename]
-        return lines[row - 1] if 1 <= row <= len(lines) else None
+        return self._lines[filename]
 
     def _read(self, filename: str) -> bytes | None:
         return self._given[filename] if filename in self._given else content(filename)

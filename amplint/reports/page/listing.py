@@ -1,0 +1,112 @@
+"""The source with what ran on each line: files as rows of code, without the long stretches where nothing ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers.python import PythonLexer
+
+from amplint.findings import Finding
+from amplint.reports.context import Sources
+from amplint.reports.ran import PASSES, Line, named, share
+from amplint.reports.text import visible
+
+_CONTEXT = 2
+"""Lines shown round those where something ran."""
+_SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A dtype in the margin: `text` is short, `title` tells the operators, `kind` is a class of the style sheet."""
+
+    text: str
+    title: str
+    kind: str
+
+
+@dataclass
+class Row:
+    """A line of code; `code` is highlighted, `gap` says that lines are left out in front of it."""
+
+    number: int
+    code: Markup
+    gap: bool = False
+    chips: dict[str, list[Chip]] = field(default_factory=dict)
+    time: str = ""
+    percent: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass
+class Listing:
+    """The rows of one file; `readable` is False where its source could not be read."""
+
+    filename: str
+    rows: list[Row]
+    readable: bool
+    recomputed: bool
+
+
+def listings(ran: Sequence[Line], found: Sequence[Finding], seconds: float) -> list[Listing]:
+    """The files in which something ran or was found, busiest first; `seconds` is the time of the whole run."""
+    lines: dict[str, dict[int, Line]] = {}
+    for line in sorted(ran, key=lambda line: -line.operations.total()):
+        if line.row:
+            lines.setdefault(line.filename, {})[line.row] = line
+    for finding in found:
+        row = finding.span.start.row
+        place = lines.setdefault(finding.filename, {})
+        at = place.setdefault(row, Line(finding.filename, row))
+        if finding not in at.findings:
+            at.findings.append(finding)
+    sources = Sources()
+    return [_listing(filename, rows, sources.lines(filename), seconds) for filename, rows in lines.items()]
+
+
+def _listing(filename: str, lines: dict[int, Line], source: list[str], seconds: float) -> Listing:
+    code = _highlighted(source)
+    rows = []
+    for number, gap in _shown(lines, len(code)):
+        line = lines.get(number)
+        row = Row(number, code[number - 1] if number <= len(code) else Markup(""), gap)
+        row.chips = {phase: [] if line is None else list(_chips(line, phase)) for phase in PASSES}
+        if line is not None:
+            row.findings = line.findings
+            row.percent = 100 * line.seconds / seconds if seconds else 0.0
+            row.time = share(line.seconds, seconds) if line.seconds else ""
+        rows.append(row)
+    recomputed = any(row.chips.get("recomputation") for row in rows)
+    return Listing(filename, rows, bool(source), recomputed)
+
+
+def _shown(lines: dict[int, Line], count: int) -> Iterator[tuple[int, bool]]:
+    """The rows to show of `count`, and whether some are left out in front of each."""
+    wanted = {near for row in lines for near in range(row - _CONTEXT, row + _CONTEXT + 1) if 1 <= near <= count}
+    before = 0
+    for row in sorted(wanted | set(lines)):
+        yield row, row != before + 1
+        before = row
+
+
+def _highlighted(source: list[str]) -> list[Markup]:
+    """Each line as HTML; characters that would hide or reorder code are shown as escapes."""
+    text = "\n".join(visible(line.expandtabs(4)) for line in source)
+    html = highlight(text, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True, classprefix="py-"))
+    return [Markup(line) for line in html.split("\n")[: len(source)]]
+
+
+def _chips(line: Line, phase: str) -> Iterator[Chip]:
+    slow = phase == "forward" and line.float32_products
+    for dtype, ops in sorted(line.by_dtype(phase).items(), key=lambda item: "->" in item[0]):
+        short = "→".join(_SHORT.get(part, part) for part in dtype.split(" -> "))
+        kind = "cast" if "→" in short else short if short in _SHORT.values() else "other"
+        title = f"{dtype}: {named(ops)}"
+        if slow and dtype == "float32":
+            yield Chip(f"{short} in region", title, f"{kind} slow")
+        else:
+            yield Chip(short, title, kind)

@@ -1,0 +1,178 @@
+"""The page of a run, as text: what stands in it, what does not, and that the user's text stays text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from amplint.cli.main import main
+from amplint.reports.page.document import page
+from amplint.trace.findings import findings
+from amplint.trace.record import Divergence, Histogram, Record
+from tests.trace import records
+
+SECTIONS = ["findings", "ranks", "nonfinite", "source", "exponents", "losses", "scale", "parameters", "updates"]
+VOID = {"meta", "input", "path", "use", "br"}
+
+
+@dataclass
+class Document(HTMLParser):
+    """The elements of a page; raises AssertionError where they are not nested."""
+
+    text: str
+    sections: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    tags: set[str] = field(default_factory=set)
+    scripts: list[str] = field(default_factory=list)
+    policy: str = ""
+    open: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.tags.add(tag)
+        self.ids += filter(None, [attributes.get("id")])
+        self.links += filter(None, [attributes.get(name) for name in ("href", "src", "xlink:href")])
+        self.sections += [str(attributes["id"])] if tag == "section" else []
+        assert not [name for name in attributes if name.startswith("on")]
+        if attributes.get("http-equiv") == "Content-Security-Policy":
+            self.policy = str(attributes["content"])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+    monkeypatch.chdir(tmp_path)
+    return records.record(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of the record as it is."""
+    record = records.record(tmp_path_factory.mktemp("page"))
+    return page(record, findings(record))
+
+
+def test_a_page_has_a_section_for_all_that_a_run_shows(record: Record) -> None:
+    record.divergences.append(Divergence("count", "forward", "mm", "train.py", 7, "", ((0, "3"), (1, "4"))))
+    document = Document(page(record, findings(record)))
+    assert document.sections == [*SECTIONS, "operations"]
+    assert document.tags >= {"svg", "table", "details"}
+    assert len(document.ids) == len(set(document.ids))
+
+
+def test_sections_without_data_are_left_out() -> None:
+    assert Document(page(Record(torch="2.13.0"), [])).sections == ["findings"]
+
+
+def test_a_page_needs_nothing_from_elsewhere(text: str) -> None:
+    document = Document(text)
+    assert document.links
+    assert all(link.startswith("#") and link[1:] in document.ids for link in document.links)
+    assert not re.search(r"https?:|url\((?!#)|@import", text)
+    assert not document.tags & {"link", "img", "iframe", "object", "base"}
+
+
+def test_the_text_of_others_stays_text(text: str) -> None:
+    document = Document(text)
+    (script,) = document.scripts
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in document.policy
+    assert "default-src 'none'" in document.policy
+    assert "alert(" in document.text
+    assert "alert(" not in script
+
+
+def test_what_hides_or_reorders_code_is_shown(record: Record, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(records.SOURCE.replace("x = model", "x\u202e = model"), encoding="utf-8")
+    record.histograms.append(Histogram("weight", "a\u202eb$x_1$", "float32", 1.0, {0: 1}, 0, 0))
+    text = page(record, findings(record))
+    assert "\u202e" not in text
+    assert "\\u202e" in text
+    assert "a\\u202eb$x_1$</text>" in text
+
+
+def test_the_same_record_gives_the_same_page(record: Record) -> None:
+    again = Record.from_json(record.to_json())
+    assert page(again, findings(again)) == page(record, findings(record))
+
+
+def test_long_stretches_without_operations_are_left_out(text: str) -> None:
+    assert "scaler.step" not in text
+    assert "PADDING" not in text
+    assert text.count('class="gap"') == 1
+
+
+def test_a_source_that_is_gone(record: Record, tmp_path: Path) -> None:
+    (tmp_path / "train.py").unlink()
+    text = page(record, findings(record))
+    assert "This file cannot be read here" in text
+    assert "f32 in region" in text
+
+
+def test_pages_of_many_operations_stay_small(record: Record) -> None:
+    for operation, count in list(record.operations.items()):
+        for number in range(500):
+            record.operations[replace(operation, op=f"{operation.op}_{number}")] = count
+    record.histograms += [
+        Histogram("gradient", f"layer.{number}", "float32", 1.0, {-number % 40 - 30: 5}, 0, 0) for number in range(300)
+    ]
+    text = page(record, findings(record))
+    assert len(text) < 2_000_000
+    assert "1507 more kinds of operations" in text
+
+
+def test_a_page_is_written_from_a_record(record: Record, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(record.to_json(), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["trace", "report", "-q", "--html", "page.html", "trace.json"])
+    assert ended.value.code == 0
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(record, findings(record))
+
+
+@pytest.mark.parametrize("command", [["trace", "train.py"], ["trace", "report", "trace.json"]], ids=" ".join)
+def test_what_is_missing_is_told_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jinja2" else found(name))
+    with pytest.raises(SystemExit) as ended:
+        main([*command[:-1], "--html", "page.html", command[-1]])
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", 'Error: --html needs jinja2: pip install "amplint[report]"\n')
+
+
+def test_the_libraries_of_the_page_are_loaded_for_it_only(tmp_path: Path, record: Record) -> None:
+    (tmp_path / "trace.json").write_text(record.to_json(), encoding="utf-8")
+    program = "from amplint.cli.main import main\ntry: main(['trace', 'report', 'trace.json'])\nexcept SystemExit: pass"
+    program += "\nimport sys\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not set(done.stderr.split()) & {"jinja2", "matplotlib", "pygments", "numpy", "torch"}
