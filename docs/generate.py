@@ -1,10 +1,12 @@
-"""Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look.
+"""Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look,
+and the schema of traces.
 
 python -m docs.generate
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,10 +15,12 @@ from pathlib import Path
 
 from amplint.engine.registry import load_registry
 from amplint.rule import Rule
+from docs.schema import schema
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = ROOT / "docs" / "rules"
+SCHEMA = ROOT / "docs" / "trace.schema.json"
 
 
 def block(text: str, name: str, content: str) -> str:
@@ -73,7 +77,8 @@ def outputs() -> dict[Path, str]:
     readme = README.read_text(encoding="utf-8")
     readme = block(readme, "rules", rule_table(rules))
     readme = block(readme, "first-look", first_look())
-    return {README: readme, **{PAGES / f"{rule.code}.md": rule_page(rule) for rule in rules}}
+    pages = {PAGES / f"{rule.code}.md": rule_page(rule) for rule in rules}
+    return {README: readme, SCHEMA: json.dumps(schema(), indent=2) + "\n", **pages}
 
 
 def main() -> None:
