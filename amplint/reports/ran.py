@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from amplint.findings import Finding
 from amplint.trace.kinds import computed_in, computes, is_float32_product, is_own_cast
-from amplint.trace.record import Operation, Record
+from amplint.trace.record import Operation, Record, digest
 
 PASSES = ("forward", "backward", "recomputation")
 """The phases that belong to lines of a model; what an optimizer does is its own."""
@@ -70,6 +70,19 @@ def lines(record: Record, found: Iterable[Finding]) -> list[Line]:
         if place in places:
             places[place].findings.append(finding)
     return sorted((line for line in places.values() if line.operations), key=Line.order)
+
+
+def changed(record: Record) -> set[str]:
+    """The source files that are no longer what ran, so that their lines may be others."""
+    return {name for name, before in record.sources.items() if before and _digest(name) not in (before, "")}
+
+
+def _digest(filename: str) -> str:
+    try:
+        with open(filename, "rb") as file:
+            return digest(file.read())
+    except OSError:
+        return ""
 
 
 def share(part: float, whole: float) -> str:

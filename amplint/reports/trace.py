@@ -11,7 +11,7 @@ from itertools import groupby
 from amplint.findings import Finding
 from amplint.reports.context import Sources
 from amplint.reports.exponents import Range, shares, summed
-from amplint.reports.ran import PASSES, Line, codes, lines, named, share, total_seconds
+from amplint.reports.ran import PASSES, Line, changed, codes, lines, named, share, total_seconds
 from amplint.reports.text import columns, visible
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
@@ -39,6 +39,8 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
         yield from _dtypes(line, width)
     if len(ran) > _LINES:
         yield f"  ... and {len(ran) - _LINES} more lines"
+    for filename in sorted(changed(record)):
+        yield f"  {visible(os.path.relpath(filename))} has changed since; its lines may be others"
 
 
 def _head(line: Line, sources: Sources, marks: str, width: int) -> str:

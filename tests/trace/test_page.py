@@ -16,8 +16,9 @@ import pytest
 
 from amplint.cli.main import main
 from amplint.reports.page.document import page
+from amplint.reports.trace import summary
 from amplint.trace.findings import findings
-from amplint.trace.record import Divergence, Histogram, Record
+from amplint.trace.record import Divergence, Histogram, Record, digest
 from tests.trace import records
 
 SECTIONS = ["findings", "ranks", "nonfinite", "source", "exponents", "losses", "scale", "parameters", "updates"]
@@ -136,6 +137,14 @@ def test_a_source_that_is_gone(record: Record, tmp_path: Path) -> None:
     text = page(record, findings(record))
     assert "This file cannot be read here" in text
     assert "f32 in region" in text
+
+
+def test_a_source_that_has_changed(record: Record, tmp_path: Path) -> None:
+    record.sources[str(tmp_path / "train.py")] = digest(records.SOURCE.encode())
+    assert "has changed since" not in page(record, []) + summary(record, [])
+    (tmp_path / "train.py").write_text("\n" + records.SOURCE, encoding="utf-8")
+    assert "This file has changed since it ran" in page(record, [])
+    assert "  train.py has changed since; its lines may be others" in summary(record, [])
 
 
 def test_pages_of_many_operations_stay_small(record: Record) -> None:

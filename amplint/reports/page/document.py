@@ -18,7 +18,7 @@ from amplint.findings import Finding, Severity
 from amplint.reports.exponents import Shares, shares
 from amplint.reports.page import figures
 from amplint.reports.page.listing import listings
-from amplint.reports.ran import PASSES, lines, share, total_seconds
+from amplint.reports.ran import PASSES, share, total_seconds
 from amplint.reports.text import visible
 from amplint.trace.kinds import computed_in, computes
 from amplint.trace.record import PHASES, HalfLoss, Histogram, Operation, Record
@@ -36,7 +36,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     seconds = total_seconds(record)
-    files = listings(lines(record, found), found, seconds)
+    files = listings(record, found)
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,

@@ -12,8 +12,9 @@ from pygments.lexers.python import PythonLexer
 
 from amplint.findings import Finding
 from amplint.reports.context import Sources
-from amplint.reports.ran import PASSES, Line, named, share
+from amplint.reports.ran import PASSES, Line, changed, lines, named, share, total_seconds
 from amplint.reports.text import visible
+from amplint.trace.record import Record
 
 _CONTEXT = 2
 """Lines shown round those where something ran."""
@@ -44,35 +45,37 @@ class Row:
 
 @dataclass
 class Listing:
-    """The rows of one file; `readable` is False where its source could not be read."""
+    """The rows of one file; `doubt` tells why the code may not be what ran, empty where it is."""
 
     filename: str
     rows: list[Row]
-    readable: bool
+    doubt: str
     recomputed: bool
 
 
-def listings(ran: Sequence[Line], found: Sequence[Finding], seconds: float) -> list[Listing]:
-    """The files in which something ran or was found, busiest first; `seconds` is the time of the whole run."""
-    lines: dict[str, dict[int, Line]] = {}
-    for line in sorted(ran, key=lambda line: -line.operations.total()):
+def listings(record: Record, found: Sequence[Finding]) -> list[Listing]:
+    """The files in which something ran or was found, busiest first."""
+    places: dict[str, dict[int, Line]] = {}
+    for line in sorted(lines(record, found), key=lambda line: -line.operations.total()):
         if line.row:
-            lines.setdefault(line.filename, {})[line.row] = line
+            places.setdefault(line.filename, {})[line.row] = line
     for finding in found:
         row = finding.span.start.row
-        place = lines.setdefault(finding.filename, {})
-        at = place.setdefault(row, Line(finding.filename, row))
+        at = places.setdefault(finding.filename, {}).setdefault(row, Line(finding.filename, row))
         if finding not in at.findings:
             at.findings.append(finding)
-    sources = Sources()
-    return [_listing(filename, rows, sources.lines(filename), seconds) for filename, rows in lines.items()]
+    sources, seconds, others = Sources(), total_seconds(record), changed(record)
+    return [
+        _listing(filename, ran, sources.lines(filename), seconds, filename in others)
+        for filename, ran in places.items()
+    ]
 
 
-def _listing(filename: str, lines: dict[int, Line], source: list[str], seconds: float) -> Listing:
+def _listing(filename: str, ran: dict[int, Line], source: list[str], seconds: float, changed: bool) -> Listing:
     code = _highlighted(source)
     rows = []
-    for number, gap in _shown(lines, len(code)):
-        line = lines.get(number)
+    for number, gap in _shown(ran, len(code)):
+        line = ran.get(number)
         row = Row(number, code[number - 1] if number <= len(code) else Markup(""), gap)
         row.chips = {phase: [] if line is None else list(_chips(line, phase)) for phase in PASSES}
         if line is not None:
@@ -81,14 +84,20 @@ def _listing(filename: str, lines: dict[int, Line], source: list[str], seconds: 
             row.time = share(line.seconds, seconds) if line.seconds else ""
         rows.append(row)
     recomputed = any(row.chips.get("recomputation") for row in rows)
-    return Listing(filename, rows, bool(source), recomputed)
+    return Listing(filename, rows, _doubt(source, changed), recomputed)
 
 
-def _shown(lines: dict[int, Line], count: int) -> Iterator[tuple[int, bool]]:
+def _doubt(source: list[str], changed: bool) -> str:
+    if changed:
+        return "This file has changed since it ran; its lines may be others."
+    return "" if source else "This file cannot be read here; its lines are shown without their text."
+
+
+def _shown(ran: dict[int, Line], count: int) -> Iterator[tuple[int, bool]]:
     """The rows to show of `count`, and whether some are left out in front of each."""
-    wanted = {near for row in lines for near in range(row - _CONTEXT, row + _CONTEXT + 1) if 1 <= near <= count}
+    wanted = {near for row in ran for near in range(row - _CONTEXT, row + _CONTEXT + 1) if 1 <= near <= count}
     before = 0
-    for row in sorted(wanted | set(lines)):
+    for row in sorted(wanted | set(ran)):
         yield row, row != before + 1
         before = row
 
