@@ -12,7 +12,7 @@ from amplint.semantics.scopes import dotted
 from amplint.source.tree import walk
 
 Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]
-"""Call -> the functions whose bodies it has been seen to run; none for what is certainly no function of the file."""
+"""Call -> the functions whose bodies it has been seen to run, also of other files; none for what runs no such body."""
 
 
 class Calls:
@@ -140,5 +140,7 @@ class Calls:
         if call not in self._looked_up:
             scope = self._script.target(call)
             named = frozenset({self._script.functions[scope]}) if scope is not None else None
-            self._looked_up[call] = self._resolved.get(call, named)
+            run = self._resolved.get(call)
+            own = frozenset(one for one in run if self._script.source.owns(one)) if run is not None else named
+            self._looked_up[call] = own
         return self._looked_up[call]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from amplint.codemods import Wish, convert
+from tests.codemods.running import LOOP
 
 ALIKE = """import torch
 from torch import nn
@@ -77,3 +82,14 @@ def test_a_call_of_something_unknown_is_in_the_way() -> None:
     conversion = convert(text, Wish(to="amp"))
     assert conversion.text == text
     assert [remark.row for remark in conversion.refused] == [8]
+
+
+@pytest.mark.parametrize("wish", [Wish(accumulate=4), Wish(to="amp")])
+def test_functions_of_other_files_are_not_looked_into(tmp_path: Path, wish: Wish) -> None:
+    (tmp_path / "objective.py").write_text(
+        "def reduced(out):\n    return out.pow(2).mean()\n\n\ndef objective(out):\n    return reduced(out)\n"
+    )
+    text = "from objective import objective\n" + LOOP.replace("model(x).mean()", "objective(model(x))")
+    conversion = convert(text, wish, str(tmp_path / "train.py"))
+    assert conversion.refused == ()
+    assert conversion.done
