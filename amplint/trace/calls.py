@@ -1,9 +1,11 @@
-"""Calls that reach PyTorch: which one runs, what modules, NumPy and optimizers are handed, and what is refused."""
+"""Calls that reach PyTorch: which one runs, what modules and optimizers are handed, and what is refused."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -12,12 +14,14 @@ from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from amplint.trace.frames import Line, calling_line
+from amplint.trace.frames import Line, calling_line, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.record import Call, Failure, dtype_name
 
 _FAILURES = 100
 """So many are kept: a script may try and fail in a loop."""
+_COUNTED = frozenset({Tensor.numpy, Tensor.backward})
+"""Calls that may run no operation at their line."""
 _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], Any]
 
 
@@ -35,8 +39,8 @@ class Calls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and remember it meanwhile."""
         before, self.current = self.current, func
-        if func is Tensor.numpy:
-            self._count(name_of(func), "", args, ())
+        if func in _COUNTED:
+            self._count(name_of(func), "", calling_line(), args, ())
         try:
             return func(*args, **kwargs) if kwargs else func(*args)
         except Exception as failure:
@@ -46,14 +50,17 @@ class Calls(TorchFunctionMode):
             self.current = before
 
     def follow_modules(self) -> Callable[[], None]:
-        """Count calls of modules; what is returned ends that. To be called before `Modules.attach`, for their paths."""
+        """Count calls of modules by the user's code; what is returned ends that.
+
+        To be called before `Modules.attach`, whose paths are of use then.
+        """
         handle = hooks.register_module_forward_hook(self._called)
         return handle.remove
 
     def stepped(self, optimizer: Optimizer) -> None:
         """Count a step of an optimizer."""
         parameters = {one.dtype: one for group in optimizer.param_groups for one in group["params"]}
-        self._count(f"{type(optimizer).__name__}.step", "", parameters.values(), ())
+        self._count(f"{type(optimizer).__name__}.step", "", calling_line(), parameters.values(), ())
 
     def failed(self, failure: BaseException, filename: str, row: int, *, api: str = "") -> None:
         """Keep an exception that was raised at a line of the user's code."""
@@ -75,14 +82,19 @@ class Calls(TorchFunctionMode):
         return list(self._failures)
 
     def _called(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        self._count(type(module).__name__, self._modules.current, inputs, (output,))
+        caller: FrameType | None = sys._getframe(1)
+        while caller is not None and caller.f_code.co_filename == hooks.__file__:
+            caller = caller.f_back
+        if caller is not None and is_own(caller.f_code):
+            line = caller.f_code.co_filename, caller.f_lineno
+            self._count(type(module).__name__, self._modules.current, line, inputs, (output,))
 
-    def _count(self, name: str, path: str, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
+    def _count(self, name: str, path: str, line: Line, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         if self._is_on():
             took, gave = tensors(inputs), tensors(outputs)
             region = region_of((took or gave)[0].device.type) if took or gave else None
             dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
-            self._counts[name, path, calling_line(), dtypes[0], dtypes[1], region] += 1
+            self._counts[name, path, line, dtypes[0], dtypes[1], region] += 1
 
 
 def name_of(func: Any) -> str:

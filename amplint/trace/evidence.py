@@ -11,6 +11,9 @@ from amplint.trace.kinds import computes
 from amplint.trace.record import Call, Failure, Held, NonFinite, Operation, Record, digest
 
 Rows = range
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_HIDDEN = ("backward", "step")
+"""Methods of custom functions and of optimizers."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class Seen:
     """What was seen at a place. `operations` are those that compute or convert, without those of backward passes.
 
     `inner` are the forward operations in the modules that are called there, and `around` tells whether anything was
-    seen in the function, or the module, that the place is in.
+    seen in the function, or the module, that the place is in. `hidden` says that nothing could be: operations of
+    backward passes count at lines of the forward pass, those of optimizers nowhere.
     """
 
     operations: tuple[tuple[Operation, int], ...]
@@ -28,6 +32,7 @@ class Seen:
     nonfinite: tuple[NonFinite, ...]
     inner: tuple[tuple[Operation, int], ...]
     around: bool
+    hidden: bool
 
     @property
     def exercised(self) -> bool:
@@ -62,11 +67,13 @@ class Evidence:
         """
         tree = self._tree(raw)
         block, head = _statement(tree, start, end)
-        function, record = _function(tree, start, end), self.record
+        record, function = self.record, _function(tree, start, end)
+        rows = range(1, 1 << 30) if function is None else _rows(function)
 
         def here(place: Operation | Call | Failure | Held | NonFinite, among: Rows = block) -> bool:
             return place.row in among and place.filename in names
 
+        around = any(here(one, rows) for some in (record.operations, record.calls, record.failures) for one in some)
         calls = tuple((call, count) for call, count in record.calls.items() if here(call))
         paths = {call.module for call, _ in calls if call.module}
         return Seen(
@@ -76,9 +83,8 @@ class Evidence:
             held=tuple(filter(here, record.held)),
             nonfinite=tuple(filter(here, record.nonfinite)),
             inner=tuple((one, count) for one, count in self._computing() if _inside(one.module, paths)),
-            around=any(
-                here(one, function) for some in (record.operations, record.calls, record.failures) for one in some
-            ),
+            around=around,
+            hidden=not around and function is not None and function.name in _HIDDEN,
         )
 
     def _computing(self) -> Iterator[tuple[Operation, int]]:
@@ -89,7 +95,10 @@ class Evidence:
     def _tree(self, raw: bytes) -> ast.Module:
         key = digest(raw)
         if key not in self._trees:
-            self._trees[key] = ast.parse(raw)
+            try:
+                self._trees[key] = ast.parse(raw)
+            except (SyntaxError, ValueError):  # of a newer Python than this one
+                self._trees[key] = ast.Module([], [])
         return self._trees[key]
 
 
@@ -110,15 +119,14 @@ def _statement(tree: ast.Module, start: int, end: int) -> tuple[Rows, Rows]:
     if not body:
         return rows, rows
     head = range(rows.start, max(body[0].lineno, inner.lineno + 1))
-    decorates = isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and start < inner.lineno
+    decorates = isinstance(inner, _Function) and start < inner.lineno
     return rows if decorates or isinstance(inner, (ast.With, ast.AsyncWith)) else head, head
 
 
-def _function(tree: ast.Module, start: int, end: int) -> Rows:
-    """The rows of the innermost function around those of a place, all rows where it is in none."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [_rows(node) for node in ast.walk(tree) if isinstance(node, functions) and _holds(node, start, end)]
-    return min(around, key=len, default=range(1, 1 << 30))
+def _function(tree: ast.Module, start: int, end: int) -> _Function | None:
+    """The innermost function around the rows of a place."""
+    around = [node for node in ast.walk(tree) if isinstance(node, _Function) and _holds(node, start, end)]
+    return min(around, key=lambda node: len(_rows(node)), default=None)
 
 
 def _holds(node: ast.stmt, start: int, end: int) -> bool:

@@ -37,6 +37,8 @@ class Marks:
             self.changed.add(filename)
             return finding
         seen = self._evidence.at(names, raw, span.start.row, span.end.row)
+        if seen.hidden:
+            return finding
         return replace(
             finding, mark=_together([_judged(claim, seen, self._evidence.record) for claim in finding.claims])
         )
@@ -44,11 +46,8 @@ class Marks:
 
 def _together(marks: list[Mark]) -> Mark:
     """What marks of claims come to of which any one is enough."""
-    for verdict in (Verdict.CONFIRMED, Verdict.UNDECIDED, Verdict.CONTRADICTED):
-        for mark in marks:
-            if mark.verdict is verdict:
-                return mark
-    return Mark(Verdict.NOT_EXERCISED)
+    order = (Verdict.CONFIRMED, Verdict.UNDECIDED, Verdict.CONTRADICTED, Verdict.NOT_EXERCISED)
+    return min(marks, key=lambda mark: order.index(mark.verdict))
 
 
 def _judged(claim: Claim, seen: Seen, record: Record) -> Mark:
@@ -57,12 +56,19 @@ def _judged(claim: Claim, seen: Seen, record: Record) -> Mark:
     if claim.sign is Sign.RAISES:
         return _raised(claim, seen)
     if claim.sign is Sign.NOT_FINITE:
-        return _not_finite(seen)
+        return _not_finite(claim, seen)
     if not seen.exercised:
-        return Mark(Verdict.NOT_EXERCISED)
+        return _absent(claim, seen)
     if claim.sign in (Sign.REGION_ON, Sign.REGION_OFF, Sign.INERT):
         return _region(claim.sign, seen, record)
     return _computed(claim, seen)
+
+
+def _absent(claim: Claim, seen: Seen) -> Mark:
+    """The mark of a place where nothing was seen; in a function that ran that tells of operations only."""
+    if seen.around and not claim.ops:
+        return Mark(Verdict.UNDECIDED)
+    return Mark(Verdict.NOT_EXERCISED, "nothing of it ran in the recorded steps")
 
 
 def _computed(claim: Claim, seen: Seen) -> Mark:
@@ -108,7 +114,7 @@ def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
 def _held(claim: Claim, seen: Seen, record: Record) -> Mark:
     held = seen.held or record.held
     if not held:
-        return Mark(Verdict.UNDECIDED if seen.exercised else Verdict.NOT_EXERCISED)
+        return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)
     found = sorted({one.dtype for one in held})
     verdict = Verdict.CONFIRMED if set(found) & set(claim.dtypes) else Verdict.CONTRADICTED
     return Mark(verdict, f"{held[0].optimizer} steps {' and '.join(found)} parameters")
@@ -121,15 +127,14 @@ def _raised(claim: Claim, seen: Seen) -> Mark:
     ran = _meant(claim, seen.operations)
     handed = [call for call, _ in seen.calls if not claim.ops or names_of(call.name) & names_of(*claim.ops)]
     if seen.failures or not (ran or handed):
-        silent = seen.around and not claim.ops  # what is not an operation leaves nothing to see where it does not raise
-        return Mark(Verdict.UNDECIDED if seen.exercised or silent else Verdict.NOT_EXERCISED)
+        return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)
     return Mark(Verdict.CONTRADICTED, _told(ran) or f"it ran on {' and '.join(sorted(set(handed[0].inputs)))}")
 
 
-def _not_finite(seen: Seen) -> Mark:
+def _not_finite(claim: Claim, seen: Seen) -> Mark:
     for origin in seen.nonfinite:
         return Mark(Verdict.CONFIRMED, f"{origin.op} gave {origin.kind} in {origin.dtype}")
-    return Mark(Verdict.UNDECIDED, _told(seen.operations)) if seen.exercised else Mark(Verdict.NOT_EXERCISED)
+    return Mark(Verdict.UNDECIDED, _told(seen.operations)) if seen.exercised else _absent(claim, seen)
 
 
 def _told(kinds: Kinds) -> str:

@@ -45,10 +45,11 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call from a line of the user's code: of a module, of an optimizer, or of what hands a tensor to NumPy.
+    """A call from a line of the user's code: of a module, a step of an optimizer, or one that may run no operation.
 
-    `name` is the module's class, `SGD.step` or `torch.Tensor.numpy`. The other fields are as in `Operation`; dtypes are
-    those of the tensors among positional arguments and results, for an optimizer those of its parameters.
+    `name` is the module's class, `SGD.step`, `torch.Tensor.numpy` or `torch.Tensor.backward`. The other fields are as
+    in `Operation`; dtypes are those of the tensors among positional arguments and results, for an optimizer those of
+    its parameters.
     """
 
     name: str

@@ -52,7 +52,7 @@ class BackwardInAutocast(Rule):
     code = "AMP101"
     name = "backward-in-autocast"
     severity = Severity.WARNING
-    claims = (Claim(Sign.REGION_ON),)
+    claims = (Claim(Sign.REGION_ON, ops=("backward",)),)
     screen = (b"autocast", b"backward")
     fixable = Applicability.SAFE
     reason = "Backward operations take their dtypes from the forward pass; autocast casts them to half once more."

@@ -51,7 +51,7 @@ class ManualCastInAutocast(Rule):
     code = "AMP103"
     name = "manual-cast-in-autocast"
     severity = Severity.WARNING
-    claims = (Claim(Sign.GIVES),)
+    claims = (Claim(Sign.GIVES, ops=("to",)),)
     screen = (b"autocast", (b"half", b"float16"))
     fixable = Applicability.SAFE
 

@@ -57,7 +57,7 @@ class StepInAutocast(Rule):
     code = "AMP102"
     name = "step-in-autocast"
     severity = Severity.WARNING
-    claims = (Claim(Sign.REGION_ON),)
+    claims = (Claim(Sign.REGION_ON, ops=("step",)),)
     screen = (b"autocast", b"step")
     fixable = Applicability.SAFE
     reason = "The optimizer's arithmetic is cast to half, and the region goes on with half copies of the old weights."

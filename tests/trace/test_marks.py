@@ -142,7 +142,7 @@ def marks_of(path: Path, record: Record) -> dict[str, Mark | None]:
 def test_what_was_measured_is_told(tmp_path: Path) -> None:
     assert marks_of(*ran(tmp_path)) == {
         "AMP101": Mark(Verdict.CONFIRMED, "autocast was on (float16)"),
-        "AMP401": Mark(Verdict.NOT_EXERCISED),
+        "AMP401": Mark(Verdict.NOT_EXERCISED, "nothing of it ran in the recorded steps"),
         "AMP402": Mark(Verdict.CONFIRMED, "add took float16, gave float16 (2 times)"),
     }
 
@@ -171,6 +171,59 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
     marks = Marks(record, lambda name: Path(name).read_bytes())
     assert {marks.marked(finding).mark for finding in found(path)} == {None}
     assert marks.changed == {str(path)}
+
+
+LIBRARY = """\
+def update(loss, optimizer):
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_happens_in_another_file_is_marked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib.py").write_text(LIBRARY, encoding="utf-8")
+    path = tmp_path / "train.py"
+    lines = SCRIPT.format(amp="True", test="False").replace(
+        "        loss.backward()\n", "        update(loss, optimizer)\n"
+    )
+    path.write_text(f"from lib import update\n{lines}", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with amplint.trace.watch() as record:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
+    marks = {finding.code: finding.mark for finding in marked(path, record) if finding.elsewhere is not None}
+    assert marks == dict.fromkeys(("AMP101", "AMP102"), Mark(Verdict.CONFIRMED, "autocast was on (float16)"))
+    (tmp_path / "lib.py").write_text(f"# new\n{LIBRARY}", encoding="utf-8")
+    assert {finding.mark for finding in marked(path, record) if finding.elsewhere is not None} == {None}
+
+
+def test_what_a_backward_pass_runs_is_out_of_sight(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(BACKWARD, encoding="utf-8")
+    with amplint.trace.watch() as record:
+        exec(compile(BACKWARD, str(path), "exec"), {"__name__": "__main__"})
+    findings = [finding for finding in marked(path, record) if finding.code == "AMP402"]
+    assert [finding.mark for finding in findings] == [None]
+
+
+BACKWARD = """\
+import torch
+
+
+class Ratio(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad / (x.half().abs() + 1e-8)
+
+
+x = torch.ones(2, requires_grad=True)
+Ratio.apply(x).sum().backward()
+"""
 
 
 def test_a_file_that_did_not_run(tmp_path: Path) -> None:
@@ -204,7 +257,7 @@ def test_the_command(tmp_path: Path) -> None:
     told = check(tmp_path, "--trace", "trace.json", "-q", "--output-format", "concise").stdout
     assert "guards nothing [trace: confirmed; add took float16, gave float16 (2 times)]\n" in told
     told = check(tmp_path, "--trace", "trace.json", "-q", "--output-format", "github").stdout
-    assert "%0ATrace: not exercised%0A" in told
+    assert "%0ATrace: not exercised; nothing of it ran in the recorded steps%0A" in told
     told = check(tmp_path, "--trace", "trace.json", "-q", "--statistics").stdout
     assert "1  AMP101  backward-in-autocast       warning  1 fixable, 1 confirmed\n" in told
     original = path.read_bytes()
