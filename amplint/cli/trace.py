@@ -13,6 +13,7 @@ from amplint.cli.default import ByDefault
 from amplint.cli.failures import Failure
 from amplint.cli.report import report
 from amplint.trace.findings import findings
+from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
 
 
@@ -41,6 +42,13 @@ def trace() -> None:
     show_default=True,
     help="What the script does when the steps are recorded.",
 )
+@click.option(
+    "--numerics",
+    type=click.Choice(NUMERICS),
+    default="sample",
+    show_default=True,
+    help="How much of the numbers to look at: only dtypes, inf and NaN and samples, or all.",
+)
 @traced.output
 @traced.html
 @traced.fail_on
@@ -58,6 +66,7 @@ def run(
     skip: int,
     every: int,
     then: str,
+    numerics: str,
     output: Path | None,
     html: Path | None,
     fail_on: str | None,
@@ -77,7 +86,8 @@ def run(
     from amplint.trace import run as runs
 
     try:
-        ran = runs.run(script, arguments, Window(steps, skip, every), module=module, stop=then == "stop")
+        window = Window(steps, skip, every)
+        ran = runs.run(script, arguments, window, module=module, stop=then == "stop", numerics=numerics)
     except runs.NoScript as failure:
         raise Failure(str(failure)) from None
     sys.stdout.flush()

@@ -11,19 +11,22 @@ if TYPE_CHECKING:
     from amplint.trace.watching import Watch
 
 
-def watch(*, steps: int | None = None, skip: int = 0, every: int = 1) -> Watch:
+def watch(*, steps: int | None = None, skip: int = 0, every: int = 1, numerics: str = "sample") -> Watch:
     """Record what runs inside of a `with` block.
 
     `steps` is how many optimizer steps to record, all of them when None; the first `skip` are left out, and of the
-    others every `every`-th is recorded. The block gets a `Record`, which is complete when the block ends.
+    others every `every`-th is recorded. `numerics` is how much of the numbers is looked at: `off` only counts
+    operations by dtype; `sample` finds where inf and NaN come from and takes samples of the rest; `full` takes all.
+    The block gets a `Record`, which is complete when the block ends.
 
         with amplint.trace.watch() as record:
             train_one_epoch()
         record.assert_dtype("model.head", torch.float16)
 
-    Raises RuntimeError where a block is being watched already, and ImportError without PyTorch.
+    Raises RuntimeError where a block is being watched already, ValueError for another `numerics` and for a window that
+    makes no sense, and ImportError without PyTorch.
     """
     from amplint.trace.watching import Watch
     from amplint.trace.window import Window
 
-    return Watch(Window(steps=steps, skip=skip, every=every))
+    return Watch(Window(steps=steps, skip=skip, every=every), numerics=numerics)

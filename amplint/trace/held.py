@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -12,15 +13,22 @@ from amplint.trace.modules import Modules
 from amplint.trace.record import Held, dtype_name
 
 
+def parameters(
+    optimizer: Optimizer, path: Callable[[torch.Tensor], str]
+) -> Iterator[tuple[str, torch.Tensor, dict[str, Any]]]:
+    """The parameters that `optimizer` steps, each with its `path`, or a number where it has none, and its group."""
+    pairs = [(parameter, group) for group in optimizer.param_groups for parameter in group["params"]]
+    for number, (parameter, group) in enumerate(pairs):
+        yield path(parameter) or f"parameter {number}", parameter, group
+
+
 def held(optimizers: Mapping[Optimizer, Line], modules: Modules) -> Iterator[Held]:
-    """One entry for each parameter of `optimizers`; parameters without a name have a number instead."""
+    """One entry for each parameter of `optimizers`."""
     for optimizer, line in optimizers.items():
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        for number, parameter in enumerate(parameters):
+        for name, parameter, _ in parameters(optimizer, modules.parameter):
             state = {
-                name: dtype_name(value.dtype)
-                for name, value in optimizer.state.get(parameter, {}).items()
+                key: dtype_name(value.dtype)
+                for key, value in optimizer.state.get(parameter, {}).items()
                 if isinstance(value, torch.Tensor) and value.shape == parameter.shape
             }
-            name = modules.parameter(parameter) or f"parameter {number}"
             yield Held(name, type(optimizer).__name__, *line, dtype_name(parameter.dtype), tuple(sorted(state.items())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ class Modules:
     """The modules that are running, innermost last, and the paths of modules and parameters.
 
     A model is named by the variable that holds it where it is first called: a local or global one, or an attribute
-    of `self`; one that no variable holds by its class.
+    of `self`; one that no variable holds by its class. `on_return` is called with the path of a module that is done,
+    what it returned, and `outermost`: that no other module is running.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class Modules:
         self._paths: MutableMapping[nn.Module, str] = WeakIdKeyDictionary()
         self._parameters: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
         self._handles: list[Any] = []
+        self.on_return: Callable[..., None] | None = None
 
     def attach(self) -> None:
         """Begin to follow calls of modules."""
@@ -57,7 +59,9 @@ class Modules:
 
     def _leave(self, module: nn.Module, inputs: object, output: object) -> None:
         if self._running:
-            self._running.pop()
+            path = self._running.pop()
+            if self.on_return is not None:
+                self.on_return(path, output, outermost=not self._running)
 
     def _name_all(self, module: nn.Module) -> None:
         """Name `module` and its neighbours, after the variable that holds them."""

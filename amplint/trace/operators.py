@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -22,41 +21,12 @@ from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from amplint.trace.calls import Calls, name_of, region_of, tensors
+from amplint.trace.calls import Calls, region_of, tensors
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.modules import Modules
-from amplint.trace.record import Operation, dtype_name
-
-
-@dataclass(slots=True)
-class Kind:
-    """One kind of operation at one place, as in `Operation` but with PyTorch's objects, and how often it ran."""
-
-    phase: str
-    func: Any
-    api: Any
-    line: Line
-    module: str
-    inputs: tuple[torch.dtype, ...]
-    outputs: tuple[torch.dtype, ...]
-    region: torch.dtype | None
-    device: str
-    count: int = 0
-    seconds: float = 0.0
-
-    def operation(self) -> Operation:
-        """The kind in the words of a record."""
-        return Operation(
-            self.phase,
-            self.func._schema.name.rpartition("::")[2],
-            name_of(self.api) if self.api is not None else "",
-            *self.line,
-            self.module,
-            tuple(map(dtype_name, self.inputs)),
-            tuple(map(dtype_name, self.outputs)),
-            dtype_name(self.region) if self.region is not None else "",
-            self.device,
-        )
+from amplint.trace.numerics import Numerics
+from amplint.trace.record import Operation
+from amplint.trace.tally import Kind, may_overflow, replayable
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -69,6 +39,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, modules: Modules, *, optimizers: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.on = False
+        self.numerics: Numerics | None = None
         self._optimizers = optimizers
         self._optimizing = False
         self._attached = False
@@ -87,13 +58,21 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run `func` and count it."""
         if not self.on:
             return func(*args, **(kwargs or {}))
+        numerics = self.numerics
+        began = numerics is None or numerics.begins_finite(func, args)
         started = perf_counter()
         result = func(*args, **kwargs) if kwargs else func(*args)
         seconds = perf_counter() - started
-        kind = self._kind(func, args, kwargs, result)
-        if kind is not None:
+        inputs = tensors(args)
+        if kwargs:
+            inputs += tensors(kwargs.values())
+        outputs = [result] if isinstance(result, Tensor) else tensors((result,))
+        if inputs or outputs:
+            kind = self._kind(func, inputs, outputs)
             kind.count += 1
             kind.seconds += seconds
+            if numerics is not None:
+                numerics.look(kind, args, kwargs, inputs, outputs, began)
         return result
 
     def attach(self) -> None:
@@ -148,13 +127,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         calls = _get_current_function_mode()  # type: ignore[no-untyped-call]
         return _get_current_dispatch_mode() is self and calls is self.calls
 
-    def _kind(self, func: Any, args: Any, kwargs: Any, result: Any) -> Kind | None:
-        inputs = tensors(args)
-        if kwargs:
-            inputs += tensors(kwargs.values())
-        outputs = [result] if isinstance(result, Tensor) else tensors((result,))
-        if not inputs and not outputs:
-            return None
+    def _kind(self, func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> Kind:
         first = outputs[0] if outputs else inputs[0]
         device = "cpu" if first.is_cpu else first.device.type
         node = _autograd_node()
@@ -171,7 +144,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = (id(func), phase, api, line, module, took, gave, region, device)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(phase, func, api, line, module, took, gave, region, device)
+            does = may_overflow(func, took, gave), replayable(func, gave)
+            kind = self._kinds[key] = Kind(phase, func, api, line, module, took, gave, region, device, *does)
         return kind
 
 

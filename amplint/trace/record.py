@@ -139,8 +139,9 @@ class HalfLoss:
 
     Places are as in `Operation`; `dtype` is that of the result. Counts are summed over the runs that were looked at:
     `elements` are the results that are not 0 in float32, `underflowed` those of them that half made 0, `overflowed`
-    those that half made inf. `smallest` and `largest` are floor(log2|x|) of the smallest and the largest of the
-    elements in float32, None where there are none. `scale` is the loss scale that gradients carried, 1.0 without one.
+    those that half made inf. `largest` is floor(log2|x|) of the largest of the elements in float32, `smallest` what
+    nine of ten that underflowed reach at least; None where there are none. `scale` is the loss scale that gradients
+    carried, 1.0 without one.
     """
 
     phase: str

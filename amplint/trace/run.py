@@ -32,8 +32,16 @@ class Ran:
     status: int
 
 
-def run(script: str, arguments: Sequence[str], window: Window, *, module: bool = False, stop: bool = True) -> Ran:
-    """Run `script`, a path or with `module` a name as for `python -m`, and watch it.
+def run(
+    script: str,
+    arguments: Sequence[str],
+    window: Window,
+    *,
+    module: bool = False,
+    stop: bool = True,
+    numerics: str = "sample",
+) -> Ran:
+    """Run `script`, a path or with `module` a name as for `python -m`, and watch it, its `numerics` as `watch` does.
 
     With `stop` it ends behind the window. An exception of the script's is printed as Python prints it and becomes the
     exit status. Raises NoScript.
@@ -46,7 +54,7 @@ def run(script: str, arguments: Sequence[str], window: Window, *, module: bool =
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
     if spec is not None:
         main.__spec__, main.__package__ = spec, spec.parent
-    watch = Watch(window, stop=stop)
+    watch = Watch(window, stop=stop, numerics=numerics)
     before = sys.argv, sys.path[:], sys.modules["__main__"]
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.getcwd() if module else os.path.dirname(os.path.abspath(path)))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.optim.optimizer import (
 )
 
 from amplint.trace.frames import Line, calling_line
+from amplint.trace.numerics import Numerics
 from amplint.trace.record import ScalerStep
 
 Listener = Callable[[int], None]
@@ -30,7 +32,8 @@ class Steps:
     stepped most often where there are several.
     `on_step` is called with it when a step is over: after the scaler's `update()` where there is one. `on_optimizing`
     is told when an optimizer or a scaler begins to work, and when it is done, `on_stepped` which optimizer has stepped.
-    What is read for the history is read while `paused`, so that it is not taken for the run's own.
+    What is read for the history is read while `paused`, so that it is not taken for the run's own. `numerics` is told
+    what happens to losses, gradients and weights.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Steps:
         on_optimizing: Callable[[bool], None],
         paused: Paused,
         on_stepped: Callable[[Optimizer], None],
+        numerics: Numerics,
     ) -> None:
         self.history: list[ScalerStep] = []
         self.optimizers: dict[Optimizer, Line] = {}
@@ -47,8 +51,11 @@ class Steps:
         self._on_optimizing = on_optimizing
         self._on_stepped = on_stepped
         self._paused = paused
+        self._numerics = numerics
+        self._announced = 0
         self._scaler: torch.amp.GradScaler | None = None
         self._open: dict[int, list[int]] = {}
+        self._scales: dict[int, float] = {}
         self._undo: list[Callable[[], None]] = []
 
     @property
@@ -62,7 +69,8 @@ class Steps:
         after = register_optimizer_step_post_hook(self._stepped)
         self._undo = [before.remove, after.remove]
         kind = torch.amp.GradScaler
-        for name, wrapper in (("unscale_", self._unscale), ("step", self._step), ("update", self._update)):
+        wrappers = {"scale": self._scale, "unscale_": self._unscale, "step": self._step, "update": self._update}
+        for name, wrapper in wrappers.items():
             original = getattr(kind, name)
             setattr(kind, name, _wrapped(original, wrapper))
             self._undo.append(functools.partial(setattr, kind, name, original))
@@ -76,26 +84,54 @@ class Steps:
         has_closure = any(argument is not None for argument in (*args[1:], *kwargs.values()))
         if not has_closure:  # which would run a forward and a backward pass
             self._on_optimizing(True)
+        if self._scaler is None:
+            self._numerics.gradients(optimizer, 1.0)
+        self._numerics.begin(optimizer)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
+        self._numerics.end(optimizer)
         self._on_optimizing(self._scaler is not None)
         if self._scaler is None:
             self._counted(optimizer)
-            self._on_step(self.number)
+            self._announce()
+
+    def skipped(self, step: int) -> set[str]:
+        """The kinds of optimizers that a scaler kept from taking `step`."""
+        last = reversed(self.history)
+        return {entry.optimizer for entry in takewhile(lambda entry: entry.step == step, last) if entry.skipped}
+
+    def _announce(self) -> None:
+        self._announced = self.number
+        self._on_step(self._announced)
 
     def _counted(self, optimizer: Optimizer) -> None:
         self.optimizers[optimizer] = calling_line()
         self._counts[optimizer] += 1
         self._on_stepped(optimizer)
 
+    def _scale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, outputs: Any) -> Any:
+        if not (self._numerics.enabled and scaler.is_enabled()):
+            return run(scaler, outputs)
+        with self._paused():
+            self._numerics.scale = self._scales.get(id(scaler)) or float(scaler.get_scale())
+        self._numerics.scaling = True
+        try:
+            return run(scaler, outputs)
+        finally:
+            self._numerics.scaling = False
+
     def _unscale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
+        if scaler.is_enabled() and self._scaler is None:
+            self._numerics.gradients(optimizer, self._numerics.scale or 1.0)
         self._working(scaler, lambda: run(scaler, optimizer))
 
     def _step(self, run: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if not scaler.is_enabled():
             return run(scaler, optimizer, *args, **kwargs)
         state = scaler._per_optimizer_states[id(optimizer)]
-        stage, number = state["stage"].name, self.number
+        stage = state["stage"].name
+        if stage == "READY":
+            self._numerics.gradients(optimizer, self._numerics.scale or 1.0)
         result = self._working(scaler, lambda: run(scaler, optimizer, *args, **kwargs))
         with self._paused():
             skipped = any(found.item() for found in state["found_inf_per_device"].values())
@@ -103,7 +139,8 @@ class Steps:
         self._counted(optimizer)
         self._open.setdefault(id(scaler), []).append(len(self.history))
         name = f"scaler {list(self._open).index(id(scaler)) + 1}"
-        self.history.append(ScalerStep(number, *calling_line(), name, type(optimizer).__name__, stage, scale, skipped))
+        place = (self._announced, *calling_line(), name)
+        self.history.append(ScalerStep(*place, type(optimizer).__name__, stage, scale, skipped))
         return result
 
     def _update(self, run: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> None:
@@ -115,7 +152,8 @@ class Steps:
         for index in self._open.get(id(scaler), []):
             self.history[index] = replace(self.history[index], after=after, growth_tracker=tracker)
         self._open[id(scaler)] = []
-        self._on_step(self.number)
+        self._scales[id(scaler)] = after
+        self._announce()
 
     def _working(self, scaler: torch.amp.GradScaler, run: Callable[[], Any]) -> Any:
         outer, self._scaler = self._scaler, scaler

@@ -13,6 +13,7 @@ import torch
 from amplint.trace.frames import raising_line
 from amplint.trace.held import held
 from amplint.trace.modules import Modules
+from amplint.trace.numerics import Numerics
 from amplint.trace.operators import Operators
 from amplint.trace.record import Record
 from amplint.trace.sources import digests
@@ -27,19 +28,26 @@ class WindowPassed(BaseException):
 class Watch:
     """A context manager that gives a `Record`; with `stop` it ends its block by `WindowPassed` behind the window.
 
+    `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded.
+
     Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
     """
 
     _running: ClassVar[bool] = False
 
-    def __init__(self, window: Window, *, stop: bool = False) -> None:
-        self.record = Record(torch=torch.__version__)
+    def __init__(self, window: Window, *, stop: bool = False, numerics: str = "sample") -> None:
+        self.record = Record(torch=torch.__version__, numerics=numerics)
         self._window = window
         self._stop = stop
         self._modules = Modules()
-        self._operators = Operators(self._modules)
+        self._operators = Operators(self._modules, optimizers=numerics == "full")
+        self._numerics = Numerics(numerics, self._modules.parameter, self._operators.paused)
         self._steps = Steps(
-            self._on_step, self._operators.optimize, self._operators.paused, self._operators.calls.stepped
+            self._on_step,
+            self._operators.optimize,
+            self._operators.paused,
+            self._operators.calls.stepped,
+            self._numerics,
         )
         self._modes = contextlib.ExitStack()
         self._step = 0
@@ -55,7 +63,10 @@ class Watch:
         self._modes.callback(self._operators.calls.follow_modules())
         self._modules.attach()
         self._steps.attach()
-        self._operators.on = self._window.holds(0)
+        if self._numerics.enabled:
+            self._operators.numerics = self._numerics
+            self._modules.on_return = self._numerics.leave_module
+        self._watch_step(0)
         return self.record
 
     def __exit__(
@@ -69,17 +80,28 @@ class Watch:
         Watch._running = False
         if failure is not None and not isinstance(failure, (WindowPassed, SystemExit)):
             self._operators.calls.failed(failure, *raising_line(failure))
+        with contextlib.suppress(RuntimeError):  # a device that has failed tells no numbers
+            self._end_step()
+            self._numerics.write(self.record)
         self._write()
 
     def _on_step(self, number: int) -> None:
         if number == self._step:
             return
         self.record.steps += self._operators.on
-        self._step = number
-        self._operators.end_step()
-        self._operators.on = self._window.holds(number)
+        self._end_step()
+        self._watch_step(number)
         if self._stop and self._window.is_past(number):
             raise WindowPassed
+
+    def _watch_step(self, number: int) -> None:
+        self._step = self._numerics.step = number
+        self._operators.on = self._window.holds(number)
+        self._numerics.on = self._operators.on and self._numerics.enabled
+
+    def _end_step(self) -> None:
+        self._operators.end_step()
+        self._numerics.end_step(self._steps.optimizers, self._steps.skipped(self._step))
 
     def _write(self) -> None:
         self.record.operations, self.record.seconds = self._operators.operations()

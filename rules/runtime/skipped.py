@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check
-from amplint.trace.record import Record, ScalerStep
+from amplint.trace.record import Record
 
-_SETTLED = 128.0
-"""A scale this low is not that of a scaler that still settles from 65536."""
-_SHARE = 0.2
-"""More skipped steps than these, once the scale has settled, are no occasional overflow."""
-_ENOUGH = 5
-"""Fewer steps than these tell nothing about a share."""
+from .settling import by_scaler, excess
 
 
 class StepsSkipped(Check):
@@ -46,26 +40,9 @@ class StepsSkipped(Check):
 
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each scaler."""
-        for scaler, steps in groupby(sorted(record.scaler_steps, key=_scaler), _scaler):
-            ordered = sorted(steps, key=lambda step: step.step)
-            why = _excess(ordered)
+        for steps in by_scaler(record):
+            why = excess(steps)
             if why:
                 advice = "Find where the first inf comes from, in the forward pass first."
-                yield self.found(ordered[0].filename, ordered[0].row, f"{scaler} {why}", advice=advice)
-
-
-def _scaler(step: ScalerStep) -> str:
-    return step.scaler
-
-
-def _excess(steps: list[ScalerStep]) -> str:
-    """What is wrong with the skipped steps of one scaler, empty where nothing is."""
-    lowest = min((step.scale for step in steps if step.skipped), default=_SETTLED)
-    if lowest < _SETTLED:
-        return f"skipped a step at a scale of only {lowest:g}: the gradients are not finite at any scale"
-    first = next((index for index, step in enumerate(steps) if not step.skipped), len(steps))
-    later = steps[first:]
-    skipped = sum(step.skipped for step in later)
-    if len(later) >= _ENOUGH and skipped > _SHARE * len(later):
-        return f"skipped {skipped} of {len(later)} steps after its scale had settled"
-    return ""
+                first = steps[0]
+                yield self.found(first.filename, first.row, f"{first.scaler} {why}", advice=advice)

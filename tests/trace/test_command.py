@@ -49,10 +49,11 @@ def script(tmp_path: Path) -> str:
 
 
 def test_the_script_ends_behind_the_window(tmp_path: Path, script: str) -> None:
-    ran = trace(tmp_path, "--steps", "2", script, "--lr", "0.1", "-q", "x y")
+    ran = trace(tmp_path, "--steps", "2", "--numerics", "full", "--output", "trace.json", script, "--lr", "0.1", "-q", "x y")
     assert ran.stdout.splitlines() == [f"step {step} ['--lr', '0.1', '-q', 'x y'] __main__" for step in range(2)]
     assert ran.returncode == 0
     assert "2 steps on cpu" in ran.stderr
+    assert Record.from_json((tmp_path / "trace.json").read_text(encoding="utf-8")).numerics == "full"
     assert "bfloat16 addmm x2" in " ".join(ran.stderr.split())
 
 

@@ -1,0 +1,31 @@
+"""Counting how large numbers are, on the device they lie on and without waiting for it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+LOWEST, HIGHEST = -149, 127
+"""floor(log2) of the smallest and of the largest number of float32."""
+ZERO, NONFINITE = HIGHEST - LOWEST + 1, HIGHEST - LOWEST + 2
+WIDTH = NONFINITE + 1
+"""The bins of one tensor: one for each exponent from `LOWEST` on, then `ZERO` and `NONFINITE`."""
+
+
+def bins(numbers: Tensor) -> Tensor:
+    """The bin of each of `numbers`: int64, the same shape."""
+    single = numbers.float()
+    exponents = torch.frexp(single).exponent.long() - (1 + LOWEST)
+    exponents = torch.where(single == 0, ZERO, exponents)
+    return torch.where(single.isfinite(), exponents, NONFINITE)
+
+
+def counted(indices: Tensor, width: int) -> Tensor:
+    """How often each of 0 to `width` - 1 is among `indices`, a tensor of one dimension; int64."""
+    zeros = torch.zeros(width, dtype=torch.int64, device=indices.device)
+    return zeros.index_add_(0, indices, torch.ones_like(indices))
+
+
+def exponents(counts: list[int]) -> dict[int, int]:
+    """The exponents that occur, with their numbers, from the `WIDTH` counts of a tensor."""
+    return {LOWEST + index: count for index, count in enumerate(counts[:ZERO]) if count}

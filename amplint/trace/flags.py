@@ -1,0 +1,107 @@
+"""Whether numbers are finite, on a device that must not be waited for: a flag for each result, read once a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from amplint.trace.tally import Kind
+from amplint.trace.values import is_plain, total
+
+_UNKNOWN = -1
+"""The flag of memory that nothing was written to yet."""
+_MOST = 20_000
+"""So many results are read at the latest, also where no step ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What `kind` made at one time: whether a backward pass will come by, and whether it `matters` if not finite."""
+
+    kind: Kind
+    leads_to_gradients: bool
+    matters: bool
+
+    @classmethod
+    def of(cls, kind: Kind, inputs: list[Tensor], made: list[Tensor]) -> Result:
+        """What `kind` made of `inputs`."""
+        leads = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        single = made[0].numel() == 1
+        return cls(kind, leads, kind.phase in ("backward", "optimizer") or (leads and single))
+
+
+class Flags:
+    """Collects the sums of results, and tells `judge` of those that are not finite when they are read, in order.
+
+    Which numbers an operation worked on is known by the memory they lie in, so that most of its inputs need no sum of
+    their own. `judge` is told whether there is a NaN, and whether all inputs were finite; `confirm` that a whole model
+    returned what is not.
+    """
+
+    def __init__(self, judge: Callable[[Result, bool, bool, None], None], confirm: Callable[[], None]) -> None:
+        self._judge = judge
+        self._confirm = confirm
+        self._sums: list[Tensor] = []
+        self._memory: dict[int, int] = {}
+        self._seen: list[tuple[Result | None, list[int], list[int]]] = []
+
+    def look(self, kind: Kind, inputs: list[Tensor], outputs: list[Tensor], meant: bool) -> None:
+        """Note what `kind` made; `meant` says that the user wrote inf or NaN there."""
+        if kind.func.is_view or (kind.device == "cuda" and torch.cuda.is_current_stream_capturing()):
+            return
+        made = [tensor for tensor in outputs if is_plain(tensor)]
+        given = [self._known(tensor, any(tensor is result for result in made)) for tensor in inputs if is_plain(tensor)]
+        blank = kind.op.startswith(("empty", "new_empty", "resize"))
+        results = [_UNKNOWN if blank else self._sum(tensor) for tensor in made]
+        self._memory.update(zip(map(_memory, made), results, strict=True))
+        if kind.computes and made:
+            self._seen.append((Result.of(kind, inputs, made), [*given, _UNKNOWN] if meant else given, results))
+        if len(self._sums) > _MOST:
+            self.read()
+
+    def leave_model(self, output: Tensor) -> None:
+        """A whole model has returned `output`."""
+        self._seen.append((None, [], [self._sum(output)]))
+
+    def read(self) -> None:
+        """Wait for the devices, once, and judge."""
+        values = _values(self._sums)
+        for result, given, made in self._seen:
+            bad = [values[index] for index in made if values[index] - values[index] != 0]
+            if bad and result is None:
+                self._confirm()
+            elif bad and result is not None:
+                finite = all(index != _UNKNOWN and values[index] - values[index] == 0 for index in given)
+                self._judge(result, any(value != value for value in bad), finite, None)
+        self._sums.clear()
+        self._memory.clear()
+        self._seen.clear()
+
+    def _known(self, tensor: Tensor, rewritten: bool) -> int:
+        index = self._memory.get(_memory(tensor))
+        if index is None:
+            index = self._memory[_memory(tensor)] = _UNKNOWN if rewritten else self._sum(tensor)
+        return index
+
+    def _sum(self, tensor: Tensor) -> int:
+        self._sums.append(total(tensor).float())
+        return len(self._sums) - 1
+
+
+def _values(sums: list[Tensor]) -> list[float]:
+    """The numbers in `sums`, which may lie on several devices, each of which is waited for once."""
+    devices: dict[torch.device, list[int]] = {}
+    for index, value in enumerate(sums):
+        devices.setdefault(value.device, []).append(index)
+    values = [0.0] * len(sums)
+    for indices in devices.values():
+        for index, value in zip(indices, torch.stack([sums[index] for index in indices]).tolist(), strict=True):
+            values[index] = value
+    return values
+
+
+def _memory(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)

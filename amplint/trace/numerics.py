@@ -1,0 +1,132 @@
+"""Everything that looks at numbers, switched on and told of the run together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from amplint.trace.exponents import Exponents
+from amplint.trace.frames import Line
+from amplint.trace.held import parameters
+from amplint.trace.nonfinite import Origins
+from amplint.trace.record import NUMERICS, Record
+from amplint.trace.replays import Replays
+from amplint.trace.tally import Kind, rewrites
+from amplint.trace.updates import Updates
+
+_EVERY = 8
+_SAMPLE, _FULL = 256, 4096
+_CALLS = 64
+
+
+class Numerics:
+    """Looks at the numbers of what runs while `on`, at one of the levels of `NUMERICS`.
+
+    Every result is looked at for inf and NaN. Float16 results are compared with float32, each of them at `full` and one
+    of eight at `sample`, and of activations, weights, gradients and updates more or fewer elements are taken.
+    `scale` is the loss scale that gradients carry, None without a scaler; `scaling` says that one multiplies a loss.
+    Nothing here changes what the run computes, draws random numbers or is recorded: modules, optimizers and scalers are
+    looked at while `paused`. Raises ValueError for a level that there is not.
+    """
+
+    def __init__(
+        self, level: str, path: Callable[[Tensor], str], paused: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        if level not in NUMERICS:
+            raise ValueError(f"numerics is one of {', '.join(NUMERICS)}")
+        full = level == "full"
+        size = _FULL if full else _SAMPLE
+        self.on = False
+        self.enabled = level != "off"
+        self.step = 0
+        self.scale: float | None = None
+        self.scaling = False
+        self._path = path
+        self._paused = paused
+        self._replays = Replays(1 if full else _EVERY)
+        self._origins = Origins(self._replays, lambda: (self.step, self.scale, self.scaling))
+        self._exponents = Exponents(size, _CALLS if full else 1)
+        self._updates = Updates(size, path)
+        self._rewrites: dict[Any, bool] = {}
+        self._last: Tensor | None = None
+
+    def begins_finite(self, func: Any, args: Any) -> bool:
+        """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
+        known = self._rewrites.get(func)
+        if known is None:
+            known = self._rewrites[func] = rewrites(func)
+        return not known or self._origins.begins_finite(args)
+
+    def look(
+        self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
+    ) -> None:
+        """Look at what an operation made of its inputs."""
+        self._origins.look(kind, args, kwargs, inputs, outputs, began)
+        if kind.replayable and kind.computes:
+            self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
+
+    def leave_module(self, path: str, output: object, *, outermost: bool) -> None:
+        """A module has returned `output`, the first tensor of which is looked at; the `outermost` is a whole model."""
+        if not self.on or torch._C._is_tracing():
+            return
+        for tensor in _first_tensor(output):
+            with self._paused():
+                if outermost:
+                    self._origins.leave_model(tensor)
+                if tensor is not self._last:  # a container returns what its last part returned
+                    self._exponents.take("activation", path, tensor)
+            self._last = None if outermost else tensor
+
+    def gradients(self, optimizer: Optimizer, scale: float) -> None:
+        """`optimizer` is about to use gradients, which carry `scale`."""
+        if not self.on:
+            return
+        with self._paused():
+            for name, parameter, _ in parameters(optimizer, self._path):
+                if parameter.grad is not None:
+                    self._exponents.take("weight", name, parameter)
+                    self._exponents.take("gradient", name, parameter.grad, scale)
+
+    def begin(self, optimizer: Optimizer) -> None:
+        """`optimizer` is about to step."""
+        if self.on:
+            with self._paused():
+                self._updates.begin(optimizer)
+
+    def end(self, optimizer: Optimizer) -> None:
+        """`optimizer` has stepped."""
+        if self.on:
+            with self._paused():
+                self._updates.end(optimizer)
+
+    def end_step(self, lines: Mapping[Optimizer, Line], skipped: Collection[str]) -> None:
+        """A step is over; scalers kept the kinds of optimizers in `skipped` from stepping."""
+        if self.on:
+            with self._paused():
+                self._origins.end_step()
+                self._replays.end_step()
+                self._exponents.end_step()
+                self._updates.end_step(self.step, lines, skipped)
+
+    def write(self, record: Record) -> None:
+        """Put what was seen into `record`."""
+        record.nonfinite = list(self._origins.found.values())
+        record.losses = list(self._replays.losses())
+        record.histograms = list(self._exponents.histograms())
+        record.updates = self._updates.updates()
+
+
+def _first_tensor(output: object) -> list[Tensor]:
+    """The first tensor that a module returned, alone, in a sequence or in a mapping, unless a transform wraps it."""
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    if isinstance(output, (list, tuple)):
+        return next((found for found in map(_first_tensor, output) if found), [])
+    if isinstance(output, Tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(output):
+        return [output]
+    return []

@@ -1,0 +1,123 @@
+"""Kinds of operations while they are counted, and what their names tell of the numbers they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from amplint.trace.calls import name_of
+from amplint.trace.frames import Line
+from amplint.trace.record import Operation, dtype_name
+
+_MOVERS = frozenset(
+    {
+        *("_cat", "cat", "clone", "constant_pad_nd", "embedding", "flip", "gather", "index", "index_select", "roll"),
+        *("lift", "lift_fresh", "lift_fresh_copy", "masked_select", "repeat", "repeat_interleave", "scatter", "stack"),
+        *("select_scatter", "slice_scatter", "sort", "topk", "tril", "triu", "take", "where", "masked_fill"),
+        *("masked_scatter", "index_fill", "index_copy", "index_put", "select_backward", "slice_backward", "unfold"),
+    }
+)
+"""Operators that put numbers elsewhere."""
+_FILLERS = frozenset(
+    {
+        *("arange", "bernoulli", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "fill", "full"),
+        *("full_like", "linspace", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "normal"),
+        *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "resize", "scalar_tensor"),
+        *("uniform", "zero", "zeros", "zeros_like", "exponential", "set"),
+    }
+)
+"""Operators that give a tensor its first numbers, or none: what `empty` returns means nothing."""
+_BOUNDED = frozenset(
+    {
+        *("_softmax", "abs", "amax", "amin", "ceil", "clamp", "clamp_max", "clamp_min", "floor", "hardtanh", "max"),
+        *("max_pool2d_with_indices", "maximum", "min", "minimum", "neg", "relu", "round", "sigmoid", "sign", "tanh"),
+        *("threshold", "threshold_backward", "trunc", "cos", "sin"),
+    }
+)
+"""Operators whose results are no larger than their inputs, or than 1."""
+_CASTS = frozenset({"_to_copy", "copy"})
+_STATEFUL = ("batch_norm", "rnn", "lstm", "gru", "dropout", "fused_moving_avg")
+"""Parts of names of operators that keep something from one call to the next without their schema saying so."""
+HALF = frozenset({torch.float16, torch.bfloat16})
+
+
+@dataclass(slots=True)
+class Kind:
+    """One kind of operation at one place, as in `Operation` but with PyTorch's objects, and how often it ran.
+
+    `computes` tells whether it may make inf or NaN out of finite numbers, `replayable` whether it can be run again on
+    the same inputs to see what float32 makes of them.
+    """
+
+    phase: str
+    func: Any
+    api: Any
+    line: Line
+    module: str
+    inputs: tuple[torch.dtype, ...]
+    outputs: tuple[torch.dtype, ...]
+    region: torch.dtype | None
+    device: str
+    computes: bool
+    replayable: bool
+    count: int = 0
+    seconds: float = 0.0
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return op_name(self.func)
+
+    def operation(self) -> Operation:
+        """The kind in the words of a record."""
+        return Operation(
+            self.phase,
+            self.op,
+            name_of(self.api) if self.api is not None else "",
+            *self.line,
+            self.module,
+            tuple(map(dtype_name, self.inputs)),
+            tuple(map(dtype_name, self.outputs)),
+            dtype_name(self.region) if self.region is not None else "",
+            self.device,
+        )
+
+
+def op_name(func: Any) -> str:
+    """`addmm` for `aten::addmm`."""
+    return str(func._schema.name).rpartition("::")[2]
+
+
+def may_overflow(func: Any, inputs: tuple[torch.dtype, ...], outputs: tuple[torch.dtype, ...]) -> bool:
+    """Whether `func` may make inf or NaN out of finite numbers. Collectives only bring them from other ranks."""
+    name = op_name(func).rstrip("_")
+    if func.is_view or "c10d" in func.namespace or name in _MOVERS or name in _FILLERS or name in _BOUNDED:
+        return False
+    given, made = [d for d in inputs if d.is_floating_point], [d for d in outputs if d.is_floating_point]
+    if name in _CASTS and given and made:
+        return torch.finfo(made[0]).max < torch.finfo(given[-1]).max
+    return bool(made)
+
+
+def replayable(func: Any, outputs: tuple[torch.dtype, ...]) -> bool:
+    """Whether running `func` again in float32 disturbs nothing, and can show a loss: one of float16's range."""
+    name = op_name(func)
+    return (
+        torch.float16 in outputs
+        and func.namespace == "aten"
+        and not func._schema.is_mutable
+        and torch.Tag.nondeterministic_seeded not in func.tags
+        and (not any(part in name for part in _STATEFUL) or name.endswith("batch_norm_backward"))
+    )
+
+
+def rewrites(func: Any) -> bool:
+    """Whether `func` works in place on what an argument holds, rather than only storing its result there."""
+    name = op_name(func)
+    return bool(
+        func._schema.is_mutable
+        and torch.Tag.out not in func.tags
+        and name.rstrip("_") not in _MOVERS | _FILLERS | _BOUNDED | _CASTS
+    )

@@ -1,0 +1,72 @@
+"""Looking at tensors' numbers without changing anything that the run could notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from amplint.trace.tally import HALF
+
+_PLAIN = (Tensor, Parameter)
+_DTYPES = HALF | {torch.float32, torch.float64}
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the numbers of `tensor` are floating ones and lie in this process's memory, or in that of its device.
+
+    Tensors of other classes (distributed, fake, nested ones) are left alone.
+    """
+    return (
+        type(tensor) in _PLAIN
+        and tensor.dtype in _DTYPES
+        and tensor.layout is torch.strided
+        and not tensor.is_meta
+        and tensor.numel() > 0
+    )
+
+
+def total(tensor: Tensor) -> Tensor:
+    """The sum, without dimensions, which is finite where all numbers are unless they come near float32's limit."""
+    return tensor.sum(dtype=torch.float64 if tensor.dtype is torch.float64 else torch.float32)
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers of `tensor` are finite.
+
+    The sum is a hundred times as fast as looking at each, and twice as fast without a change of dtype.
+    """
+    value = tensor.sum().item()
+    if value - value != 0:
+        value = total(tensor).item()
+    return value - value == 0 or bool(tensor.isfinite().all())
+
+
+def has_infinite_scalar(values: Iterable[Any]) -> bool:
+    """Whether a Python number among `values`, or in lists there, is inf or NaN."""
+    return any(
+        value - value != 0
+        if isinstance(value, float)
+        else isinstance(value, (list, tuple)) and has_infinite_scalar(value)
+        for value in values
+    )
+
+
+def in_float32(value: Any) -> Any:
+    """`value` with half tensors, and half dtypes, among it replaced by float32."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in HALF else value
+    if isinstance(value, torch.dtype):
+        return torch.float32 if value in HALF else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(in_float32(part) for part in value)
+    return value
+
+
+def sample(tensor: Tensor, size: int) -> Tensor:
+    """At most `size` numbers of `tensor` in one dimension, evenly spread; often a view."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: -(-flat.numel() // size)]

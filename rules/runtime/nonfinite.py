@@ -1,0 +1,76 @@
+"""AMP803."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Finding, Severity
+from amplint.trace.check import Check
+from amplint.trace.record import NonFinite, Record
+
+from .settling import excused
+
+
+class NonfiniteOrigin(Check):
+    """An operation made inf or NaN out of finite numbers, and the loss or gradients are not finite for it.
+
+    ## Why is this bad?
+    Everything that is computed from an inf or NaN becomes one too, and an optimizer that steps with it destroys the
+    weights. In float16 numbers end at 65504, which a product of large activations, an exponential or a sum reaches.
+    A logarithm or a division by 0, and the derivative of a root at 0, do so in any dtype.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        energy = (queries @ keys.mT) * 1000
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        energy = (queries @ keys.mT).float() * 1000
+    ```
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/amp.html>
+    """
+
+    code = "AMP803"
+    name = "nonfinite-origin"
+    severity = Severity.ERROR
+    reason = "Everything that is computed from an inf or NaN becomes one too."
+
+    def findings(self, record: Record) -> Iterator[Finding]:
+        """One finding for each line of the first step with any; those of the backward pass only without others."""
+        settling = excused(record)
+        origins = [origin for origin in record.nonfinite if origin.row and not _is_settling(origin, settling)]
+        first = min((origin.step for origin in origins), default=None)
+        origins = [origin for origin in origins if origin.step == first]
+        forward = [origin for origin in origins if origin.phase != "backward"]
+        seen: set[tuple[str, int]] = set()
+        for origin in forward or origins:
+            if (origin.filename, origin.row) not in seen:
+                seen.add((origin.filename, origin.row))
+                yield self.found(origin.filename, origin.row, _message(origin), advice=_advice(origin))
+
+
+def _is_settling(origin: NonFinite, steps: set[int]) -> bool:
+    """Whether a scaler finds the right scale by it: no loss scale helps against what comes of the forward pass."""
+    return origin.phase == "backward" and origin.scale is not None and origin.step in steps
+
+
+def _message(origin: NonFinite) -> str:
+    kind = {"inf": "inf", "nan": "NaN"}[origin.kind]
+    where = f" ({origin.module})" if origin.module else ""
+    backward = " in the backward pass of this line" if origin.phase == "backward" else ""
+    scale = f", at a loss scale of {origin.scale:.9g}" if backward and origin.scale is not None else ""
+    what = f"{origin.op} made {kind} out of finite numbers{backward}"
+    return f"{what}, in {origin.dtype}{where}, step {origin.step + 1}{scale}"
+
+
+def _advice(origin: NonFinite) -> str:
+    if origin.finite_in_float32:
+        return "In float32 the same numbers stay finite: convert what goes in with .float()."
+    return (
+        "Keep what goes in away from where the result, or its derivative, has no end: add a small number, or clamp it."
+    )
