@@ -49,7 +49,8 @@ def script(tmp_path: Path) -> str:
 
 
 def test_the_script_ends_behind_the_window(tmp_path: Path, script: str) -> None:
-    ran = trace(tmp_path, "--steps", "2", "--numerics", "full", "--output", "trace.json", script, "--lr", "0.1", "-q", "x y")
+    options = ("--steps", "2", "--numerics", "full", "--output", "trace.json")
+    ran = trace(tmp_path, *options, script, "--lr", "0.1", "-q", "x y")
     assert ran.stdout.splitlines() == [f"step {step} ['--lr', '0.1', '-q', 'x y'] __main__" for step in range(2)]
     assert ran.returncode == 0
     assert "2 steps on cpu" in ran.stderr
