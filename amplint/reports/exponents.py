@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from amplint.torchlib.constants import CONSTANTS
 from amplint.trace.record import Histogram
+
+_USUAL_SCALE = 16
+"""The exponent of the loss scale that PyTorch's gradient scaler starts with."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,18 @@ def summed(histograms: Iterable[Histogram], *, unscaled: bool = False) -> Counte
     """The exponents of all `histograms`; with `unscaled` as they were without the loss scale that they carry."""
     total: Counter[int] = Counter()
     for histogram in histograms:
-        shift = round(math.log2(histogram.scale)) if unscaled and histogram.scale > 0 else 0
+        shift = round(math.log2(histogram.scale)) if unscaled and 0 < histogram.scale < math.inf else 0
         for exponent, count in histogram.exponents.items():
             total[exponent - shift] += count
     return total
+
+
+def rescaled(gradients: Sequence[Histogram]) -> tuple[Counter[int], float]:
+    """The exponents of gradients under another loss scale, and that scale: 1.0 where they carry one, else the usual."""
+    bare = summed(gradients, unscaled=True)
+    if any(gradient.scale != 1.0 for gradient in gradients):
+        return bare, 1.0
+    return Counter({exponent + _USUAL_SCALE: count for exponent, count in bare.items()}), 2.0**_USUAL_SCALE
 
 
 def _exponent(number: float) -> int:

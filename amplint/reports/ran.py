@@ -93,6 +93,11 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.2g} %"
 
 
+def digits(scale: float) -> str:
+    """A loss scale: `1048576`, without an exponent as long as ten digits do."""
+    return f"{scale:.10g}"
+
+
 def named(ops: Counter[str]) -> str:
     """`mm x3, add`."""
     return ", ".join(f"{op} x{count}" if count > 1 else op for op, count in ops.items())

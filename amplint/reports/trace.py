@@ -11,7 +11,7 @@ from itertools import groupby
 from amplint.findings import Finding
 from amplint.reports.context import Sources
 from amplint.reports.exponents import Range, shares, summed
-from amplint.reports.ran import PASSES, Line, changed, codes, lines, named, share, total_seconds
+from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.text import columns, visible
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
@@ -74,9 +74,9 @@ def _scaler(record: Record) -> Iterator[str]:
         first, last = stretch[0], stretch[-1]
         numbers = f"step {first.step + 1}" if first is last else f"steps {first.step + 1} to {last.step + 1}"
         what = "skipped: gradients were inf or NaN" if first.skipped else "stepped"
-        after = f" -> {first.after:g}" if first.after is not None and first.after != first.scale else ""
+        after = f" -> {digits(first.after)}" if first.after is not None and first.after != first.scale else ""
         who = f"{first.scaler}, " if several else ""
-        yield f"  {who}{numbers}: {first.scale:g}{after}  {first.optimizer} {what}"
+        yield f"  {who}{numbers}: {digits(first.scale)}{after}  {first.optimizer} {what}"
     if len(stretches) > _STEPS:
         yield f"  ... and {len(stretches) - _STEPS} more changes"
 
@@ -105,7 +105,7 @@ def _gradients(gradients: list[Histogram]) -> Iterator[str]:
     for scale in sorted({histogram.scale for histogram in gradients} - {1.0}):
         at = shares(summed(gradient for gradient in gradients if gradient.scale == scale), half)
         over = f", {share(at.over, at.numbers)} overflow" if at.over else ""
-        yield f"  with the scale {scale:g}: {share(at.lost, at.numbers)}{over}"
+        yield f"  with the scale {digits(scale)}: {share(at.lost, at.numbers)}{over}"
 
 
 def _losses(record: Record) -> Iterator[str]:

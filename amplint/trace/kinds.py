@@ -14,6 +14,9 @@ _IDLE = frozenset(
     }
 )
 """Operators that compute nothing."""
+_CONVERSIONS = frozenset(
+    f"torch.Tensor.{name}" for name in ("bfloat16", "double", "float", "half", "to", "type", "type_as")
+)
 
 
 def computes(operation: Operation) -> bool:
@@ -40,7 +43,7 @@ def is_cast(operation: Operation) -> bool:
 
 def is_own_cast(operation: Operation) -> bool:
     """Whether it converts because the user's code says so (`x.float()`), not because autocast does."""
-    return is_cast(operation) and operation.api.startswith("torch.Tensor.")
+    return is_cast(operation) and operation.api in _CONVERSIONS
 
 
 def computed_in(operation: Operation) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import math
 import re
 import subprocess
 import sys
@@ -124,6 +125,22 @@ def test_what_hides_or_reorders_code_is_shown(record: Record, tmp_path: Path) ->
 def test_the_same_record_gives_the_same_page(record: Record) -> None:
     again = Record.from_json(record.to_json())
     assert page(again, findings(again)) == page(record, findings(record))
+
+
+def test_gradients_without_a_scale_are_shown_with_one(record: Record) -> None:
+    record.histograms = [Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)]
+    assert "with a loss scale of 65536</text>" in page(record, [])
+    record.histograms = [Histogram("gradient", "w", "float32", 2.0**20, {-10: 4, 0: 6}, 0, 0)]
+    assert "as the backward pass carries them: times 1048576</text>" in page(record, [])
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_out_of_all_range_are_no_obstacle(record: Record) -> None:
+    record.scaler_steps = [replace(step, scale=scale) for step in record.scaler_steps for scale in (0.0, math.inf)]
+    record.updates += [replace(update, ratio=ratio) for update in record.updates for ratio in (math.nan, math.inf, 0.0)]
+    record.histograms += [replace(each, scale=scale) for each in record.histograms for scale in (0.0, math.inf)]
+    record.histograms.append(Histogram("gradient", "none", "float32", 1.0, {}, 9, 9))
+    Document(page(record, findings(record)))
 
 
 def test_long_stretches_without_operations_are_left_out(text: str) -> None:

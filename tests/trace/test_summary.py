@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from amplint.reports.exponents import Range, shares, summed
+from amplint.reports.exponents import Range, rescaled, shares, summed
 from amplint.reports.ran import lines, share
 from amplint.reports.text import columns
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
-from amplint.trace.record import Record
+from amplint.trace.record import Histogram, Record
 from tests.trace import records
 
 
@@ -25,9 +25,9 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
 def test_the_worst_comes_first(record: Record) -> None:
     assert [line.row for line in lines(record, findings(record))] == [records.PRODUCT, records.STEM]
     assert [line.row for line in lines(record, [])] == [records.PRODUCT, records.STEM]
-    cast = {op: count for op, count in record.operations.items() if op.op == "_to_copy"}
-    record.operations.clear()
-    record.operations.update(cast)
+    for op in [op for op in record.operations if op.op != "_to_copy"]:
+        del record.operations[op]
+    assert record.operations.total() == 72
     assert [line.row for line in lines(record, [])] == [records.PRODUCT, records.STEM]
 
 
@@ -84,6 +84,12 @@ def test_what_a_format_makes_of_exponents(record: Record) -> None:
     scaled, bare = (shares(summed(gradients, unscaled=unscaled), half) for unscaled in (False, True))
     assert (scaled.numbers, scaled.lost, scaled.coarse, scaled.over) == (1000, 0, 100, 1)
     assert (bare.numbers, bare.lost, bare.coarse, bare.over) == (1000, 200, 600, 0)
+
+
+def test_gradients_move_by_the_loss_scale() -> None:
+    bare = Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)
+    assert rescaled([bare]) == ({-14: 4, -4: 6}, 65536.0)
+    assert rescaled([replace(bare, scale=2.0**20)]) == ({-50: 4, -40: 6}, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from amplint.findings import Finding, Severity
 from amplint.reports.exponents import Shares, shares
 from amplint.reports.page import figures
 from amplint.reports.page.listing import listings
-from amplint.reports.ran import PASSES, share, total_seconds
+from amplint.reports.ran import PASSES, digits, share, total_seconds
 from amplint.reports.text import visible
 from amplint.trace.kinds import computed_in, computes
 from amplint.trace.record import PHASES, HalfLoss, Histogram, Operation, Record
@@ -71,6 +71,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         held=_held(record),
         updates=_updates(record),
         share=share,
+        digits=digits,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, groupby
@@ -12,15 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, PercentFormatter
 
-from amplint.reports.exponents import Range, shares, summed
+from amplint.reports.exponents import Range, rescaled, shares, summed
 from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDTH_IN, drawn, power, style
+from amplint.reports.ran import digits
 from amplint.reports.text import visible
 from amplint.trace.record import Histogram, ScalerStep
 
 _T = TypeVar("_T")
 FLOAT16, BFLOAT16 = Range.of("float16"), Range.of("bfloat16")
-USUAL_SCALE = 16
-"""The exponent of the scale that a gradient scaler starts with."""
 _ROWS = 24
 """Tensors and parameters in one plot; those with most out of float16's range, or with the largest updates."""
 _NAME = 44
@@ -42,7 +42,8 @@ def exponents(histograms: Sequence[Histogram]) -> Markup:
             axis.stairs(*_stairs(values), fill=True, color=FILL)
             ends += [min(values), max(values)]
             if kind == "gradient":
-                moved, label = _moved(members)
+                moved, scale = rescaled(members)
+                label = "without a loss scale" if scale == 1.0 else f"with a loss scale of {digits(scale)}"
                 axis.stairs(*_stairs(moved), color=LINE, linestyle=(0, (3, 2)), label=label)
                 axis.legend(loc="upper left", frameon=False, labelcolor=INK, handlelength=1.4)
                 ends += [min(moved), max(moved)]
@@ -99,8 +100,8 @@ def loss_scale(steps: Sequence[ScalerStep]) -> Markup:
         if skipped:
             places = [step.step + 1 for step in skipped], [step.scale for step in skipped]
             axis.plot(*places, "x", color=BAD, markersize=6, markeredgewidth=1.6, label="skipped step")
-        axis.set_yscale("log", base=2)
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda scale, _: f"{scale:g}"))
+        axis.set_yscale("log", base=2, nonpositive="mask")
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda scale, _: digits(scale)))
         axis.minorticks_off()
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_xlabel("step")
@@ -112,7 +113,7 @@ def loss_scale(steps: Sequence[ScalerStep]) -> Markup:
 def updates(ratios: dict[str, list[float]]) -> Markup:
     """The norm of each parameter's updates over that of the parameter, a mark for each step."""
     shown = _most(list(ratios), lambda name: max(ratios[name]))
-    points = [(ratio, row) for row, name in enumerate(shown) for ratio in ratios[name] if ratio > 0]
+    points = [(ratio, row) for row, name in enumerate(shown) for ratio in ratios[name] if 0 < ratio < math.inf]
     with style():
         figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.19 * len(shown)), layout="tight")
         axis = figure.subplots()
@@ -131,21 +132,8 @@ _PLURAL = {"activation": "Activations", "weight": "Weights", "gradient": "Gradie
 
 
 def _carried(histograms: Sequence[Histogram]) -> str:
-    scales = sorted({histogram.scale for histogram in histograms} - {1.0})
-    return (
-        f", as the backward pass carries them: times {' or '.join(f'{scale:g}' for scale in scales)}" if scales else ""
-    )
-
-
-def _moved(gradients: Sequence[Histogram]) -> tuple[Counter[int], str]:
-    """The gradients under another loss scale, and which: none where there is one, the usual one where there is none."""
-    bare = summed(gradients, unscaled=True)
-    if any(gradient.scale != 1.0 for gradient in gradients):
-        return bare, "without a loss scale"
-    shift = int(USUAL_SCALE).bit_length() - 1
-    return Counter(
-        {exponent + shift: count for exponent, count in bare.items()}
-    ), f"with a loss scale of {USUAL_SCALE:g}"
+    scales = " or ".join(digits(scale) for scale in sorted({histogram.scale for histogram in histograms} - {1.0}))
+    return f", as the backward pass carries them: times {scales}" if scales else ""
 
 
 def _stairs(counts: Counter[int]) -> tuple[list[float], list[int]]:
