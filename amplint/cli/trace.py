@@ -10,9 +10,10 @@ import click
 
 from amplint.cli import traced
 from amplint.cli.default import ByDefault
+from amplint.cli.ending import Ending
 from amplint.cli.failures import Failure
+from amplint.cli.merge import merge
 from amplint.cli.report import report
-from amplint.trace.findings import findings
 from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
 
@@ -78,26 +79,26 @@ def run(
     This runs the script, as `python SCRIPT ARGUMENTS` would. Its results stay the same; models that it compiles run
     eagerly. What is reported goes to standard error, so that the script's own output stays as it is.
 
+    Under torchrun each rank writes a file of its own: trace.rank0.json, which `amplint trace merge` reads.
+
     Exit status: that of the script; 1 where the script succeeds and --fail-on finds something; 2 when there is nothing
     to run.
     """
     if importlib.util.find_spec("torch") is None:
         raise Failure("amplint trace runs PyTorch, which is not installed: pip install amplint[trace]")
     from amplint.trace import run as runs
+    from amplint.trace.watching import Watch
 
-    try:
-        window = Window(steps, skip, every)
-        ran = runs.run(script, arguments, window, module=module, stop=then == "stop", numerics=numerics)
-    except runs.NoScript as failure:
-        raise Failure(str(failure)) from None
-    sys.stdout.flush()
-    found = findings(ran.record)
-    traced.show(ran.record, found, quiet=quiet, err=True)
-    if output is not None:
-        traced.write(output, ran.record.to_json())
-    if html is not None:
-        traced.write_page(html, ran.record, found)
-    ctx.exit(ran.status or traced.status(found, fail_on))
+    watch = Watch(Window(steps, skip, every), stop=then == "stop", numerics=numerics)
+    with Ending(watch, output, html, quiet=quiet, fail_on=fail_on) as ending:
+        try:
+            status = runs.run(script, arguments, watch, module=module)
+        except runs.NoScript as failure:
+            raise Failure(str(failure)) from None
+        sys.stdout.flush()
+        found = ending.tell(watch.record)
+    ctx.exit(status or found)
 
 
+trace.add_command(merge)
 trace.add_command(report)

@@ -16,6 +16,7 @@ from amplint.cli.terminal import wants_colour, width
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.full import full
+from amplint.reports.ranks import unequal
 from amplint.reports.trace import summary
 from amplint.trace.record import Record
 
@@ -51,7 +52,7 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Only the findings, no 
 def show(record: Record, found: Sequence[Finding], *, quiet: bool, err: bool) -> None:
     """Print the summary, unless `quiet`, and the findings, to standard error where `err` says so."""
     if not quiet:
-        click.echo(summary(record, found, width()), err=err)
+        click.echo(summary(record, found, width()) + unequal(record), err=err)
     context = Context(load_rules()[0].rules, width=width(), colour=wants_colour(sys.stderr if err else sys.stdout))
     shown = [replace(finding, filename=_relative(finding.filename)) for finding in found]
     click.echo(full(shown, context), err=err, nl=False, color=context.colour)

@@ -12,6 +12,7 @@ from amplint.findings import Finding
 from amplint.reports.context import Sources
 from amplint.reports.exponents import Range, shares, summed
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
+from amplint.reports.ranks import whose
 from amplint.reports.text import columns, visible
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
@@ -23,7 +24,7 @@ _TOGETHER = "\N{NO-BREAK SPACE}"
 def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     """The summary in lines of at most `width` columns where that can be; `found` is what the checks found."""
     steps = f"{record.steps} {'step' if record.steps == 1 else 'steps'}"
-    head = f"{steps} on {record.device or 'no device'}, torch {record.torch}"
+    head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     parts = [head, *_lines(record, found, width), *_scaler(record), *_numbers(record), *_held(record)]
     return "\n".join(parts) + "\n"
 

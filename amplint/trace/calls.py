@@ -69,6 +69,10 @@ class Calls(TorchFunctionMode):
         if row and len(self._failures) < _FAILURES and not any(one.message == text for one in known):
             self._failures[Failure(type(failure).__name__, text, api, filename, row)] = None
 
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self._counts.clear()
+
     def seen(self) -> Counter[Call]:
         """The calls that were counted."""
         calls: Counter[Call] = Counter()

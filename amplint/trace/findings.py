@@ -1,9 +1,12 @@
-"""Asking every check about a record."""
+"""Asking every check about a record, or about those of several ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from amplint.engine.registry import load_registry
-from amplint.findings import Finding
+from amplint.findings import Finding, Span
 from amplint.trace.check import Check
 from amplint.trace.record import Record
 
@@ -11,5 +14,29 @@ from amplint.trace.record import Record
 def findings(record: Record) -> list[Finding]:
     """What the checks among all rules find in `record`, worst first, those of one severity by place."""
     checks = [rule for rule in load_registry().rules.values() if issubclass(rule, Check)]
-    found = [finding for check in checks for finding in check().findings(record)]
+    return _worst_first([finding for check in checks for finding in check().findings(record)])
+
+
+def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]:
+    """What is found in the records of several ranks, each thing once, with the ranks that it was not found on all of.
+
+    `whole` is the record that they were merged to, which knows what they did differently.
+    """
+    found: dict[tuple[str, str, Span], tuple[Finding, list[int | None]]] = {}
+    for record in records:
+        for finding in findings(record):
+            place = (finding.code, finding.filename, finding.span)
+            found.setdefault(place, (finding, []))[1].append(record.rank)
+    alike = findings(Record(divergences=whole.divergences))
+    return _worst_first([*alike, *(_on(finding, ranks, len(records)) for finding, ranks in found.values())])
+
+
+def _on(finding: Finding, ranks: list[int | None], among: int) -> Finding:
+    if len(ranks) == among > 1:
+        return finding
+    named = f"{'ranks' if len(ranks) > 1 else 'rank'} {', '.join(map(str, ranks))}"
+    return replace(finding, message=f"{finding.message}, on {named}")
+
+
+def _worst_first(found: list[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: (-finding.severity, finding.filename, finding.span, finding.code))

@@ -39,8 +39,7 @@ class Numerics:
     ) -> None:
         if level not in NUMERICS:
             raise ValueError(f"numerics is one of {', '.join(NUMERICS)}")
-        full = level == "full"
-        size = _FULL if full else _SAMPLE
+        self._full = level == "full"
         self.on = False
         self.enabled = level != "off"
         self.step = 0
@@ -48,12 +47,17 @@ class Numerics:
         self.scaling = False
         self._path = path
         self._paused = paused
-        self._replays = Replays(1 if full else _EVERY)
-        self._origins = Origins(self._replays, lambda: (self.step, self.scale, self.scaling))
-        self._exponents = Exponents(size, _CALLS if full else 1)
-        self._updates = Updates(size, path)
         self._rewrites: dict[Any, bool] = {}
         self._last: Tensor | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what was seen does not belong to the record."""
+        size = _FULL if self._full else _SAMPLE
+        self._replays = Replays(1 if self._full else _EVERY)
+        self._origins = Origins(self._replays, lambda: (self.step, self.scale, self.scaling))
+        self._exponents = Exponents(size, _CALLS if self._full else 1)
+        self._updates = Updates(size, self._path)
 
     def begins_finite(self, func: Any, args: Any) -> bool:
         """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""

@@ -112,6 +112,11 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Forget which lines the backward pass of this step belongs to."""
         self._origins.clear()
 
+    def forget(self) -> None:
+        """Begin anew: what was counted does not belong to the record."""
+        self._kinds.clear()
+        self.calls.forget()
+
     def operations(self) -> tuple[Counter[Operation], dict[Operation, float]]:
         """What was counted, and the seconds that operations of the CPU took."""
         counts: Counter[Operation] = Counter()

@@ -6,16 +6,12 @@ import importlib.util
 import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 
 from amplint.trace.frames import is_own
-from amplint.trace.record import Record
 from amplint.trace.watching import Watch, WindowPassed
-from amplint.trace.window import Window
 
 RAISED, INTERRUPTED = 1, 130
 
@@ -24,27 +20,12 @@ class NoScript(Exception):
     """There is nothing to run; the message is one line for the user."""
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What was seen of a script, and the exit status it came to: 0 where it was ended behind the window."""
+def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = False) -> int:
+    """Run `script`, a path or with `module` a name as for `python -m`, under `watch`; the exit status it comes to.
 
-    record: Record
-    status: int
-
-
-def run(
-    script: str,
-    arguments: Sequence[str],
-    window: Window,
-    *,
-    module: bool = False,
-    stop: bool = True,
-    numerics: str = "sample",
-) -> Ran:
-    """Run `script`, a path or with `module` a name as for `python -m`, and watch it, its `numerics` as `watch` does.
-
-    With `stop` it ends behind the window. An exception of the script's is printed as Python prints it and becomes the
-    exit status. Raises NoScript.
+    A script that is ended behind the window succeeds. An exception of the script's is shown as Python shows it. The
+    script takes over the process: its arguments, its `sys.path` and its `__main__` stay, for what runs at exit needs
+    them. Raises NoScript.
     """
     spec = _spec(script) if module else None
     path = script if spec is None else str(spec.origin)
@@ -52,17 +33,14 @@ def run(
     main = ModuleType("__main__")
     main.__file__ = path
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    main.__loader__ = SourceFileLoader("__main__", path)
     if spec is not None:
-        main.__spec__, main.__package__ = spec, spec.parent
-    watch = Watch(window, stop=stop, numerics=numerics)
-    before = sys.argv, sys.path[:], sys.modules["__main__"]
+        main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
     sys.argv = [path, *arguments]
-    sys.path.insert(0, os.getcwd() if module else os.path.dirname(os.path.abspath(path)))
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.realpath(path))
     sys.modules["__main__"] = main
-    try:
-        return Ran(watch.record, _status(watch, code, main))
-    finally:
-        sys.argv, sys.path[:], sys.modules["__main__"] = before
+    return _status(watch, code, main)
 
 
 def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
@@ -91,12 +69,13 @@ def _exit_status(code: object) -> int:
 
 
 def _show(failure: BaseException) -> None:
-    """Print the traceback, from the script on."""
+    """Show the exception as Python does at its end, with the traceback from the script on."""
     trace: TracebackType | None = failure.__traceback__
     while trace is not None and not is_own(trace.tb_frame.f_code):
         trace = trace.tb_next
     sys.stdout.flush()
-    traceback.print_exception(type(failure), failure, trace or failure.__traceback__)
+    failure.__traceback__ = trace or failure.__traceback__
+    sys.excepthook(type(failure), failure, failure.__traceback__)
 
 
 def _code(path: str) -> CodeType:

@@ -15,6 +15,7 @@ from amplint.trace.held import held
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.operators import Operators
+from amplint.trace.ranks import rank_and_ranks
 from amplint.trace.record import Record
 from amplint.trace.sources import digests
 from amplint.trace.steps import Steps
@@ -28,7 +29,8 @@ class WindowPassed(BaseException):
 class Watch:
     """A context manager that gives a `Record`; with `stop` it ends its block by `WindowPassed` behind the window.
 
-    `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded.
+    `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded. A run without any step
+    is recorded as a whole: only when a first step is over is known that there are steps to skip.
 
     Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
     """
@@ -36,7 +38,8 @@ class Watch:
     _running: ClassVar[bool] = False
 
     def __init__(self, window: Window, *, stop: bool = False, numerics: str = "sample") -> None:
-        self.record = Record(torch=torch.__version__, numerics=numerics)
+        rank, ranks = rank_and_ranks()
+        self.record = Record(torch=torch.__version__, rank=rank, ranks=ranks, numerics=numerics)
         self._window = window
         self._stop = stop
         self._modules = Modules()
@@ -66,7 +69,7 @@ class Watch:
         if self._numerics.enabled:
             self._operators.numerics = self._numerics
             self._modules.on_return = self._numerics.leave_module
-        self._watch_step(0)
+        self._watch_step(0, on=True)
         return self.record
 
     def __exit__(
@@ -78,32 +81,44 @@ class Watch:
         self._operators.detach()
         self._modes.close()
         Watch._running = False
-        if failure is not None and not isinstance(failure, (WindowPassed, SystemExit)):
+        self.record.cut = failure is not None and not isinstance(failure, (WindowPassed, SystemExit))
+        if failure is not None and self.record.cut:
             self._operators.calls.failed(failure, *raising_line(failure))
-        with contextlib.suppress(RuntimeError):  # a device that has failed tells no numbers
-            self._end_step()
-            self._numerics.write(self.record)
         self._write()
+
+    def so_far(self) -> Record:
+        """The record of a run that ends here, in the middle of a step."""
+        with self._operators.paused():
+            self._write()
+        self.record.cut = True
+        return self.record
 
     def _on_step(self, number: int) -> None:
         if number == self._step:
             return
-        self.record.steps += self._operators.on
         self._end_step()
-        self._watch_step(number)
+        if self._window.holds(self._step):
+            self.record.steps += 1
+        elif self._step == 0:
+            self._operators.forget()
+            self._numerics.forget()
+        self._watch_step(number, on=self._window.holds(number))
         if self._stop and self._window.is_past(number):
             raise WindowPassed
 
-    def _watch_step(self, number: int) -> None:
+    def _watch_step(self, number: int, *, on: bool) -> None:
         self._step = self._numerics.step = number
-        self._operators.on = self._window.holds(number)
-        self._numerics.on = self._operators.on and self._numerics.enabled
+        self._operators.on = on
+        self._numerics.on = on and self._numerics.enabled
 
     def _end_step(self) -> None:
         self._operators.end_step()
         self._numerics.end_step(self._steps.optimizers, self._steps.skipped(self._step))
 
     def _write(self) -> None:
+        with contextlib.suppress(RuntimeError):  # a device that has failed tells no numbers
+            self._end_step()
+            self._numerics.write(self.record)
         self.record.operations, self.record.seconds = self._operators.operations()
         self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
         self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]

@@ -12,6 +12,7 @@ import pytest
 
 from amplint.trace.record import Record
 from amplint.trace.run import run as watched
+from amplint.trace.watching import Watch
 from amplint.trace.window import Window
 
 SCRIPT = """\
@@ -77,10 +78,13 @@ def test_the_end_of_a_script_is_its_own(
     (tmp_path / "train.py").write_text(f"import sys\nprint('here')\n\ndef end():\n    {ending}\n\nend()\n")
     alone = run(tmp_path, "train.py")
     monkeypatch.chdir(tmp_path)
-    ran = watched("train.py", (), Window())
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    status = watched("train.py", (), Watch(Window()))
     seen = capsys.readouterr()
     here = f"{tmp_path}{os.sep}"
-    assert (ran.status, seen.out) == (alone.returncode, alone.stdout)
+    assert (status, seen.out) == (alone.returncode, alone.stdout)
     assert seen.err.replace(here, "") == alone.stderr.replace(here, "")
 
 

@@ -1,0 +1,99 @@
+"""What comes of the record of a run: a file, and a report for all ranks of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from amplint.cli import traced
+from amplint.cli.failures import warn
+from amplint.trace.findings import findings, findings_of_ranks
+from amplint.trace.merge import merged
+from amplint.trace.ranks import Machine, file_of
+from amplint.trace.record import Record
+
+if TYPE_CHECKING:
+    from amplint.trace.watching import Watch
+
+_PATIENCE, _LITTLE_PATIENCE = 10.0, 2.0
+"""Seconds that the first rank waits for the records of the others, when the script has ended and after SIGTERM."""
+
+
+class Ending:
+    """Tells what `watch` has seen, once: at the end of the script, or when SIGTERM ends it before.
+
+    Active as a context manager. After SIGTERM the process ends by SIGTERM, as it would have without being watched.
+    A handler that the script installs takes the place of this one.
+    """
+
+    def __init__(
+        self, watch: Watch, output: Path | None, html: Path | None, *, quiet: bool, fail_on: str | None
+    ) -> None:
+        self._watch = watch
+        self._output = output
+        self._html = html
+        self._quiet = quiet
+        self._fail_on = fail_on
+        self._machine = Machine()
+        self._process = os.getpid()
+        self._telling = self._terminated = False
+
+    def __enter__(self) -> Ending:
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if signal.getsignal(signal.SIGTERM) == self._terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._terminated:
+            _die()
+
+    def tell(self, record: Record) -> int:
+        """Write and report `record`; the exit status for what is found. Raises Failure where it cannot be written."""
+        self._telling = True
+        if self._output is not None:
+            traced.write(file_of(self._output, record), record.to_json())
+        if not self._machine.first:
+            self._machine.leave(record)
+            return traced.status(findings(record), self._fail_on)
+        records, whole = self._of_machine(record)
+        found = findings(record) if record.ranks == 1 else findings_of_ranks(records, whole)
+        traced.show(whole, found, quiet=self._quiet or record.rank != 0, err=True)
+        if self._html is not None:
+            traced.write_page(self._html if record.rank == 0 else file_of(self._html, record), whole, found)
+        return traced.status(found, self._fail_on)
+
+    def _of_machine(self, record: Record) -> tuple[list[Record], Record]:
+        """The records of this machine's ranks, and all of them as one."""
+        if self._machine.alone:
+            return [record], record
+        records = [record, *self._machine.others(lambda: _LITTLE_PATIENCE if self._terminated else _PATIENCE)]
+        missing = self._machine.ranks - len(records)
+        if missing:
+            warn(f"{missing} of {self._machine.ranks} ranks left no record; what they did is not reported")
+        return records, merged(records)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a fork of the process that is watched
+            _die()
+        self._terminated = True
+        if not self._telling:
+            with open(os.dup(2), "w", encoding="utf-8") as unlocked, contextlib.redirect_stderr(unlocked):
+                try:  # the script may be writing to its own standard error, which nobody else can do meanwhile
+                    self.tell(self._watch.so_far())
+                except click.ClickException as failure:
+                    failure.show()
+            _die()
+
+
+def _die() -> None:
+    """End by SIGTERM, as a process does that does not handle it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)

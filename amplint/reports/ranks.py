@@ -1,0 +1,31 @@
+"""Which ranks a record is of and how often they ran what, for the terminal."""
+
+from __future__ import annotations
+
+import os
+
+from amplint.reports.text import visible
+from amplint.trace.record import Record
+
+_LINES = 12
+
+
+def whose(record: Record) -> str:
+    """`, rank 0 of 2` or `, 2 ranks`; empty where there is only one."""
+    if record.ranks == 1:
+        return ""
+    return f", {record.ranks} ranks" if record.rank is None else f", rank {record.rank} of {record.ranks}"
+
+
+def unequal(record: Record) -> str:
+    """The lines that ranks ran unequally often, some of them; empty where there is none."""
+    counts = [difference for difference in record.divergences if difference.kind == "count"]
+    if not counts:
+        return ""
+    shown = [
+        f"  {visible(os.path.relpath(count.filename))}:{count.row}  {count.phase}: "
+        + ", ".join(f"{what} on rank {rank}" for rank, what in count.did)
+        for count in counts[:_LINES]
+    ]
+    more = [f"  ... and {len(counts) - _LINES} more"] if len(counts) > _LINES else []
+    return "\n".join(["", "operations that ranks ran unequally often:", *shown, *more]) + "\n"

@@ -1,0 +1,122 @@
+"""The records of several ranks as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from amplint.trace.divergence import divergences
+from amplint.trace.record import Call, HalfLoss, Histogram, Operation, Record, ScalerStep
+
+
+class Unmergeable(ValueError):
+    """Records that are not of one run; the message is one line for the user."""
+
+
+def merged(records: Sequence[Record]) -> Record:
+    """One record of those of several ranks, with what the ranks did differently.
+
+    It reads as the record of one rank: operations and calls have the highest count and time of any rank, a scaler's
+    history is kept once where all have the same. What was counted of numbers is added up. Raises Unmergeable.
+    """
+    ranks = _by_rank(records)
+    ordered = list(ranks.values())
+    first = ordered[0]
+    operations: Counter[Operation] = Counter()
+    calls: Counter[Call] = Counter()
+    seconds: dict[Operation, float] = {}
+    for record in ordered:
+        operations |= record.operations
+        calls |= record.calls
+        for operation, spent in record.seconds.items():
+            seconds[operation] = max(spent, seconds.get(operation, 0.0))
+    return Record(
+        torch=first.torch,
+        device=first.device,
+        steps=max(record.steps for record in ordered),
+        rank=None,
+        ranks=first.ranks,
+        cut=any(record.cut for record in ordered),
+        numerics=first.numerics,
+        operations=operations,
+        seconds=seconds,
+        calls=calls,
+        failures=list(dict.fromkeys(failure for record in ordered for failure in record.failures)),
+        sources=_sources(ordered),
+        scaler_steps=list(_scaler_steps(ranks)),
+        held=list(dict.fromkeys(held for record in ordered for held in record.held)),
+        nonfinite=list(dict.fromkeys(origin for record in ordered for origin in record.nonfinite)),
+        losses=_losses(loss for record in ordered for loss in record.losses),
+        histograms=_histograms(histogram for record in ordered for histogram in record.histograms),
+        updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
+        divergences=divergences(ranks),
+    )
+
+
+def _by_rank(records: Sequence[Record]) -> dict[int, Record]:
+    ranks: dict[int, Record] = {}
+    for record in records:
+        if record.rank is None:
+            raise Unmergeable("one of these records is merged already")
+        if record.rank in ranks:
+            raise Unmergeable(f"two of these records are of rank {record.rank}")
+        ranks[record.rank] = record
+    if len({record.ranks for record in records}) > 1:
+        raise Unmergeable("these records are of runs with different numbers of ranks")
+    return dict(sorted(ranks.items()))
+
+
+def _sources(records: Iterable[Record]) -> dict[str, str]:
+    """The digest of each file, empty where ranks ran different ones."""
+    digests: dict[str, set[str]] = {}
+    for record in records:
+        for filename, digest in record.sources.items():
+            digests.setdefault(filename, set()).add(digest)
+    return {filename: found.pop() if len(found) == 1 else "" for filename, found in digests.items()}
+
+
+def _scaler_steps(ranks: dict[int, Record]) -> Iterator[ScalerStep]:
+    first = next(iter(ranks.values())).scaler_steps
+    yield from first
+    for rank, record in ranks.items():
+        if record.scaler_steps != first:
+            yield from (replace(step, scaler=f"{step.scaler} of rank {rank}") for step in record.scaler_steps)
+
+
+def _losses(losses: Iterable[HalfLoss]) -> list[HalfLoss]:
+    places: dict[tuple[object, ...], HalfLoss] = {}
+    for loss in losses:
+        place = (loss.phase, loss.op, loss.filename, loss.row, loss.module, loss.dtype, loss.scale)
+        seen = places.get(place)
+        places[place] = loss if seen is None else _loss(seen, loss)
+    return list(places.values())
+
+
+def _loss(one: HalfLoss, other: HalfLoss) -> HalfLoss:
+    return replace(
+        one,
+        elements=one.elements + other.elements,
+        underflowed=one.underflowed + other.underflowed,
+        overflowed=one.overflowed + other.overflowed,
+        smallest=min((loss.smallest for loss in (one, other) if loss.smallest is not None), default=None),
+        largest=max((loss.largest for loss in (one, other) if loss.largest is not None), default=None),
+    )
+
+
+def _histograms(histograms: Iterable[Histogram]) -> list[Histogram]:
+    names: dict[tuple[object, ...], Histogram] = {}
+    for histogram in histograms:
+        name = (histogram.what, histogram.name, histogram.dtype, histogram.scale)
+        seen = names.get(name)
+        names[name] = histogram if seen is None else _histogram(seen, histogram)
+    return list(names.values())
+
+
+def _histogram(one: Histogram, other: Histogram) -> Histogram:
+    return replace(
+        one,
+        exponents=dict(Counter(one.exponents) + Counter(other.exponents)),
+        zeros=one.zeros + other.zeros,
+        nonfinite=one.nonfinite + other.nonfinite,
+    )
