@@ -59,10 +59,24 @@ def summed(histograms: Iterable[Histogram], *, unscaled: bool = False) -> Counte
     return total
 
 
+def by_name(histograms: Iterable[Histogram]) -> dict[str, Counter[int]]:
+    """Tensors with their exponents, under whatever loss scales."""
+    names: dict[str, Counter[int]] = {}
+    for histogram in histograms:
+        if histogram.exponents:
+            names.setdefault(histogram.name, Counter()).update(histogram.exponents)
+    return names
+
+
+def scales(histograms: Iterable[Histogram]) -> list[float]:
+    """The loss scales that gradients carry, in order; none where they carry none."""
+    return sorted({histogram.scale for histogram in histograms} - {1.0})
+
+
 def rescaled(gradients: Sequence[Histogram]) -> tuple[Counter[int], float]:
     """The exponents of gradients under another loss scale, and that scale: 1.0 where they carry one, else the usual."""
     bare = summed(gradients, unscaled=True)
-    if any(gradient.scale != 1.0 for gradient in gradients):
+    if scales(gradients):
         return bare, 1.0
     return Counter({exponent + _USUAL_SCALE: count for exponent, count in bare.items()}), 2.0**_USUAL_SCALE
 

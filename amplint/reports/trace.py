@@ -10,7 +10,7 @@ from itertools import groupby
 
 from amplint.findings import Finding
 from amplint.reports.context import Sources
-from amplint.reports.exponents import Range, shares, summed
+from amplint.reports.exponents import Range, scales, shares, summed
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
 from amplint.reports.text import columns, visible
@@ -103,10 +103,12 @@ def _gradients(gradients: list[Histogram]) -> Iterator[str]:
     yield f"  gradients go from 2^{min(bare)} to 2^{max(bare)}, float16 from 2^{half.smallest} to 2^{half.largest}"
     lost = shares(bare, half)
     yield f"  as float16 without a loss scale: {share(lost.lost, lost.numbers)} of them underflow to 0"
-    for scale in sorted({histogram.scale for histogram in gradients} - {1.0}):
-        at = shares(summed(gradient for gradient in gradients if gradient.scale == scale), half)
+    carried = scales(gradients)
+    if carried:
+        at = shares(summed(gradient for gradient in gradients if gradient.scale != 1.0), half)
         over = f", {share(at.over, at.numbers)} overflow" if at.over else ""
-        yield f"  with the scale {digits(scale)}: {share(at.lost, at.numbers)}{over}"
+        which = digits(carried[0]) if len(carried) == 1 else f"{digits(carried[0])} to {digits(carried[-1])}"
+        yield f"  with the scale in use, {which}: {share(at.lost, at.numbers)}{over}"
 
 
 def _losses(record: Record) -> Iterator[str]:

@@ -143,6 +143,33 @@ def test_numbers_out_of_all_range_are_no_obstacle(record: Record) -> None:
     Document(page(record, findings(record)))
 
 
+def test_only_what_lost_something_is_listed(record: Record) -> None:
+    harmless = replace(record.losses[0], op="harmless", underflowed=0, overflowed=0)
+    record.losses.append(harmless)
+    text = page(record, [])
+    assert "1 of 2 kinds of operations lost something." in text
+    assert "harmless" not in text
+    record.losses = [harmless]
+    assert "None lost anything." in page(record, [])
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of `#rrggbb`, as WCAG defines it."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_text_stands_out_from_its_ground(text: str, theme: int) -> None:
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", re.findall(r":root \{(.*?)\}", text, re.DOTALL)[theme]))
+    letters = ("ink", "muted", "link", "bad", "f16", "bf16", "f32", "keyword", "string", "comment", "number")
+    grounds = [(letter, "paper") for letter in letters] + [(dtype, f"{dtype}-back") for dtype in ("f16", "bf16", "f32")]
+    for letter, ground in [*grounds, ("ink", "shade"), ("muted", "shade")]:
+        low, high = sorted(luminance(colours[each]) for each in (letter, ground))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (letter, ground)
+
+
 def test_long_stretches_without_operations_are_left_out(text: str) -> None:
     assert "scaler.step" not in text
     assert "PADDING" not in text

@@ -53,7 +53,7 @@ loss scale:
 numbers:
   gradients go from 2^-32 to 2^0, float16 from 2^-24 to 2^15
   as float16 without a loss scale: 20 % of them underflow to 0
-  with the scale 65536: 0 %, 0.1 % overflow
+  with the scale in use, 65536: 0 %, 0.1 % overflow
   train.py:7 loses most by float16 (backward of mm): 3 % to 0, 0.2 % to inf
   first inf: train.py:7, step 3, backward of mul in float16
 

@@ -136,7 +136,9 @@ def _exponents(record: Record) -> dict[str, object]:
 
 
 def _losses(record: Record) -> list[HalfLoss]:
-    return sorted(record.losses, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
+    """What lost something, worst first."""
+    lossy = [loss for loss in record.losses if loss.underflowed or loss.overflowed]
+    return sorted(lossy, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
 
 
 def _held(record: Record) -> list[tuple[str, str, str, int, list[str]]]:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, PercentFormatter
 
-from amplint.reports.exponents import Range, rescaled, shares, summed
+from amplint.reports.exponents import Range, by_name, rescaled, scales, shares, summed
 from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDTH_IN, drawn, power, style
 from amplint.reports.ran import digits
 from amplint.reports.text import visible
@@ -59,13 +59,14 @@ def exponents(histograms: Sequence[Histogram]) -> Markup:
 
 def tensors(kind: str, histograms: Sequence[Histogram]) -> Markup:
     """Where the exponents of each tensor of a kind lie, as box plots; of many tensors the worst for float16."""
-    shown = _most(histograms, _out_of_range)
+    names = by_name(histograms)
+    shown = _most(list(names), lambda name: _out_of_range(names[name]))
     with style():
         figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.19 * len(shown)), layout="tight")
         axis = figure.subplots()
         line = {"color": INK, "linewidth": 0.8}
         axis.bxp(
-            [_box(histogram) for histogram in shown],
+            [_box(name, names[name]) for name in shown],
             orientation="horizontal",
             showfliers=False,
             patch_artist=True,
@@ -79,7 +80,7 @@ def tensors(kind: str, histograms: Sequence[Histogram]) -> Markup:
         axis.spines["left"].set_visible(False)
         axis.tick_params(axis="y", length=0)
         _zones(axis)
-        _powers(axis, [exponent for histogram in shown for exponent in histogram.exponents])
+        _powers(axis, [exponent for name in shown for exponent in names[name]])
         return drawn(figure, f"tensors-{kind}", f"Ranges of the exponents of {len(shown)} {_PLURAL[kind].lower()}")
 
 
@@ -132,8 +133,8 @@ _PLURAL = {"activation": "Activations", "weight": "Weights", "gradient": "Gradie
 
 
 def _carried(histograms: Sequence[Histogram]) -> str:
-    scales = " or ".join(digits(scale) for scale in sorted({histogram.scale for histogram in histograms} - {1.0}))
-    return f", as the backward pass carries them: times {scales}" if scales else ""
+    carried = " or ".join(map(digits, scales(histograms)))
+    return f", as the backward pass carries them: times {carried}" if carried else ""
 
 
 def _stairs(counts: Counter[int]) -> tuple[list[float], list[int]]:
@@ -171,8 +172,8 @@ def _powers(axis: Axes, exponents: Sequence[int]) -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda exponent, _: power(exponent)))
 
 
-def _box(histogram: Histogram) -> dict[str, object]:
-    ordered = sorted(histogram.exponents.items())
+def _box(name: str, exponents: Counter[int]) -> dict[str, object]:
+    ordered = sorted(exponents.items())
     reached = list(accumulate(count for _, count in ordered))
 
     def at(part: float) -> int:
@@ -180,7 +181,7 @@ def _box(histogram: Histogram) -> dict[str, object]:
         return next(exponent for (exponent, _), count in zip(ordered, reached, strict=True) if count >= wanted)
 
     return {
-        "label": _short(histogram.name),
+        "label": _short(name),
         "whislo": ordered[0][0],
         "q1": at(0.25),
         "med": at(0.5) + 0.5,
@@ -195,9 +196,9 @@ def _most(items: Sequence[_T], badness: Callable[[_T], float]) -> list[_T]:
     return [items[index] for index in sorted(worst)]
 
 
-def _out_of_range(histogram: Histogram) -> float:
-    of = shares(Counter(histogram.exponents), FLOAT16)
-    return (of.lost + of.over) / max(of.numbers, 1)
+def _out_of_range(exponents: Counter[int]) -> float:
+    of = shares(exponents, FLOAT16)
+    return (of.lost + of.over) / of.numbers
 
 
 def _short(name: str) -> str:
