@@ -23,6 +23,8 @@ scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
 device = torch.device("cpu")
 losses, total = [], 0.0
 flag, every = True, 2
+i = 0
+count = 9
 batches = [(torch.ones(2, 4), torch.ones(2, 4))]
 """
 SIMPLE = (
@@ -55,7 +57,11 @@ SIMPLE = (
     "pass",
 )
 HEADERS = ("if flag:", "if i % every == 0:", "for _ in range(2):", "with torch.no_grad():", "while flag:", "try:")
-LOOPS = ("for i, (x, y) in enumerate(batches):", "for i in range(9):\n    x, y = batches[0]")
+LOOPS = (
+    "for i, (x, y) in enumerate(batches):",
+    "for i in range(9):\n    x, y = batches[0]",
+    "while i < count:\n    x, y = batches[0]\n    i += 1",
+)
 
 
 def _indented(lines: list[str]) -> list[str]:
