@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -294,6 +295,12 @@ def test_while_loops_that_count_go_over_a_range() -> None:
     names: dict[str, Any] = {}
     exec(compile(conversion.text, "program.py", "exec"), names)
     assert (names["step"], names["done"]) == (9, [3, 4, 5, 6, 7, 8, 9])
+
+
+def test_what_ends_a_while_loop_goes_on_counting_batches() -> None:
+    conversion = convert(re.sub(r"\bstep\b(?!\()", "global_step", WHILE), Wish(accumulate=4))
+    assert "\n    global_step += 1\n" in conversion.text
+    assert "global_step counts batches here, and no longer steps" in [remark.text for remark in conversion.left]
 
 
 @pytest.mark.parametrize(
