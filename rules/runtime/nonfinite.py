@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check
 from amplint.trace.record import NonFinite, Record
 
-from .settling import excused
+from .settling import hopeless
 
 
 class NonfiniteOrigin(Check):
@@ -42,8 +43,9 @@ class NonfiniteOrigin(Check):
 
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line of the first step with any; those of the backward pass only without others."""
-        settling = excused(record)
-        origins = [origin for origin in record.nonfinite if origin.row and not _is_settling(origin, settling)]
+        steps = hopeless(record)
+        known = [origin for origin in record.nonfinite if origin.row]
+        origins = [origin for origin in known if origin.step in steps or not _may_be_scaled_away(origin)]
         first = min((origin.step for origin in origins), default=None)
         origins = [origin for origin in origins if origin.step == first]
         forward = [origin for origin in origins if origin.phase != "backward"]
@@ -54,9 +56,10 @@ class NonfiniteOrigin(Check):
                 yield self.found(origin.filename, origin.row, _message(origin), advice=_advice(origin))
 
 
-def _is_settling(origin: NonFinite, steps: set[int]) -> bool:
-    """Whether a scaler finds the right scale by it: no loss scale helps against what comes of the forward pass."""
-    return origin.phase == "backward" and origin.scale is not None and origin.step in steps
+def _may_be_scaled_away(origin: NonFinite) -> bool:
+    """Whether a lower loss scale may help, as a scaler finds it: for half gradients, not for the forward pass."""
+    half = origin.dtype in HALF_DTYPES and origin.finite_in_float32 is not False
+    return origin.phase == "backward" and origin.scale is not None and half
 
 
 def _message(origin: NonFinite) -> str:

@@ -13,6 +13,8 @@ _SETTLED = 128.0
 """A scale this low is not that of a scaler that still settles from `DEFAULT`."""
 _SHARE = 0.2
 """More skipped steps than these, once the scale has settled, are no occasional overflow."""
+_FAR = 8
+"""A scaler that begins this much higher skips a few more steps, which is nothing to speak of."""
 _ENOUGH = 5
 """Fewer steps than these tell nothing about a share."""
 
@@ -36,13 +38,13 @@ def excess(steps: list[ScalerStep]) -> str:
     return ""
 
 
-def excused(record: Record) -> set[int]:
-    """The steps in which a scaler met gradients that are not finite, and rightly skipped and lowered the scale."""
-    return {step.step for steps in by_scaler(record) if not excess(steps) for step in steps if step.skipped}
+def hopeless(record: Record) -> set[int]:
+    """The steps that scalers skip although they should not have to any more, or at a scale that could not be lower."""
+    return {step.step for steps in by_scaler(record) if excess(steps) for step in steps if step.skipped}
 
 
 def too_high(record: Record) -> set[float]:
-    """The scales that a scaler was given and that made it skip from its first step on, above those it would begin with.
+    """The scales far above `DEFAULT` that a scaler was given, and that made it skip from its first step on.
 
     A scaler that has grown to such a scale skips a single step now and then.
     """
@@ -53,7 +55,7 @@ def too_high(record: Record) -> set[float]:
         for one, other in pairwise(steps):
             if one.skipped and other.skipped:
                 scales |= {one.scale, other.scale}
-    return {scale for scale in scales if scale > DEFAULT}
+    return {scale for scale in scales if scale > _FAR * DEFAULT}
 
 
 def _scaler(step: ScalerStep) -> str:

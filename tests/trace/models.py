@@ -56,6 +56,23 @@ class Recurrent(nn.Module):
         return self.head(self.cell(sequence)[0][:, -1])
 
 
+class Memory(nn.Module):
+    """An LSTM, step by step since CPUs have none for float16, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(3, 8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, sequence: torch.Tensor) -> torch.Tensor:
+        """(N, L, 3) -> (N, 4)."""
+        state = None
+        for x in sequence.unbind(1):
+            state = self.cell(x, state)
+        assert state is not None
+        return self.head(state[0])
+
+
 class Checkpointed(nn.Module):
     """Two blocks that are computed again in the backward pass."""
 
@@ -85,6 +102,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = 
     "cnn": (Cnn, images),
     "transformer": (Transformer, tokens),
     "recurrent": (Recurrent, lambda: torch.randn(4, 6, 3)),
+    "lstm": (Memory, lambda: torch.randn(4, 6, 3)),
     "checkpointed": (Checkpointed, lambda: torch.randn(4, 8)),
 }
 

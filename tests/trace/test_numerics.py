@@ -129,11 +129,23 @@ def test_what_is_meant_and_what_is_right_is_no_finding(body: Body, scale: float 
     assert findings(watched(body, scale=scale)) == []
 
 
+def test_a_scaler_does_not_cure_a_derivative_without_end() -> None:
+    assert places(watched(root_of_zero, scale=2.0**16), root_of_zero) == [("AMP803", 3)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("model", MODELS)
+def test_models_that_train_well_have_no_findings(model: str, dtype: torch.dtype) -> None:
+    with amplint.trace.watch(numerics="full") as record:
+        train(model, dtype, scaled=dtype is torch.float16)
+    record.assert_no_findings()
+
+
 def test_a_module_names_the_origin_of_its_layer() -> None:
     class Hot(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             """Too large for float16."""
-            return x.half() * 1e5
+            return (x.half().abs() + 1) * 1e5
 
     layers = nn.Sequential(nn.Linear(4, 4), Hot(), nn.Linear(4, 4))
     with amplint.trace.watch() as record, torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
@@ -193,9 +205,10 @@ def steps(*scales: float, first: int = 0) -> list[ScalerStep]:
     ("scales", "first", "codes"),
     [
         ((2.0**16, 2.0**15), 0, []),
-        ((2.0**18,), 2000, []),
-        ((2.0**18,), 0, ["AMP805"]),
-        ((2.0**18, 2.0**17), 2000, ["AMP805"]),
+        ((2.0**24,), 2000, []),
+        ((2.0**17,), 0, []),
+        ((2.0**24,), 0, ["AMP805"]),
+        ((2.0**24, 2.0**23), 2000, ["AMP805"]),
         ((64.0,), 0, ["AMP803", "AMP806"]),
     ],
 )
@@ -250,6 +263,38 @@ def test_a_step_that_a_scaler_skips_updates_nothing_and_loses_nothing(fused: boo
     assert all(update.ratio for update in record.updates)
     scales = {histogram.scale for histogram in record.histograms if histogram.what == "gradient"}
     assert scales == {4.0, 2.0}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_two_optimizers_of_one_scaler(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    maker, judge = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)), nn.Linear(4, 1)
+    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in (maker, judge)]
+    scaler = torch.amp.GradScaler("cpu")
+    seen: set[torch.dtype] = set()
+    for layer in (maker[0], maker[2], judge):
+        layer.register_forward_hook(lambda _, __, output: seen.add(output.dtype))
+    with amplint.trace.watch(numerics="full") as record:
+        for number in range(3):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=dtype):
+                made = maker(torch.randn(8, 4))
+                fooled = F.softplus(-judge(made).float()).mean()
+            scaler.scale(fooled).backward(retain_graph=True)
+            with torch.autocast("cpu", dtype=dtype):
+                caught = F.softplus(judge(made.detach()).float()).mean()
+            scaler.scale(caught * (math.inf if number == 1 else 1)).backward()
+            for optimizer in optimizers:
+                scaler.step(optimizer)
+            scaler.update()
+    assert seen == {dtype}
+    for path in ("maker.0", "maker.2", "judge"):
+        record.assert_dtype(path, dtype)
+    assert [(step.step, step.skipped) for step in record.scaler_steps] == [
+        (0, False), (0, False), (1, False), (1, True), (2, False), (2, False),
+    ]  # fmt: skip
+    assert {(update.name.partition(".")[0], update.step) for update in record.updates} >= {("maker", 0), ("judge", 2)}
 
 
 def test_histograms_count_exponents() -> None:
