@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby
-from typing import TypeVar
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, PercentFormatter
 
-from amplint.reports.exponents import Range, by_name, rescaled, scales, shares, summed
+from amplint.reports.exponents import by_name, rescaled, scales, shares, summed
+from amplint.reports.page.choice import most
 from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDTH_IN, drawn, power, style
+from amplint.reports.page.tables import BFLOAT16, FLOAT16
 from amplint.reports.ran import digits
 from amplint.reports.text import visible
 from amplint.trace.record import Histogram, ScalerStep
 
-_T = TypeVar("_T")
-FLOAT16, BFLOAT16 = Range.of("float16"), Range.of("bfloat16")
 _ROWS = 24
 """Tensors and parameters in one plot; those with most out of float16's range, or with the largest updates."""
 _NAME = 44
 """Characters of a name in a plot."""
 
 
-def exponents(histograms: Sequence[Histogram]) -> Markup:
+_PLURAL = {"activation": "Activations", "weight": "Weights", "gradient": "Gradients"}
+
+
+def exponents(histograms: Sequence[Histogram]) -> Markup | None:
     """How numbers of each kind spread over exponents; gradients also as another loss scale would place them."""
-    kinds = {kind: [each for each in histograms if each.what == kind] for kind in ("activation", "weight", "gradient")}
-    kinds = {kind: members for kind, members in kinds.items() if summed(members)}
+    kinds = _by_kind(histograms)
+    if not kinds:
+        return None
     with style():
         figure = Figure(figsize=(WIDTH_IN, 0.8 + 1.5 * len(kinds)), layout="tight")
         ratios = [0.3, *[1.0] * len(kinds)]
@@ -57,10 +59,13 @@ def exponents(histograms: Sequence[Histogram]) -> Markup:
         return drawn(figure, "exponents", f"Histograms of the exponents of {', '.join(_PLURAL[k] for k in kinds)}")
 
 
-def tensors(kind: str, histograms: Sequence[Histogram]) -> Markup:
-    """Where the exponents of each tensor of a kind lie, as box plots; of many tensors the worst for float16."""
-    names = by_name(histograms)
-    shown = _most(list(names), lambda name: _out_of_range(names[name]))
+def tensors(histograms: Sequence[Histogram]) -> dict[str, Markup]:
+    """For each kind of tensors a box plot of their exponents; of many tensors the worst for float16."""
+    return {kind: _boxes(kind, by_name(members)) for kind, members in _by_kind(histograms).items()}
+
+
+def _boxes(kind: str, names: dict[str, Counter[int]]) -> Markup:
+    shown = most(list(names), _ROWS, lambda name: _out_of_range(names[name])).rows
     with style():
         figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.19 * len(shown)), layout="tight")
         axis = figure.subplots()
@@ -84,8 +89,10 @@ def tensors(kind: str, histograms: Sequence[Histogram]) -> Markup:
         return drawn(figure, f"tensors-{kind}", f"Ranges of the exponents of {len(shown)} {_PLURAL[kind].lower()}")
 
 
-def loss_scale(steps: Sequence[ScalerStep]) -> Markup:
+def loss_scale(steps: Sequence[ScalerStep]) -> Markup | None:
     """The loss scale of each scaler over the steps, with those that were skipped."""
+    if not steps:
+        return None
     with style():
         figure = Figure(figsize=(WIDTH_IN, 2.2), layout="tight")
         axis = figure.subplots()
@@ -111,10 +118,13 @@ def loss_scale(steps: Sequence[ScalerStep]) -> Markup:
         return drawn(figure, "loss-scale", f"The loss scale over {len(steps)} steps, {len(skipped)} of them skipped")
 
 
-def updates(ratios: dict[str, list[float]]) -> Markup:
+def updates(ratios: dict[str, list[float]]) -> Markup | None:
     """The norm of each parameter's updates over that of the parameter, a mark for each step."""
-    shown = _most(list(ratios), lambda name: max(ratios[name]))
-    points = [(ratio, row) for row, name in enumerate(shown) for ratio in ratios[name] if 0 < ratio < math.inf]
+    known = {name: [ratio for ratio in members if ratio > 0] for name, members in ratios.items()}
+    shown = most([name for name in known if known[name]], _ROWS, lambda name: max(known[name])).rows
+    points = [(ratio, row) for row, name in enumerate(shown) for ratio in known[name]]
+    if not points:
+        return None
     with style():
         figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.19 * len(shown)), layout="tight")
         axis = figure.subplots()
@@ -129,7 +139,10 @@ def updates(ratios: dict[str, list[float]]) -> Markup:
         return drawn(figure, "updates", f"Ratios of updates to weights of {len(shown)} parameters")
 
 
-_PLURAL = {"activation": "Activations", "weight": "Weights", "gradient": "Gradients"}
+def _by_kind(histograms: Sequence[Histogram]) -> dict[str, list[Histogram]]:
+    """Those that have exponents."""
+    known = [each for each in histograms if each.exponents]
+    return {kind: members for kind in _PLURAL if (members := [each for each in known if each.what == kind])}
 
 
 def _carried(histograms: Sequence[Histogram]) -> str:
@@ -188,12 +201,6 @@ def _box(name: str, exponents: Counter[int]) -> dict[str, object]:
         "q3": at(0.75) + 1,
         "whishi": ordered[-1][0] + 1,
     }
-
-
-def _most(items: Sequence[_T], badness: Callable[[_T], float]) -> list[_T]:
-    """Those of `items` that are shown: the worst, in the order that they come in."""
-    worst = sorted(range(len(items)), key=lambda index: -badness(items[index]))[:_ROWS]
-    return [items[index] for index in sorted(worst)]
 
 
 def _out_of_range(exponents: Counter[int]) -> float:

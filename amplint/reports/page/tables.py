@@ -1,0 +1,124 @@
+"""The tables of the page: their rows, and which are shown where there are many."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from amplint.reports.exponents import Range, Shares, shares
+from amplint.reports.page.choice import Shown, most
+from amplint.reports.ran import PASSES, share
+from amplint.trace.kinds import computed_in, computes
+from amplint.trace.record import HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
+
+FLOAT16, BFLOAT16 = Range.of("float16"), Range.of("bfloat16")
+_ROWS, _OPERATIONS = 400, 2000
+"""Rows of a table, and of that of operations."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A kind of operation: the `dtype` it computes in, empty where it computes nothing, and its share of the time."""
+
+    operation: Operation
+    dtype: str
+    count: int
+    seconds: float
+    time: str
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A tensor's exponents: the `least` and the `most`, None where all is 0, and what formats make of them."""
+
+    tensor: Histogram
+    least: int | None
+    most: int | None
+    float16: Shares
+    bfloat16: Shares
+
+
+@dataclass(frozen=True)
+class Group:
+    """The `names` of parameters that one kind of optimizer steps in one way."""
+
+    optimizer: str
+    dtype: str
+    state: str
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The updates of a parameter: their sizes relative to it, and the largest share that changed nothing."""
+
+    name: str
+    ratios: list[float]
+    lost: float
+
+
+def operations(record: Record, seconds: float) -> Shown[Ran]:
+    """All kinds of operations, those that take longest in front; `seconds` is the time of the run."""
+    rows = []
+    for operation, count in record.operations.items():
+        spent = record.seconds.get(operation, 0.0)
+        dtype = computed_in(operation) if computes(operation) else ""
+        rows.append(Ran(operation, dtype, count, spent, share(spent, seconds) if spent else ""))
+    ordered = sorted(rows, key=lambda row: (-row.seconds, -row.count))
+    return Shown(ordered[:_OPERATIONS], len(ordered[_OPERATIONS:]))
+
+
+def products(record: Record) -> list[tuple[str, str, int]]:
+    """Phase, dtype and number of the operations that compute, casts left out, in the order of phases."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for operation, count in record.operations.items():
+        if operation.phase in PASSES and computes(operation) and "->" not in computed_in(operation):
+            counts[operation.phase, computed_in(operation)] += count
+    return [(phase, dtype, counts[phase, dtype]) for phase in PASSES for at, dtype in counts if at == phase]
+
+
+def spreads(record: Record) -> Shown[Spread]:
+    """The exponents of tensors; of many, those that are worst for float16."""
+    rows = []
+    for each in record.histograms:
+        counts = Counter(each.exponents)
+        least, highest = min(counts, default=None), max(counts, default=None)
+        rows.append(Spread(each, least, highest, shares(counts, FLOAT16), shares(counts, BFLOAT16)))
+    return most(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
+
+
+def losses(record: Record) -> Shown[HalfLoss]:
+    """What lost something, worst first."""
+    lossy = [loss for loss in record.losses if loss.underflowed or loss.overflowed]
+    ordered = sorted(lossy, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
+    return Shown(ordered[:_ROWS], len(ordered[_ROWS:]))
+
+
+def origins(record: Record) -> Shown[NonFinite]:
+    """Where inf and NaN come from, first of all in front."""
+    return Shown(record.nonfinite[:_ROWS], len(record.nonfinite[_ROWS:]))
+
+
+def scaler_steps(record: Record) -> Shown[ScalerStep]:
+    """The scalers' history; of a long one, the steps that were skipped or changed the scale."""
+    return most(record.scaler_steps, _ROWS, lambda step: 2 * step.skipped + (step.after not in (None, step.scale)))
+
+
+def held(record: Record) -> list[Group]:
+    """The parameters, by optimizer and dtypes."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for each in record.held:
+        state = ", ".join(f"{name}: {dtype}" for name, dtype in each.state)
+        groups.setdefault((each.optimizer, each.dtype, state), []).append(each.name)
+    return [Group(*kind, names) for kind, names in groups.items()]
+
+
+def updates(record: Record) -> Shown[Changed]:
+    """What steps did to parameters; of many, those whose updates are lost most."""
+    rows: dict[str, Changed] = {}
+    for update in record.updates:
+        row = rows.get(update.name, Changed(update.name, [], 0.0))
+        ratios = [] if update.ratio is None or not math.isfinite(update.ratio) else [update.ratio]
+        rows[update.name] = Changed(update.name, row.ratios + ratios, max(row.lost, update.lost))
+    return most(list(rows.values()), _ROWS, lambda row: row.lost)
