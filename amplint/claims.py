@@ -15,7 +15,8 @@ class Sign(enum.Enum):
     of half tensors among float32 ones. STAYS_WIDE: it computes in float32 although its region is on. REGION_ON: it runs
     with a region that is on. REGION_OFF: it runs without one, and others with one. INERT: nothing runs with one there.
     HOLDS: an optimizer steps parameters of the claim's dtypes. RAISES: it raises with one of the claim's texts, any of
-    them where there are none. NOT_FINITE: it makes inf or NaN.
+    them where there are none. CAN_RAISE: the same where that depends on the way there: a run without it says nothing.
+    NOT_FINITE: it makes inf or NaN.
     """
 
     TAKES = "takes"
@@ -27,6 +28,7 @@ class Sign(enum.Enum):
     INERT = "inert"
     HOLDS = "holds"
     RAISES = "raises"
+    CAN_RAISE = "can raise"
     NOT_FINITE = "not finite"
 
 

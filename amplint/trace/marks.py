@@ -53,7 +53,7 @@ def _together(marks: list[Mark]) -> Mark:
 def _judged(claim: Claim, seen: Seen, record: Record) -> Mark:
     if claim.sign is Sign.HOLDS:
         return _held(claim, seen, record)
-    if claim.sign is Sign.RAISES:
+    if claim.sign in (Sign.RAISES, Sign.CAN_RAISE):
         return _raised(claim, seen)
     if claim.sign is Sign.NOT_FINITE:
         return _not_finite(claim, seen)
@@ -125,10 +125,10 @@ def _raised(claim: Claim, seen: Seen) -> Mark:
         if not claim.texts or any(text in failure.message for text in claim.texts):
             return Mark(Verdict.CONFIRMED, f"it raised {failure.type}: {failure.message}")
     ran = _meant(claim, seen.operations)
-    handed = [call for call, _ in seen.calls if not claim.ops or names_of(call.name) & names_of(*claim.ops)]
-    if seen.failures or not (ran or handed):
+    called = [(one, count) for one, count in seen.calls if not claim.ops or names_of(one.name) & names_of(*claim.ops)]
+    if seen.failures or claim.sign is Sign.CAN_RAISE or not (ran or called):
         return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)
-    return Mark(Verdict.CONTRADICTED, _told(ran) or f"it ran on {' and '.join(sorted(set(handed[0].inputs)))}")
+    return Mark(Verdict.CONTRADICTED, _told(ran or called))
 
 
 def _not_finite(claim: Claim, seen: Seen) -> Mark:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import GradState, OptimizerStep, ScalerStep
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -50,6 +50,7 @@ class ClosureWithScaler(Rule):
     code = "AMP214"
     name = "closure-with-scaler"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("losure",)),)
     screen = (b".step(", (b"closure", b"LBFGS", b"lambda", b"def "), SCALER_SIGNS)
     reason = "The closure runs backward again inside the step, on gradients the scaler neither unscales nor checks."
 

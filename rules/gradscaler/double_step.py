@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, OptState, ScalerStep
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -47,6 +47,7 @@ class DoubleStep(Rule):
     code = "AMP204"
     name = "double-step"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("already been called",)),)
     screen = (b".step(", SCALER_SIGNS)
     fixable = Applicability.UNSAFE
     reason = "PyTorch allows one step() per optimizer between two update() calls; the second raises RuntimeError."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, GradState, OptState, Unscale
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class DoubleUnscale(Rule):
     code = "AMP201"
     name = "double-unscale"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("already been called",)),)
     screen = (b"unscale_",)
     fixable = Applicability.SAFE
     reason = "PyTorch allows one unscale_() per optimizer between two update() calls; the second raises RuntimeError."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, OptState, PairEvent, ScalerStep, Unscale
 from amplint.semantics.scale_events import NeverUpdated
 from amplint.torchlib.names import SCALER_SIGNS
@@ -54,6 +54,7 @@ class MissingUpdate(Rule):
     code = "AMP203"
     name = "missing-update"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("already been called", "called after step()")),)
     screen = ((b"unscale_", b".step("), SCALER_SIGNS)
     fixable = Applicability.SAFE
     reason = "Until update() is called, PyTorch refuses another step() or unscale_() for the same optimizer."

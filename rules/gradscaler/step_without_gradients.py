@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import GradState, OptState, ScalerStep, ScalerUpdate
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -45,6 +45,7 @@ class StepWithoutGradients(Rule):
     code = "AMP221"
     name = "step-without-gradients"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("No inf checks", "_scale is None")),)
     screen = ((b".step(", b".update("), SCALER_SIGNS)
     every_path = True
     reason = "The scaler finds no gradient to check for inf and NaN and raises AssertionError."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, GradientUse, GradState, OptState, Unscale
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -51,6 +51,7 @@ class UnscaleAfterStep(Rule):
     code = "AMP202"
     name = "unscale-after-step"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("called after step()",)),)
     screen = ((b"unscale_", b"clip_grad", b".grad"), b".step(", SCALER_SIGNS)
     fixable = Applicability.UNSAFE
 

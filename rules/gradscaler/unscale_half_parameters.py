@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, HalfUnscaled
 from amplint.torchlib.names import SHARDED_SCALER
 
@@ -50,6 +50,7 @@ class UnscaleHalfParameters(Rule):
     code = "AMP217"
     name = "unscale-half-parameters"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("FP16 gradients",)),)
     screen = ((b"half", b"float16"), (b"unscale_", b".step("), (b"scale(", b"GradScaler"))
     fixable = Applicability.UNSAFE
     reason = "unscale_(), which step() calls, raises ValueError: Attempting to unscale FP16 gradients."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report, Rule
+from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, PairEvent, ScalerUpdate
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -51,6 +51,7 @@ class UpdatePerOptimizer(Rule):
     code = "AMP215"
     name = "update-per-optimizer"
     severity = Severity.ERROR
+    claims = (Claim(Sign.CAN_RAISE, texts=("No inf checks",)),)
     screen = (b".update(", SCALER_SIGNS)
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
