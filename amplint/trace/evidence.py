@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from amplint.trace.kinds import computes
-from amplint.trace.record import Call, Failure, Held, NonFinite, Operation, Record, digest
+from amplint.trace.record import Call, Failure, HalfLoss, Held, NonFinite, Operation, Record, digest
 
 Rows = range
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -30,6 +30,7 @@ class Seen:
     failures: tuple[Failure, ...]
     held: tuple[Held, ...]
     nonfinite: tuple[NonFinite, ...]
+    losses: tuple[HalfLoss, ...]
     inner: tuple[tuple[Operation, int], ...]
     around: bool
     hidden: bool
@@ -70,7 +71,7 @@ class Evidence:
         record, function = self.record, _function(tree, start, end)
         rows = range(1, 1 << 30) if function is None else _rows(function)
 
-        def here(place: Operation | Call | Failure | Held | NonFinite, among: Rows = block) -> bool:
+        def here(place: Operation | Call | Failure | Held | NonFinite | HalfLoss, among: Rows = block) -> bool:
             return place.row in among and place.filename in names
 
         around = any(here(one, rows) for some in (record.operations, record.calls, record.failures) for one in some)
@@ -82,6 +83,7 @@ class Evidence:
             failures=tuple(failure for failure in record.failures if here(failure, head)),
             held=tuple(filter(here, record.held)),
             nonfinite=tuple(filter(here, record.nonfinite)),
+            losses=tuple(filter(here, record.losses)),
             inner=tuple((one, count) for one, count in self._computing() if _inside(one.module, paths)),
             around=around,
             hidden=not around and function is not None and function.name in _HIDDEN,

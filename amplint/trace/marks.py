@@ -10,10 +10,11 @@ from amplint.findings import Finding
 from amplint.trace.evidence import Evidence, Seen
 from amplint.trace.kinds import floating
 from amplint.trace.naming import names_of
-from amplint.trace.record import Operation, Record
+from amplint.trace.record import Call, Operation, Record
 
 Read = Callable[[str], bytes | None]
 Kinds = Sequence[tuple[Operation, int]]
+Calls = Sequence[tuple[Call, int]]
 _SHOWN = 2
 
 
@@ -39,9 +40,8 @@ class Marks:
         seen = self._evidence.at(names, raw, span.start.row, span.end.row)
         if seen.hidden:
             return finding
-        return replace(
-            finding, mark=_together([_judged(claim, seen, self._evidence.record) for claim in finding.claims])
-        )
+        mark = _together([_judged(claim, seen, self._evidence.record) for claim in finding.claims])
+        return replace(finding, mark=Mark(mark.verdict, "; ".join(filter(None, (mark.text, *_numbers(seen))))))
 
 
 def _together(marks: list[Mark]) -> Mark:
@@ -137,16 +137,24 @@ def _not_finite(claim: Claim, seen: Seen) -> Mark:
     return Mark(Verdict.UNDECIDED, _told(seen.operations)) if seen.exercised else _absent(claim, seen)
 
 
-def _told(kinds: Kinds) -> str:
+def _numbers(seen: Seen) -> list[str]:
+    """What was seen of the numbers themselves, in forward passes."""
+    told = [f"{origin.op} made {origin.kind}" for origin in seen.nonfinite if origin.phase != "backward"]
+    for loss in seen.losses:
+        for what, count in (("0", loss.underflowed), ("inf", loss.overflowed)):
+            if count and loss.phase != "backward":
+                told.append(f"{loss.op} made {count} of {loss.elements} numbers {what}")
+    return list(dict.fromkeys(told))[:_SHOWN]
+
+
+def _told(kinds: Kinds | Calls) -> str:
     """`mul took float16, gave float16 (3 times)`, of the most frequent kinds."""
-    most = sorted(kinds, key=lambda kind: -kind[1])[:_SHOWN]
-    return ", ".join(_one(operation, count) for operation, count in most)
+    most = sorted([*kinds], key=lambda kind: -kind[1])[:_SHOWN]
+    return ", ".join(_one(kind, count) for kind, count in most)
 
 
-def _one(operation: Operation, count: int) -> str:
-    parts = [
-        f"{verb} {' and '.join(dict.fromkeys(dtypes))}"
-        for verb, dtypes in (("took", operation.inputs), ("gave", operation.outputs))
-        if dtypes
-    ]
-    return f"{operation.op} {', '.join(parts)} ({'once' if count == 1 else f'{count} times'})"
+def _one(kind: Operation | Call, count: int) -> str:
+    sides = (("took", kind.inputs), ("gave", kind.outputs))
+    told = ", ".join(f"{verb} {' and '.join(dict.fromkeys(dtypes))}" for verb, dtypes in sides if dtypes)
+    name = kind.op if isinstance(kind, Operation) else kind.name
+    return f"{name} {told} ({'once' if count == 1 else f'{count} times'})"

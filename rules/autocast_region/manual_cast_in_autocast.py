@@ -72,7 +72,7 @@ class ManualCastInAutocast(Rule):
             reason="Weights lose small updates in half, inputs digits that the float32 operations of autocast need.",
             advice="Leave the conversion to autocast.",
             notes=[(call.node, "this forward pass runs under autocast")],
-            claims=(Claim(Sign.HOLDS),) if node is call.weights_cast else None,
+            claims=(Claim(Sign.HOLDS), *self.claims) if node is call.weights_cast else None,
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:

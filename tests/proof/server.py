@@ -118,7 +118,7 @@ def _watch(trace: bool) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
     import amplint.trace
 
-    return amplint.trace.watch()
+    return amplint.trace.watch(numerics="off")
 
 
 def _environment(cuda: bool, float32: bool) -> contextlib.AbstractContextManager[object]:

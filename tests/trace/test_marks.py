@@ -25,10 +25,10 @@ from amplint.engine.registry import load_registry
 from amplint.engine.run import Linter
 from amplint.findings import Finding
 from amplint.trace.marks import Marks
-from amplint.trace.record import Record
+from amplint.trace.record import HalfLoss, NonFinite, Record
 
 RULES = load_registry().rules
-FAMILIES = ("AMP1", "AMP4", "AMP5")
+FAMILIES = ("AMP1", "AMP4", "AMP5", "AMP201", "AMP203", "AMP204", "AMP217", "AMP221")
 BAD = [program for program in programs() if program.is_bad and program.code.startswith(FAMILIES)]
 IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP502", "AMP504")
 """Rules whose findings all rest on a region that is on."""
@@ -145,6 +145,17 @@ def test_what_was_measured_is_told(tmp_path: Path) -> None:
         "AMP401": Mark(Verdict.NOT_EXERCISED, "nothing of it ran in the recorded steps"),
         "AMP402": Mark(Verdict.CONFIRMED, "add took float16, gave float16 (2 times)"),
     }
+
+
+def test_what_became_of_the_numbers_is_told(tmp_path: Path) -> None:
+    path, record = ran(tmp_path)
+    row = next(row for row, line in enumerate(SCRIPT.splitlines(), 1) if "1e-8" in line)
+    place = ("div", "", str(path), row - 1, "")
+    record.nonfinite = [NonFinite(0, "forward", *place, "nan", "float16"), NonFinite(0, "backward", *place, "inf", "x")]
+    record.losses = [HalfLoss("forward", place[0], *place[2:], "float16", 100, 3, 0)]
+    mark = marks_of(path, record)["AMP402"]
+    told = "add took float16, gave float16 (2 times); div made nan; div made 3 of 100 numbers 0"
+    assert mark == Mark(Verdict.CONFIRMED, told)
 
 
 def test_a_flag_that_is_off_contradicts(tmp_path: Path) -> None:
