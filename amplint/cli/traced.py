@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.full import full
 from amplint.reports.ranks import unequal
+from amplint.reports.text import from_here
 from amplint.reports.trace import summary
 from amplint.trace.record import Record
 
@@ -54,7 +54,7 @@ def show(record: Record, found: Sequence[Finding], *, quiet: bool, err: bool) ->
     if not quiet:
         click.echo(summary(record, found, width()) + unequal(record), err=err)
     context = Context(load_rules()[0].rules, width=width(), colour=wants_colour(sys.stderr if err else sys.stdout))
-    shown = [replace(finding, filename=_relative(finding.filename)) for finding in found]
+    shown = [replace(finding, filename=from_here(finding.filename)) for finding in found]
     click.echo(full(shown, context), err=err, nl=False, color=context.colour)
 
 
@@ -77,9 +77,3 @@ def write_page(path: Path, record: Record, found: Sequence[Finding]) -> None:
     from amplint.reports.page.document import page
 
     write(path, page(record, found))
-
-
-def _relative(filename: str) -> str:
-    """`filename` from the current folder on, where it lies in it."""
-    inside = os.path.relpath(filename)
-    return filename if inside.startswith(os.pardir) else inside

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from amplint.reports.text import visible
+from amplint.reports.text import from_here, visible
 from amplint.trace.record import Record
 
 _LINES = 12
@@ -23,7 +21,7 @@ def unequal(record: Record) -> str:
     if not counts:
         return ""
     shown = [
-        f"  {visible(os.path.relpath(count.filename))}:{count.row}  {count.phase}: "
+        f"  {visible(from_here(count.filename))}:{count.row}  {count.phase}: "
         + ", ".join(f"{what} on rank {rank}" for rank, what in count.did)
         for count in counts[:_LINES]
     ]

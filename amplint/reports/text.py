@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 import unicodedata
@@ -17,6 +18,14 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """`text` with every run of white space as one space, and made `visible`."""
     return visible(" ".join(text.split()))
+
+
+def from_here(filename: str) -> str:
+    """`filename` from the current folder on, where it lies in it; `elsewhere` where it is empty."""
+    if not filename:
+        return "elsewhere"
+    inside = os.path.relpath(filename)
+    return filename if inside.startswith(os.pardir) else inside
 
 
 def columns(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from amplint.reports.context import Sources
 from amplint.reports.exponents import Range, scales, shares, summed
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
-from amplint.reports.text import columns, visible
+from amplint.reports.text import columns, from_here, visible
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
 _LINES, _STEPS = 12, 20
@@ -41,7 +40,7 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
     if len(ran) > _LINES:
         yield f"  ... and {len(ran) - _LINES} more lines"
     for filename in sorted(changed(record)):
-        yield f"  {visible(os.path.relpath(filename))} has changed since; its lines may be others"
+        yield f"  {visible(from_here(filename))} has changed since; its lines may be others"
 
 
 def _head(line: Line, sources: Sources, marks: str, width: int) -> str:
@@ -141,4 +140,4 @@ def _held(record: Record) -> Iterator[str]:
 
 def place(filename: str, row: int) -> str:
     """`train.py:12` from the current folder on, `elsewhere` where there is no line."""
-    return f"{visible(os.path.relpath(filename))}:{row}" if row else "elsewhere"
+    return f"{visible(from_here(filename))}:{row}" if row else "elsewhere"

@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -175,6 +176,20 @@ def test_long_stretches_without_operations_are_left_out(text: str) -> None:
     assert "scaler.step" not in text
     assert "PADDING" not in text
     assert text.count('class="gap"') == 1
+
+
+def test_what_is_on_no_line_of_the_user(record: Record, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    operations = {replace(op, filename="", row=0): count for op, count in record.operations.items()}
+    held = [replace(each, filename="", row=0, dtype="float16") for each in record.held]
+    nowhere = Record(steps=1, operations=Counter(operations), held=held)
+    Document(page(nowhere, findings(nowhere)))
+    (tmp_path / "trace.json").write_text(nowhere.to_json(), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["trace", "report", "trace.json"])
+    out, err = capsys.readouterr()
+    assert not err
+    assert "elsewhere" in out
+    assert "AMP807" in out
 
 
 def test_a_source_that_is_gone(record: Record, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from amplint.findings import Finding
 from amplint.reports.page import figures, tables
 from amplint.reports.page.listing import listings
 from amplint.reports.ran import digits, share, total_seconds
-from amplint.reports.text import visible
+from amplint.reports.text import from_here, visible
 from amplint.trace.record import PHASES, Record
 
 _FOLDER = Path(__file__).parent
@@ -39,7 +38,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(place=_place, path=_path)
+    environment.filters.update(place=_place, path=from_here)
     return environment.get_template("page.html.jinja").render(
         version=__version__,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
@@ -79,10 +78,5 @@ def _shown(value: object) -> object:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _path(filename: str) -> str:
-    inside = os.path.relpath(filename)
-    return filename if inside.startswith(os.pardir) else inside
-
-
 def _place(filename: str, row: int) -> str:
-    return f"{_path(filename)}:{row}" if row else ""
+    return f"{from_here(filename)}:{row}" if row else ""
