@@ -260,6 +260,7 @@ class Record:
 
         Raises AssertionError, also where the module did not run.
         """
+        __tracebackhide__ = True
         wanted = dtype_name(dtype)
         ran = [operation for operation in self.of_module(path) if any(map(is_floating, operation.outputs))]
         assert ran, f"{path} did not run; these did: {', '.join(sorted(self._modules())) or 'none'}"
@@ -270,6 +271,7 @@ class Record:
 
     def assert_no_findings(self) -> None:
         """Check that the run shows no problem above an info. Raises AssertionError that names them."""
+        __tracebackhide__ = True
         from amplint.findings import Severity
         from amplint.trace.findings import findings
 

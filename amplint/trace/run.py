@@ -31,7 +31,7 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     path = script if spec is None else str(spec.origin)
     code = _code(path)
     main = ModuleType("__main__")
-    main.__file__ = path
+    main.__file__ = code.co_filename
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]
     main.__loader__ = SourceFileLoader("__main__", path)
     if spec is not None:
@@ -81,7 +81,7 @@ def _show(failure: BaseException) -> None:
 def _code(path: str) -> CodeType:
     try:
         with io.open_code(os.path.abspath(path)) as file:
-            return compile(file.read(), path, "exec")
+            return compile(file.read(), os.path.abspath(path), "exec")
     except OSError as failure:
         raise NoScript(f"{path}: {failure.strerror or failure}") from None
     except (SyntaxError, ValueError) as failure:

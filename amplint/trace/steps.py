@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import takewhile
@@ -68,17 +68,24 @@ class Steps:
         before = register_optimizer_step_pre_hook(self._begin)
         after = register_optimizer_step_post_hook(self._stepped)
         self._undo = [before.remove, after.remove]
-        kind = torch.amp.GradScaler
-        wrappers = {"scale": self._scale, "unscale_": self._unscale, "step": self._step, "update": self._update}
-        for name, wrapper in wrappers.items():
-            original = getattr(kind, name)
-            setattr(kind, name, _wrapped(original, wrapper))
-            self._undo.append(functools.partial(setattr, kind, name, original))
+        for kind in _with_subclasses(torch.amp.GradScaler):
+            self._follow(kind)
+        torch.amp.GradScaler.__init_subclass__ = classmethod(self._follow)  # type: ignore[assignment]
+        self._undo.append(functools.partial(delattr, torch.amp.GradScaler, "__init_subclass__"))
 
     def detach(self) -> None:
         """Stop, and leave PyTorch as it was."""
         while self._undo:
             self._undo.pop()()
+
+    def _follow(self, kind: type[torch.amp.GradScaler]) -> None:
+        """Listen to the methods that a kind of scalers defines."""
+        wrappers = {"scale": self._scale, "unscale_": self._unscale, "step": self._step, "update": self._update}
+        for name, wrapper in wrappers.items():
+            original = vars(kind).get(name)
+            if original is not None:
+                setattr(kind, name, _wrapped(original, wrapper))
+                self._undo.append(functools.partial(setattr, kind, name, original))
 
     def _begin(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         has_closure = any(argument is not None for argument in (*args[1:], *kwargs.values()))
@@ -126,7 +133,7 @@ class Steps:
         self._working(scaler, lambda: run(scaler, optimizer))
 
     def _step(self, run: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if not scaler.is_enabled():
+        if not scaler.is_enabled() or self._scaler is scaler:  # called by a subclass's
             return run(scaler, optimizer, *args, **kwargs)
         state = scaler._per_optimizer_states[id(optimizer)]
         stage = state["stage"].name
@@ -144,8 +151,9 @@ class Steps:
         return result
 
     def _update(self, run: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> None:
+        within = self._scaler is scaler
         self._working(scaler, lambda: run(scaler, *args, **kwargs))
-        if not scaler.is_enabled():
+        if within or not scaler.is_enabled():
             return
         with self._paused():
             after, tracker = float(scaler.get_scale()), int(scaler._get_growth_tracker())
@@ -163,6 +171,12 @@ class Steps:
         finally:
             self._scaler = outer
             self._on_optimizing(outer is not None)
+
+
+def _with_subclasses(kind: type[torch.amp.GradScaler]) -> Iterator[type[torch.amp.GradScaler]]:
+    yield kind
+    for subclass in kind.__subclasses__():
+        yield from _with_subclasses(subclass)
 
 
 def _wrapped(original: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:

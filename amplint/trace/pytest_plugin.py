@@ -1,0 +1,19 @@
+"""A pytest plug-in: the fixture `amp_trace`. Loading it loads neither torch nor the rest of amplint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from amplint.trace import watch
+
+if TYPE_CHECKING:
+    from amplint.trace.watching import Watch
+
+
+@pytest.fixture
+def amp_trace() -> Callable[..., Watch]:
+    """Watch a block of a test: `with amp_trace() as record:`; takes the arguments of `amplint.trace.watch`."""
+    return watch
