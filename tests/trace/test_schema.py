@@ -11,8 +11,11 @@ import torch
 from jsonschema import Draft202012Validator
 
 import amplint.trace
+from amplint.reports.page.document import page
+from amplint.trace.findings import findings
 from amplint.trace.record import Divergence, Record
 from tests.trace import records
+from tests.trace.documents import Document
 from tests.trace.models import train
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "trace.schema.json").read_text(encoding="utf-8"))
@@ -36,6 +39,22 @@ def test_a_run_follows_the_schema() -> None:
     with amplint.trace.watch() as record:
         train("checkpointed", torch.bfloat16, 1, scaled=True)
     VALIDATOR.validate(strict(record.to_json()))
+
+
+@pytest.mark.parametrize("factor", [1.0, float("nan"), float("inf")])
+def test_a_run_with_all_its_numbers_follows_the_schema(factor: float) -> None:
+    with amplint.trace.watch(numerics="full") as record:
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = model(torch.ones(2, 4)).sum() * factor
+            loss.backward()
+            optimizer.step()
+    assert record.histograms
+    assert record.updates
+    VALIDATOR.validate(strict(record.to_json()))
+    Document(page(record, findings(record)))
 
 
 def test_all_that_a_run_can_show_follows_the_schema(tmp_path: Path) -> None:
