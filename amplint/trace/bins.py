@@ -20,10 +20,9 @@ def bins(numbers: Tensor) -> Tensor:
     return torch.where(single.isfinite(), exponents, NONFINITE)
 
 
-def counted(indices: Tensor, width: int) -> Tensor:
-    """How often each of 0 to `width` - 1 is among `indices`, a tensor of one dimension; int64."""
-    zeros = torch.zeros(width, dtype=torch.int64, device=indices.device)
-    return zeros.index_add_(0, indices, torch.ones_like(indices))
+def count(indices: Tensor, table: Tensor) -> Tensor:
+    """Add to `table`, int64, how often each of its indices is among `indices`; both have one dimension."""
+    return table.index_add_(0, indices, torch.ones_like(indices))
 
 
 def exponents(counts: list[int]) -> dict[int, int]:

@@ -59,7 +59,8 @@ class Calls(TorchFunctionMode):
 
     def stepped(self, optimizer: Optimizer) -> None:
         """Count a step of an optimizer."""
-        parameters = {one.dtype: one for group in optimizer.param_groups for one in group["params"]}
+        with torch._C.DisableTorchFunction():
+            parameters = {one.dtype: one for group in optimizer.param_groups for one in group["params"]}
         self._count(f"{type(optimizer).__name__}.step", "", calling_line(), parameters.values(), ())
 
     def failed(self, failure: BaseException, filename: str, row: int, *, api: str = "") -> None:
@@ -95,9 +96,10 @@ class Calls(TorchFunctionMode):
 
     def _count(self, name: str, path: str, line: Line, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         if self._is_on():
-            took, gave = tensors(inputs), tensors(outputs)
-            region = region_of((took or gave)[0].device.type) if took or gave else None
-            dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
+            with torch._C.DisableTorchFunction():  # every attribute of a tensor is a call that a mode sees
+                took, gave = tensors(inputs), tensors(outputs)
+                region = region_of((took or gave)[0].device.type) if took or gave else None
+                dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
             self._counts[name, path, line, dtypes[0], dtypes[1], region] += 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from amplint.trace.bins import NONFINITE, WIDTH, ZERO, bins, counted, exponents
+from amplint.trace.bins import NONFINITE, WIDTH, ZERO, bins, count, exponents
 from amplint.trace.record import Histogram, dtype_name
 from amplint.trace.values import is_plain, sample
 
@@ -15,13 +15,17 @@ _Key = tuple[str, str, torch.dtype, float]
 
 
 class Exponents:
-    """Takes at most `size` numbers of a tensor, `calls` times a step for each name, and counts them at its end."""
+    """Takes at most `size` numbers of a tensor, `calls` times a step for each name, and counts them at its end.
+
+    Counts stay on the device: there is a row of `WIDTH` for each key.
+    """
 
     def __init__(self, size: int, calls: int) -> None:
         self._size = size
         self._calls = calls
         self._taken: dict[_Key, list[Tensor]] = {}
-        self._counts: dict[_Key, Tensor] = {}
+        self._rows: dict[_Key, int] = {}
+        self._counts: dict[torch.device, Tensor] = {}
 
     def take(self, what: str, name: str, tensor: Tensor, scale: float = 1.0) -> None:
         """Take numbers of `tensor`: `what`, `name` and `scale` are as in `Histogram`."""
@@ -33,22 +37,30 @@ class Exponents:
 
     def end_step(self) -> None:
         """Count what was taken."""
-        devices: dict[torch.device, list[tuple[_Key, Tensor]]] = {}
-        for key, parts in self._taken.items():
-            for part in parts:
-                devices.setdefault(part.device, []).append((key, part))
+        groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
+        for key, taken in self._taken.items():
+            row = self._rows.setdefault(key, len(self._rows))
+            for part in taken:
+                groups.setdefault((part.device, part.dtype), []).append((row, part))
         self._taken.clear()
-        for device, rows in devices.items():
-            lengths = torch.tensor([part.numel() for _, part in rows])
-            row = torch.arange(len(rows)).repeat_interleave(lengths).to(device)
-            found = bins(torch.cat([part.float() for _, part in rows])) + row * WIDTH
-            counts = counted(found, len(rows) * WIDTH).cpu().view(len(rows), WIDTH)
-            for (key, _), count in zip(rows, counts, strict=True):
-                before = self._counts.get(key)
-                self._counts[key] = count.clone() if before is None else before + count
+        for (device, _), parts in groups.items():
+            rows = torch.tensor([row for row, _ in parts])
+            lengths = torch.tensor([part.numel() for _, part in parts])
+            begins = (rows * WIDTH).repeat_interleave(lengths).to(device)
+            count(begins + bins(torch.cat([part for _, part in parts])), self._table(device))
 
     def histograms(self) -> Iterator[Histogram]:
         """What was counted."""
-        for (what, name, dtype, scale), tensor in self._counts.items():
-            counts = tensor.tolist()
+        table = sum((self._table(device).cpu() for device in self._counts), self._table(torch.device("cpu")) * 0)
+        for (what, name, dtype, scale), row in self._rows.items():
+            counts = table[row * WIDTH : (row + 1) * WIDTH].tolist()
             yield Histogram(what, name, dtype_name(dtype), scale, exponents(counts), counts[ZERO], counts[NONFINITE])
+
+    def _table(self, device: torch.device) -> Tensor:
+        """The counts on `device`, with all rows that there are by now."""
+        before = self._counts.get(device)
+        missing = len(self._rows) * WIDTH - (0 if before is None else len(before))
+        if before is None or missing:
+            more = torch.zeros(missing, dtype=torch.int64, device=device)
+            before = self._counts[device] = more if before is None else torch.cat([before, more])
+        return before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from amplint.trace.record import NUMERICS, Record
 from amplint.trace.replays import Replays
 from amplint.trace.tally import Kind, rewrites
 from amplint.trace.updates import Updates
+from amplint.trace.values import unseen
 
 _EVERY = 8
 _SAMPLE, _FULL = 256, 4096
@@ -30,13 +30,11 @@ class Numerics:
     Every result is looked at for inf and NaN. Float16 results are compared with float32, each of them at `full` and one
     of eight at `sample`, and of activations, weights, gradients and updates more or fewer elements are taken.
     `scale` is the loss scale that gradients carry, None without a scaler; `scaling` says that one multiplies a loss.
-    Nothing here changes what the run computes, draws random numbers or is recorded: modules, optimizers and scalers are
-    looked at while `paused`. Raises ValueError for a level that there is not.
+    Nothing here changes what the run computes, draws random numbers or is recorded. Raises ValueError for a level that
+    there is not.
     """
 
-    def __init__(
-        self, level: str, path: Callable[[Tensor], str], paused: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+    def __init__(self, level: str, path: Callable[[Tensor], str]) -> None:
         if level not in NUMERICS:
             raise ValueError(f"numerics is one of {', '.join(NUMERICS)}")
         self._full = level == "full"
@@ -46,7 +44,6 @@ class Numerics:
         self.scale: float | None = None
         self.scaling = False
         self._path = path
-        self._paused = paused
         self._rewrites: dict[Any, bool] = {}
         self._last: Tensor | None = None
         self.forget()
@@ -78,19 +75,19 @@ class Numerics:
         """A module has returned `output`, the first tensor of which is looked at; the `outermost` is a whole model."""
         if not self.on or torch._C._is_tracing():
             return
-        for tensor in _first_tensor(output):
-            with self._paused():
+        with unseen():
+            for tensor in _first_tensor(output):
                 if outermost:
                     self._origins.leave_model(tensor)
                 if tensor is not self._last:  # a container returns what its last part returned
                     self._exponents.take("activation", path, tensor)
-            self._last = None if outermost else tensor
+                self._last = None if outermost else tensor
 
     def gradients(self, optimizer: Optimizer, scale: float) -> None:
         """`optimizer` is about to use gradients, which carry `scale`."""
         if not self.on:
             return
-        with self._paused():
+        with unseen():
             for name, parameter, _ in parameters(optimizer, self._path):
                 if parameter.grad is not None:
                     self._exponents.take("weight", name, parameter)
@@ -99,19 +96,19 @@ class Numerics:
     def begin(self, optimizer: Optimizer) -> None:
         """`optimizer` is about to step."""
         if self.on:
-            with self._paused():
+            with unseen():
                 self._updates.begin(optimizer)
 
     def end(self, optimizer: Optimizer) -> None:
         """`optimizer` has stepped."""
         if self.on:
-            with self._paused():
+            with unseen():
                 self._updates.end(optimizer)
 
     def end_step(self, lines: Mapping[Optimizer, Line], skipped: Collection[str]) -> None:
         """A step is over; scalers kept the kinds of optimizers in `skipped` from stepping."""
         if self.on:
-            with self._paused():
+            with unseen():
                 self._origins.end_step()
                 self._replays.end_step()
                 self._exponents.end_step()

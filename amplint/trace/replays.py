@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from amplint.trace.bins import WIDTH, bins, counted, exponents
+from amplint.trace.bins import WIDTH, bins, count, exponents
 from amplint.trace.record import HalfLoss, dtype_name
 from amplint.trace.tally import Kind
 from amplint.trace.values import in_float32, is_plain, sample
@@ -102,17 +102,17 @@ def _compare(half: Tensor, single: Tensor) -> _Lost:
     size = single.abs()
     finite = size.isfinite()
     gone = (half == 0) & (size > 0)
-    counts = [torch.count_nonzero(part) for part in (size, gone, half.isinf() & finite)]
+    counts = torch.stack([torch.count_nonzero(part) for part in (size, gone, half.isinf() & finite)])
     taken = sample(torch.where(gone, size, 0), _SAMPLE)
-    return _Lost(torch.stack(counts), torch.where(finite, size, 0).amax(), counted(bins(taken), WIDTH))
+    return _Lost(counts, torch.where(finite, size, 0).amax(), count(bins(taken), counts.new_zeros(WIDTH)))
 
 
 def _reached(counts: list[int]) -> int | None:
     """The exponent that all but the smallest of the lost numbers reach."""
     lost = exponents(counts)
     passed = 0
-    for exponent, count in sorted(lost.items()):
-        passed += count
+    for exponent, times in sorted(lost.items()):
+        passed += times
         if passed > _SMALLEST * sum(lost.values()):
             return exponent
     return None

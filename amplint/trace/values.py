@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +14,13 @@ from amplint.trace.tally import HALF
 
 _PLAIN = (Tensor, Parameter)
 _DTYPES = HALF | {torch.float32, torch.float64}
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Work on plain tensors that no mode sees, neither the tracer's own nor one of the user's."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -68,5 +76,7 @@ def in_float32(value: Any) -> Any:
 
 def sample(tensor: Tensor, size: int) -> Tensor:
     """At most `size` numbers of `tensor` in one dimension, evenly spread; often a view."""
-    flat = tensor.detach().reshape(-1)
-    return flat[:: -(-flat.numel() // size)]
+    stride = -(-tensor.numel() // size)
+    if tensor.is_contiguous():
+        return tensor.detach().as_strided((-(-tensor.numel() // stride),), (stride,))
+    return tensor.detach().reshape(-1)[::stride]

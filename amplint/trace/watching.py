@@ -44,7 +44,7 @@ class Watch:
         self._stop = stop
         self._modules = Modules()
         self._operators = Operators(self._modules, optimizers=numerics == "full")
-        self._numerics = Numerics(numerics, self._modules.parameter, self._operators.paused)
+        self._numerics = Numerics(numerics, self._modules.parameter)
         self._steps = Steps(
             self._on_step,
             self._operators.optimize,
