@@ -14,9 +14,9 @@ class Sign(enum.Enum):
     TAKES and GIVES: an operation takes, or gives, only floating tensors of the claim's dtypes. WIDENS: it makes float32
     of half tensors among float32 ones. STAYS_WIDE: it computes in float32 although its region is on. REGION_ON: it runs
     with a region that is on. REGION_OFF: it runs without one, and others with one. INERT: nothing runs with one there.
-    HOLDS: an optimizer steps parameters of the claim's dtypes. RAISES: it raises with one of the claim's texts, any of
-    them where there are none. CAN_RAISE: the same where that depends on the way there: a run without it says nothing.
-    NOT_FINITE: it makes inf or NaN.
+    HOLDS: an optimizer steps parameters of the claim's dtypes, the one there where the claim is about a `step`. RAISES:
+    it raises with one of the claim's texts, any of them where there are none. CAN_RAISE: the same where that depends on
+    the way there: a run without it says nothing. NOT_FINITE: it makes inf or NaN.
     """
 
     TAKES = "takes"

@@ -112,7 +112,7 @@ def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
 
 
 def _held(claim: Claim, seen: Seen, record: Record) -> Mark:
-    held = seen.held or record.held
+    held = seen.held or (() if claim.ops else record.held)  # where no step is meant, all of the run
     if not held:
         return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)
     found = sorted({one.dtype for one in held})

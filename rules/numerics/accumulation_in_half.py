@@ -56,7 +56,7 @@ class AccumulationInHalf(Rule):
     code = "AMP407"
     name = "accumulation-in-half"
     severity = Severity.WARNING
-    claims = (Claim(Sign.TAKES),)
+    claims = (Claim(Sign.TAKES, ops=("add", "mul", "sum")),)
     screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*="))
     fixable = Applicability.SAFE
     reason = "What is small beside the sum is rounded away, and the sum stops changing."
@@ -67,7 +67,7 @@ class AccumulationInHalf(Rule):
         yield self.report(event, "a loop adds up half numbers in half", advice=advice, notes=notes)
 
     def on_half_average(self, event: HalfAverage) -> Iterator[Report]:
-        message, claims = f"a running average of weights is kept in {event.dtype}", (Claim(Sign.GIVES),)
+        message, claims = f"a running average of weights is kept in {event.dtype}", (Claim(Sign.GIVES, ops=("to",)),)
         yield self.report(event, message, advice="Keep the average in float32.", claims=claims)
 
     def on_operation(self, event: Operation) -> Iterator[Report]:

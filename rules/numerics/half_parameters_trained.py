@@ -53,7 +53,7 @@ class HalfParametersTrained(Rule):
     code = "AMP410"
     name = "half-parameters-trained"
     severity = Severity.WARNING
-    claims = (Claim(Sign.HOLDS),)
+    claims = (Claim(Sign.HOLDS, ops=("step",)),)
     screen = ((b"half", b"float16"), b".step(", b"optim")
     fixable = Applicability.UNSAFE
 

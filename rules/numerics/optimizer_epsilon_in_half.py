@@ -52,7 +52,7 @@ class OptimizerEpsilonInHalf(Rule):
     code = "AMP409"
     name = "optimizer-epsilon-in-half"
     severity = Severity.ERROR
-    claims = (Claim(Sign.HOLDS, ("float16",)),)
+    claims = (Claim(Sign.HOLDS, ("float16",), ops=("step",)),)
     screen = ((b"half", b"float16"), b".step(", re.compile("|".join(EPSILONS).encode()))
     fixable = Applicability.UNSAFE
     reason = "Without it the optimizer divides by 0 where gradients are 0 or small, and weights become NaN."

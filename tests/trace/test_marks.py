@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from proof.client import ProofServer
-from proof.programs import Program, programs
+from proof.programs import FIXTURES, Program, programs
 
 import amplint.trace
 from amplint.claims import Mark, Verdict
+from amplint.cli.main import cli
 from amplint.engine.cache import Cache
 from amplint.engine.config import Settings
 from amplint.engine.discover import Target
@@ -27,7 +26,6 @@ from amplint.findings import Finding
 from amplint.trace.marks import Marks
 from amplint.trace.record import HalfLoss, NonFinite, Record
 
-RULES = load_registry().rules
 FAMILIES = ("AMP1", "AMP4", "AMP5", "AMP201", "AMP203", "AMP204", "AMP217", "AMP221")
 BAD = [program for program in programs() if program.is_bad and program.code.startswith(FAMILIES)]
 IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP502", "AMP504")
@@ -43,22 +41,22 @@ OTHERS: dict[str, list[Verdict | None]] = {
 
 
 @functools.cache
-def linter(code: str) -> tuple[Linter, Settings]:
-    """A linter with the default rules and the rule `code`."""
-    settings = Settings(extend_select=() if RULES[code].default else (code,))
-    return Linter(Projects(RULES, fixed=settings), Cache(None)), settings
+def linter(select: tuple[str, ...] | None) -> tuple[Linter, Settings]:
+    """A linter with the default rules, or with those of `select`."""
+    settings = Settings(select=select)
+    return Linter(Projects(load_registry().rules, fixed=settings), Cache(None)), settings
 
 
-def found(path: Path, code: str = "AMP101") -> list[Finding]:
+def found(path: Path, select: tuple[str, ...] | None = None) -> list[Finding]:
     """What is found in a file."""
-    checker, settings = linter(code)
+    checker, settings = linter(select)
     return checker.check(Target(str(path), str(path), settings), path.read_bytes())
 
 
-def marked(path: Path, record: Record, code: str = "AMP101") -> list[Finding]:
+def marked(path: Path, record: Record, select: tuple[str, ...] | None = None) -> list[Finding]:
     """The findings of the families in a file, with their marks."""
     marks = Marks(record, lambda name: Path(name).read_bytes())
-    return [marks.marked(finding) for finding in found(path, code) if finding.code.startswith(FAMILIES)]
+    return [marks.marked(finding) for finding in found(path, select) if finding.code.startswith(FAMILIES)]
 
 
 def verdict(finding: Finding) -> Verdict | None:
@@ -72,11 +70,13 @@ def server() -> Iterator[ProofServer]:
         yield started
 
 
-def traced(server: ProofServer, program: Program, *, float32: bool = False) -> list[Finding]:
+def traced(
+    server: ProofServer, program: Program, select: tuple[str, ...] | None = None, *, float32: bool = False
+) -> list[Finding]:
     """The marked findings of a fixture that ran, with `float32` with all its regions and scalers off."""
     where = {"cuda": program.cuda, "framework": program.framework}
     record = Record.from_json(server.trace(program.text, str(program.path), float32=float32, **where))
-    return marked(program.path, record, program.code)
+    return marked(program.path, record, select)
 
 
 @pytest.mark.parametrize("program", BAD, ids=lambda program: program.name)
@@ -92,6 +92,22 @@ def test_what_a_fixture_shows_confirms_its_findings(program: Program, server: Pr
 def test_a_run_without_regions_contradicts_what_rests_on_them(program: Program, server: ProofServer) -> None:
     findings = [finding for finding in traced(server, program, float32=True) if finding.code in IN_REGIONS]
     assert set(map(verdict, findings)) == {Verdict.CONTRADICTED}
+
+
+FLOAT32 = [
+    "AMP108-forward-outside-autocast/good_policy_and_critic.py",
+    "AMP404-bce-in-autocast/good_amp_only_in_the_forward.py",
+    "AMP404-bce-in-autocast/good_disabled_region.py",
+    "AMP409-optimizer-epsilon-in-half/good_float32_again.py",
+    "AMP501-bfloat16-to-numpy/good_labels_and_classes.py",
+]
+"""Good programs of which it can only be supposed that their tensors are half."""
+
+
+@pytest.mark.parametrize("name", FLOAT32)
+def test_what_was_supposed_to_be_half_and_is_not_contradicts(name: str, server: ProofServer) -> None:
+    findings = traced(server, Program(FIXTURES / name), ("AMP4", "AMP5"))
+    assert {verdict(finding) for finding in findings} == {Verdict.CONTRADICTED}
 
 
 SCRIPT = """\
@@ -127,10 +143,15 @@ for step in range(2):
 
 def ran(folder: Path, *, amp: str = "True", test: str = "step > 3") -> tuple[Path, Record]:
     """A script that ran under watch, and what was seen of it."""
+    return watched(folder, SCRIPT.format(amp=amp, test=test))
+
+
+def watched(folder: Path, text: str) -> tuple[Path, Record]:
+    """A file with `text` that ran under watch, and what was seen of it."""
     path = folder / "train.py"
-    path.write_text(SCRIPT.format(amp=amp, test=test), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     with amplint.trace.watch() as record:
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})
     return path, record
 
 
@@ -208,12 +229,38 @@ def test_what_happens_in_another_file_is_marked_there(tmp_path: Path, monkeypatc
 
 
 def test_what_a_backward_pass_runs_is_out_of_sight(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(BACKWARD, encoding="utf-8")
-    with amplint.trace.watch() as record:
-        exec(compile(BACKWARD, str(path), "exec"), {"__name__": "__main__"})
+    path, record = watched(tmp_path, BACKWARD)
     findings = [finding for finding in marked(path, record) if finding.code == "AMP402"]
     assert [finding.mark for finding in findings] == [None]
+
+
+MODES = """\
+import torch
+
+
+def single(x):
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(x).sum().backward()
+    optimizer.step()
+
+
+def half(x):
+    model = torch.nn.Linear(4, 4).half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(x.half()).sum().backward()
+    optimizer.step()
+
+
+{mode}(torch.ones(2, 4))
+"""
+
+
+@pytest.mark.parametrize(("mode", "shown"), [("half", Verdict.CONFIRMED), ("single", Verdict.NOT_EXERCISED)])
+def test_the_optimizer_that_is_meant_counts(tmp_path: Path, mode: str, shown: Verdict) -> None:
+    path, record = watched(tmp_path, MODES.format(mode=mode))
+    findings = [finding for finding in marked(path, record) if finding.code == "AMP410"]
+    assert [verdict(finding) for finding in findings] == [shown]
 
 
 BACKWARD = """\
@@ -244,47 +291,47 @@ def test_a_file_that_did_not_run(tmp_path: Path) -> None:
     assert {mark.verdict for mark in marks_of(other, record).values() if mark} == {Verdict.NOT_EXERCISED}
 
 
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `amplint check` in `folder`."""
-    command = [sys.executable, "-m", "amplint", "check", *arguments, "train.py"]
-    environment = {**os.environ, "COLUMNS": "100"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+def check(*arguments: str) -> Result:
+    """`amplint check train.py` with `arguments`."""
+    return CliRunner(env={"COLUMNS": "100"}).invoke(cli, ["check", *arguments, "train.py"])
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     path, record = ran(tmp_path)
     (tmp_path / "trace.json").write_text(record.to_json(), encoding="utf-8")
-    plain = check(tmp_path, "--output-format", "json")
-    seen = check(tmp_path, "--trace", "trace.json", "--output-format", "json")
-    assert (plain.returncode, seen.returncode) == (1, 1)
+    plain = check("--output-format", "json")
+    seen = check("--trace", "trace.json", "--output-format", "json")
+    assert (plain.exit_code, seen.exit_code) == (1, 1)
     without, with_marks = json.loads(plain.stdout), json.loads(seen.stdout)
     assert {one["trace"] for one in without} == {None}
     assert [{**one, "trace": None} for one in with_marks] == without
     verdicts = {one["code"]: one["trace"]["verdict"] for one in with_marks if one["trace"]}
     assert verdicts == {"AMP101": "confirmed", "AMP401": "not exercised", "AMP402": "confirmed"}
     assert "By the trace: 2 confirmed, 1 not exercised, 1 undecided." in seen.stderr
-    told = check(tmp_path, "--trace", "trace.json", "-q").stdout
+    told = check("--trace", "trace.json", "-q").stdout
     assert "  Trace: confirmed; autocast was on (float16)\n" in told
-    told = check(tmp_path, "--trace", "trace.json", "-q", "--output-format", "concise").stdout
+    told = check("--trace", "trace.json", "-q", "--output-format", "concise").stdout
     assert "guards nothing [trace: confirmed; add took float16, gave float16 (2 times)]\n" in told
-    told = check(tmp_path, "--trace", "trace.json", "-q", "--output-format", "github").stdout
+    told = check("--trace", "trace.json", "-q", "--output-format", "github").stdout
     assert "%0ATrace: not exercised; nothing of it ran in the recorded steps%0A" in told
-    told = check(tmp_path, "--trace", "trace.json", "-q", "--statistics").stdout
+    told = check("--trace", "trace.json", "-q", "--statistics").stdout
     assert "1  AMP101  backward-in-autocast       warning  1 fixable, 1 confirmed\n" in told
     original = path.read_bytes()
-    check(tmp_path, "--fix")
+    check("--fix")
     fixed = path.read_bytes()
     path.write_bytes(original)
-    repaired = check(tmp_path, "--fix", "--trace", "trace.json")
+    repaired = check("--fix", "--trace", "trace.json")
     assert (path.read_bytes(), fixed != original) == (fixed, True)
     assert "train.py has changed since it was traced: its findings are not marked" in repaired.stderr
 
 
 @pytest.mark.parametrize("text", [None, "{}"])
-def test_a_trace_that_cannot_be_read(tmp_path: Path, text: str | None) -> None:
+def test_a_trace_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
     if text is not None:
         (tmp_path / "trace.json").write_text(text, encoding="utf-8")
-    seen = check(tmp_path, "--trace", "trace.json")
-    assert seen.returncode == 2
+    seen = check("--trace", "trace.json")
+    assert seen.exit_code == 2
     assert seen.stderr.startswith("Error: trace.json: ")
