@@ -12,7 +12,7 @@ from amplint.reports.context import Sources
 from amplint.reports.exponents import Range, scales, shares, summed
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
-from amplint.reports.text import columns, from_here, visible
+from amplint.reports.text import columns, from_here, visible, wrap
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
 _LINES, _STEPS = 12, 20
@@ -24,7 +24,7 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     """The summary in lines of at most `width` columns where that can be; `found` is what the checks found."""
     steps = f"{record.steps} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
-    parts = [head, *_lines(record, found, width), *_scaler(record), *_numbers(record), *_held(record)]
+    parts = [head, *_lines(record, found, width), *_scaler(record), *_numbers(record, width), *_held(record)]
     return "\n".join(parts) + "\n"
 
 
@@ -87,11 +87,13 @@ def _stretch(step: ScalerStep) -> object:
     return (step.scaler, step.optimizer, step.scale) if quiet else step
 
 
-def _numbers(record: Record) -> Iterator[str]:
+def _numbers(record: Record, width: int) -> Iterator[str]:
     gradients = [histogram for histogram in record.histograms if histogram.what == "gradient"]
     parts = [*_gradients(gradients), *_losses(record), *_nonfinite(record.nonfinite)]
     if parts:
-        yield from ("", "numbers:", *parts)
+        yield from ("", "numbers:")
+    for part in parts:
+        yield from wrap(part, width, "    ", "  ")
 
 
 def _gradients(gradients: list[Histogram]) -> Iterator[str]:
@@ -99,15 +101,15 @@ def _gradients(gradients: list[Histogram]) -> Iterator[str]:
     if not bare:
         return
     half = Range.of("float16")
-    yield f"  gradients go from 2^{min(bare)} to 2^{max(bare)}, float16 from 2^{half.smallest} to 2^{half.largest}"
+    yield f"gradients go from 2^{min(bare)} to 2^{max(bare)}, float16 from 2^{half.smallest} to 2^{half.largest}"
     lost = shares(bare, half)
-    yield f"  as float16 without a loss scale: {share(lost.lost, lost.numbers)} of them underflow to 0"
+    yield f"as float16 without a loss scale: {share(lost.lost, lost.numbers)} of them underflow to 0"
     carried = scales(gradients)
     if carried:
         at = shares(summed(gradient for gradient in gradients if gradient.scale != 1.0), half)
         over = f", {share(at.over, at.numbers)} overflow" if at.over else ""
         which = digits(carried[0]) if len(carried) == 1 else f"{digits(carried[0])} to {digits(carried[-1])}"
-        yield f"  with the scale in use, {which}: {share(at.lost, at.numbers)}{over}"
+        yield f"with the scale in use, {which}: {share(at.lost, at.numbers)}{over}"
 
 
 def _losses(record: Record) -> Iterator[str]:
@@ -115,16 +117,16 @@ def _losses(record: Record) -> Iterator[str]:
     for loss in worst[:1]:
         if loss.underflowed or loss.overflowed:
             yield (
-                f"  {place(loss.filename, loss.row)} loses most by {loss.dtype} ({loss.phase} of {visible(loss.op)}): "
+                f"{place(loss.filename, loss.row)} loses most by {loss.dtype} ({loss.phase} of {visible(loss.op)}): "
                 f"{share(loss.underflowed, loss.elements)} to 0, {share(loss.overflowed, loss.elements)} to inf"
             )
 
 
 def _nonfinite(origins: list[NonFinite]) -> Iterator[str]:
     for first in sorted(origins, key=lambda origin: origin.step)[:1]:
-        what = {"inf": "inf", "nan": "NaN"}[first.kind]
+        what = "NaN" if first.kind == "nan" else first.kind
         yield (
-            f"  first {what}: {place(first.filename, first.row)}, step {first.step + 1}, "
+            f"first {what}: {place(first.filename, first.row)}, step {first.step + 1}, "
             f"{first.phase} of {visible(first.op)} in {first.dtype}"
         )
 
