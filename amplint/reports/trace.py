@@ -22,7 +22,7 @@ _TOGETHER = "\N{NO-BREAK SPACE}"
 
 def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     """The summary in lines of at most `width` columns where that can be; `found` is what the checks found."""
-    steps = f"{record.steps} {'step' if record.steps == 1 else 'steps'}"
+    steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     parts = [head, *_lines(record, found, width), *_scaler(record), *_numbers(record, width), *_held(record)]
     return "\n".join(parts) + "\n"

@@ -6,7 +6,7 @@ import importlib.util
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 
@@ -14,6 +14,7 @@ from amplint.trace.frames import is_own
 from amplint.trace.watching import Watch, WindowPassed
 
 RAISED, INTERRUPTED = 1, 130
+_TRACER = f"{os.path.dirname(__file__)}{os.sep}"
 
 
 class NoScript(Exception):
@@ -69,13 +70,34 @@ def _exit_status(code: object) -> int:
 
 
 def _show(failure: BaseException) -> None:
-    """Show the exception as Python does at its end, with the traceback from the script on."""
-    trace: TracebackType | None = failure.__traceback__
-    while trace is not None and not is_own(trace.tb_frame.f_code):
-        trace = trace.tb_next
+    """Show the exception as Python does at its end, with the traceback that it would have alone."""
     sys.stdout.flush()
-    failure.__traceback__ = trace or failure.__traceback__
+    failure.__traceback__ = _without_tracer(failure.__traceback__)
     sys.excepthook(type(failure), failure, failure.__traceback__)
+
+
+def _without_tracer(trace: TracebackType | None) -> TracebackType | None:
+    """`trace` from the script on, without the calls that lead to the tracer and back.
+
+    A function of PyTorch's Python API calls `handle_torch_function`, which calls the tracer, which calls it again.
+    """
+    kept: list[TracebackType] = []
+    for level in _levels(trace):
+        code = level.tb_frame.f_code
+        if code.co_filename.startswith(_TRACER):
+            if kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
+                del kept[-2:]
+        elif kept or is_own(code):
+            kept.append(level)
+    for level, following in zip(kept, [*kept[1:], None], strict=False):
+        level.tb_next = following
+    return kept[0] if kept else trace
+
+
+def _levels(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def _code(path: str) -> CodeType:

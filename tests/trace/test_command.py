@@ -68,7 +68,10 @@ def test_the_script_can_go_on(tmp_path: Path, script: str) -> None:
     assert json.loads(record.to_json())["schema"] == 1
 
 
-ENDINGS = ["sys.exit(3)", "sys.exit('over')", "sys.exit()", "1 / 0", "raise KeyError('é')", "assert 0", "pass"]
+ENDINGS = [
+    *("sys.exit(3)", "sys.exit('over')", "sys.exit()", "1 / 0", "raise KeyError('é')", "assert 0", "pass"),
+    "import torch; torch.ones(2, requires_grad=True).backward()",
+]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

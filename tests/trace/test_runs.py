@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
 import amplint.trace
+from amplint.reports.trace import summary
 from amplint.trace.findings import findings
 from amplint.trace.record import Record
 
@@ -188,6 +189,7 @@ def test_an_inference_script_is_recorded_as_a_whole() -> None:
         for _ in range(5):
             model(torch.ones(2, 4))
     assert (record.steps, record.held) == (0, [])
+    assert summary(record, []).startswith("no steps on cpu")
     assert products(record, "forward") == {"model.0": 5, "model.1": 5}
 
 
