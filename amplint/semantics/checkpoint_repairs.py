@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Edit, Fix
+from amplint.semantics.checkpoint_files import IMPORTS, loaded_beside, saved_beside
 from amplint.semantics.ledger import CheckpointLacksScaler, Place
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     if len(saving) < len(saves) or unsaved or not (saving or restoring):
         return None
     what = "Save and restore" if saving and restoring else "Save" if saving else "Restore"
-    return Fix(f"{what} the scaler's state", (*saving, *restoring))
+    imports = IMPORTS if any("os.path.exists(" in edit.content for edit in restoring) else ()
+    return Fix(f"{what} the scaler's state", (*saving, *restoring), imports=imports)
 
 
 def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:
@@ -43,8 +45,8 @@ def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Ed
             target = rewrite.text(above.targets[0].target)
             return rewrite.insert_after(above, f"{_renamed(target)} = {state}") if _renamed(target) != target else None
         if isinstance(above, cst.BaseStatement):
-            return None
-    return None
+            break
+    return saved_beside(place.node, state, rewrite)
 
 
 def _append(value: cst.CSTNode, item: cst.CSTNode, text: str, rewrite: Rewriter) -> Edit:
@@ -64,15 +66,17 @@ def _renamed(text: str) -> str:
 
 
 def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:
-    given = place.node.args[0].value if isinstance(place.node, cst.Call) and place.node.args else None
-    if place.scaler is None or not isinstance(given, cst.Subscript):
+    if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
         return None
+    given = place.node.args[0].value
+    there = f"{place.scaler} is not None and " if event.perhaps_none else ""
+    if not isinstance(given, cst.Subscript):
+        return loaded_beside(place.node, place.scaler, rewrite, there)
     key = rewrite.text(given.slice[0])
     entry = _renamed(key)
     if entry == key or key[0] not in "\"'" or not isinstance(given.value, (cst.Name, cst.Attribute)):
         return None
     checkpoint = rewrite.text(given.value)
-    there = f"{place.scaler} is not None and " if event.perhaps_none else ""
     return rewrite.insert_after(
         place.node,
         f"if {there}{checkpoint}.get({entry}):\n    {place.scaler}.load_state_dict({checkpoint}[{entry}])",

@@ -73,13 +73,14 @@ class SchedulerAfterSkippedStep(Rule):
         updates = event.index.updates.get(event.scaler, [])
         update = next((node for node in updates if rewrite.shares_block(node, call)), None)
         spelled = next((rewrite.text(node) for node in event.index.scalers.get(event.scaler, [])), None)
-        together = update is not None and rewrite.shares_block(call, update)
-        if update is None or spelled is None or not together or BEFORE in rewrite.source.text:
+        if update is None or spelled is None or BEFORE in rewrite.source.text:
             return None
         reading = f"{BEFORE} = {spelled}.get_scale()"
         guard = f"if {spelled}.get_scale() >= {BEFORE}"
         if rewrite.span(update).start < rewrite.span(call).start:
             first, second = rewrite.insert_before(update, reading), rewrite.wrap_statement(call, guard)
+        elif not rewrite.shares_block(call, update):
+            return None
         else:
             guarded = f"{guard}:\n    {rewrite.text(call)}"
             first, second = rewrite.replace(call, reading), rewrite.insert_after(update, guarded)

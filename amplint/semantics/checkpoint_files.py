@@ -1,0 +1,61 @@
+"""Checkpoints that are several files: the scaler's state in one of its own, beside the optimizer's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.source.tree import walk
+
+if TYPE_CHECKING:
+    from amplint.findings import Edit
+    from amplint.source.rewrite import Rewriter
+
+IMPORTS = ("import os",)
+"""What the code of `loaded_beside` needs."""
+_OPTIMIZER = re.compile(r"(?<![A-Za-z])(?:optimizer|optimiser|optim|opt)(?![A-Za-z])")
+_FILE = re.compile(r"\.\w+['\"]*$")
+
+
+def saved_beside(state: cst.CSTNode, taken: str, rewrite: Rewriter) -> Edit | None:
+    """`taken`, the scaler's state, saved after `torch.save(state, ".../optimizer.pt")` and in the same way."""
+    given = rewrite.source.parent(state)
+    call = rewrite.source.parent(given) if isinstance(given, cst.Arg) else None
+    if not isinstance(call, cst.Call) or not isinstance(rewrite.source.parent(call), cst.Expr):
+        return None
+    text, path = rewrite.text(call), _sibling(call, rewrite)
+    if path is None or text.count(rewrite.text(state)) != 1:
+        return None
+    return rewrite.insert_after(call, text.replace(*path).replace(rewrite.text(state), taken))
+
+
+def loaded_beside(restored: cst.Call, scaler: str, rewrite: Rewriter, guard: str = "") -> Edit | None:
+    """The scaler's state loaded after `optimizer.load_state_dict(torch.load(".../optimizer.pt"))`, where it is there.
+
+    `guard` is a condition besides, with its `and`.
+    """
+    load = restored.args[0].value if restored.args else None
+    if not isinstance(load, cst.Call) or not load.args or not isinstance(rewrite.source.parent(restored), cst.Expr):
+        return None
+    path = _sibling(load, rewrite)
+    if path is None:
+        return None
+    place = rewrite.text(load.args[0].value).replace(*path)
+    code = f"{scaler}.load_state_dict({rewrite.text(load).replace(*path)})"
+    return rewrite.insert_after(restored, f"if {guard}os.path.exists({place}):\n    {code}")
+
+
+def _sibling(call: cst.Call, rewrite: Rewriter) -> tuple[str, str] | None:
+    """The one string in `call` that names the optimizer's file, and what names the scaler's."""
+    found = []
+    for node in walk(call):
+        if isinstance(node, cst.SimpleString):
+            found.append(rewrite.text(node))
+        elif isinstance(node, cst.FormattedStringText):
+            found.append(node.value)
+    names = [text for text in found if _FILE.search(text) and len(_OPTIMIZER.findall(text)) == 1]
+    if len(names) != 1 or rewrite.text(call).count(names[0]) != 1:
+        return None
+    return names[0], _OPTIMIZER.sub("scaler", names[0])
