@@ -276,3 +276,22 @@ def test_bfloat16_is_a_second_step() -> None:
 def test_what_has_no_amp_of_apex_is_left_alone(text: str) -> None:
     conversion = convert(text, APEX)
     assert (conversion.text, conversion.done, conversion.refused) == (text, (), ())
+
+
+def test_the_scaler_has_a_file_beside_the_optimizer() -> None:
+    old = LOOP.replace("def main(args, net, loader):", "import os\n\n\ndef main(args, net, loader):")
+    old = old.replace(
+        "    net, optimizer = amp",
+        '    if args.resume:\n        optimizer.load_state_dict(torch.load(f"{args.out}/optimizer.pt"))\n'
+        "    net, optimizer = amp",
+    )
+    old += '    torch.save(optimizer.state_dict(), os.path.join(args.out, "optimizer.pt"))\n'
+    new = converted(old).text
+    assert new.index("GradScaler(") < new.index("load_state_dict(")
+    assert """            scaler.load_state_dict(torch.load(f"{args.out}/scaler.pt"))\n""" in new
+    assert """        if os.path.exists(f"{args.out}/scaler.pt"):\n""" in new
+    assert """    torch.save(scaler.state_dict(), os.path.join(args.out, "scaler.pt"))\n""" in new
+    later = old.replace("    net, optimizer = amp", "    args.half = args.bits == 16\n    net, optimizer = amp")
+    later = later.replace('opt_level="O1"', "enabled=args.half")
+    new = converted(later).text
+    assert new.index("args.half = ") < new.index("GradScaler(")

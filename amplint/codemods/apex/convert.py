@@ -20,6 +20,7 @@ from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
 from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
+from amplint.semantics.checkpoint_files import IMPORTS
 
 _REPAIRS = (
         "bce-in-autocast", "clip-without-unscale", "constant-overflows-half", "constant-vanishes-in-half",
@@ -90,7 +91,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         scaler = reach.scaler if training else ""
         for index, setup in enumerate(calls):
             made = scaler_made(setup, scaler, wish) if training and index == 0 else None
-            edits += start_edits(script, setup, made)
+            edits += start_edits(script, setup, made, protocol.made_at)
         stages.append(script.apply(edits))
         stages.append(drop_imports(stages[-1].apply(leave_regions(stages[-1]))))
         flags = Flags(calls[0].flags, calls[0].switches, calls[0].scope)
@@ -104,7 +105,8 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
             stages.append(enter_autocast(stages[-1], reach, flags, wish, training=training))
     except Refusal as refusal:
         raise back(refusal) from None
-    return add_imports(stages[-1].text, ["import torch"]), remarks
+    text = stages[-1].text
+    return add_imports(text, ["import torch", *(IMPORTS if "os.path.exists(" in text else ())]), remarks
 
 
 def _only_imported(script: Script) -> str:

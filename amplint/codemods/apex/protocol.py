@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
+from amplint.codemods.apex.start import scaler_place
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
@@ -23,9 +25,13 @@ _GRADIENTS = re.compile(r"(?i)grad|clip|norm")
 
 
 class Protocol:
-    """The edits of one script; `on` is false where mixed precision is switched off for good."""
+    """The edits of one script; `on` is false where mixed precision is switched off for good.
+
+    The scaler is `made_at` a statement: before it, or in its place where that is `amp.initialize` itself.
+    """
 
     def __init__(self, script: Script, reach: Reach, uses: list[Use], *, on: bool) -> None:
+        self.made_at = scaler_place(script, reach)
         self.script = script
         self.reach = reach
         self.uses = uses
@@ -52,7 +58,7 @@ class Protocol:
                 self.script.rewrite.replace(use.node, f"{self._scaler(use.node)}.{use.name.rpartition('.')[2]}")
             )
         if self.on and not self.states:
-            found += self._saved()
+            found += kept_with_optimizer(self.script, self.reach, self.script.row(self.made_at))
         return [*found, *self._stepped(steps), *self._handed()]
 
     def remarks(self) -> Iterator[Remark]:
@@ -66,18 +72,6 @@ class Protocol:
             for scope in dict.fromkeys(self.reach.handed):
                 row = self.script.row(self.script.functions[scope])
                 yield Remark(row, f"{scope[-1]} takes the scaler now: calls in other files have to pass it")
-
-    def _saved(self) -> Iterator[Edit]:
-        """The scaler's state beside the optimizer's where that is saved and loaded, as far as the scaler gets there."""
-        for call in self.script.calls:
-            func, scope = call.func, self.script.scope(call)
-            if not isinstance(func, cst.Attribute) or func.attr.value not in ("state_dict", "load_state_dict"):
-                continue
-            if scope == self.reach.home and self.script.row(call) < self.script.row(self.reach.setups[0].call):
-                continue
-            if self.reach.means(scope, self.script.text_of(func.value), "optimizer") and self.reach.can_need(scope):
-                scaler = self._scaler(call)
-                yield from _saved(self.script, call, scaler) if not call.args else _loaded(self.script, call, scaler)
 
     def _scaler(self, node: cst.CSTNode) -> str:
         found = self.reach.scaler_in(self.script.scope(node))
@@ -246,34 +240,6 @@ class Protocol:
                 if edit is None:
                     raise Refusal(self.script.row(call), "the scaler cannot be passed on here")
                 yield edit
-
-
-def _saved(script: Script, call: cst.Call, scaler: str) -> Iterator[Edit]:
-    """The entry of the scaler below that of the optimizer, in a dict that is written out."""
-    entry = script.source.parent(call)
-    if isinstance(entry, cst.DictElement) and isinstance(entry.key, cst.SimpleString):
-        quote = entry.key.quote
-        end = script.source.span(call).end
-        line = script.lines.line(end.row)
-        alone = line[: script.source.span(entry).start.column - 1].strip() == ""
-        rest = script.lines.after(end).strip()
-        gap = f"{script.source.newline}{script.lines.indentation(end.row)}" if alone and rest[:1] in ("", ",") else " "
-        yield Edit(Span(end, end), f",{gap}{quote}scaler{quote}: {scaler}.state_dict()")
-
-
-def _loaded(script: Script, call: cst.Call, scaler: str) -> Iterator[Edit]:
-    """The scaler's state loaded after the optimizer's, from checkpoints that hold it."""
-    given = call.args[0].value
-    if not isinstance(given, cst.Subscript) or not isinstance(script.source.parent(call), cst.Expr):
-        return
-    key = given.slice[0].slice
-    if isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString) and isinstance(given.value, cst.Name):
-        quote, checkpoint = key.value.quote, given.value.value
-        name = f"{quote}scaler{quote}"
-        code = f"if {checkpoint}.get({name}):\n    {scaler}.load_state_dict({checkpoint}[{name}])"
-        edit = script.rewrite.insert_after(call, code)
-        if edit is not None:
-            yield edit
 
 
 def leave_regions(script: Script) -> Iterator[Edit]:

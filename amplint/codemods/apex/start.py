@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from amplint.codemods.apex.checkpoints import states
+from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.conversion import Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
@@ -23,16 +26,34 @@ def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:
     return f"{scaler} = torch.amp.GradScaler({', '.join(arguments)})"
 
 
-def start_edits(script: Script, setup: Setup, made: str | None) -> Iterator[Edit]:
-    """The edits that put `made` into the place of `amp.initialize`, outside of what only switches it on."""
+def scaler_place(script: Script, reach: Reach) -> cst.CSTNode:
+    """The first call of `amp.initialize`, what switches it on, or a statement before that restores the optimizer.
+
+    That only where the conditions of the scaler are known by then.
+    """
+    setup = reach.setups[0]
+    statement = setup.guards[-1] if setup.guards else script.statement(setup.call)
+    restored = [call for call in states(script, reach) if call.args and script.scope(call) == reach.home]
+    above = [each for each in script.block_of(statement) if script.row(each) < script.row(statement)]
+    place = next((each for each in above if any(script.inside(each, call) for call in restored)), None)
+    if place is None:
+        return statement
+    rows = range(script.row(place), script.row(statement))
+    bound = {path for node in script.nodes for path in bound_paths(node, whole=True) if script.row(node) in rows}
+    read = {found for text in setup.switches for found in paths(cst.parse_expression(text))}
+    changed = any(one == path or one.startswith(f"{path}.") for path in read for one in bound)
+    return statement if changed else place
+
+
+def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNode) -> Iterator[Edit]:
+    """The edits that take `amp.initialize` away and put `made` there, or before the statement `place`."""
     statement = script.statement(setup.call)
     row = script.row(statement)
     first, last = script.rows(statement)
     indentation = script.lines.indentation(first)
     rest = _rest(setup)
-    outermost = setup.guards[-1] if setup.guards else None
     lines = [rest] if rest is not None else []
-    if made is not None and outermost is None:
+    if made is not None and place is statement:
         lines.append(made)
     if "#" in script.lines.line(last) and not lines:
         raise Refusal(row, "a comment stands beside amp.initialize")
@@ -46,8 +67,8 @@ def start_edits(script: Script, setup: Setup, made: str | None) -> Iterator[Edit
         if removal is None:
             raise Refusal(row, "the statement shares its line with others")
         yield _with_blank(script, statement, removal)
-    if made is not None and outermost is not None:
-        edit = script.rewrite.insert_before(outermost, made)
+    if made is not None and place is not statement:
+        edit = script.rewrite.insert_before(place, made)
         if edit is None:
             raise Refusal(row, "there is no place for the scaler")
         yield edit
