@@ -16,6 +16,7 @@ from amplint.fixes.verify import verify
 from amplint.source.source import NEWLINE
 
 ROUNDS = 10
+_Key = tuple[str, Severity, str]
 
 
 class Completion:
@@ -24,12 +25,15 @@ class Completion:
     def __init__(self, before: str, path: str) -> None:
         self._before = before
         self._path = path
-        self._known = Counter(self._keys(before))
+
+    @functools.cached_property
+    def _known(self) -> Counter[_Key]:
+        return Counter(self._keys(self._before))
 
     def repaired(self, text: str, names: Sequence[str]) -> tuple[str, list[Remark]]:
         """`text` with the repairs of what the rules with these `names` find in it, and what they did."""
         done: list[Remark] = []
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if names else 0):
             fixes = [one.fix for one in self._new(text) if one.fix is not None and one.name in names]
             repaired, applied = apply_round(text, fixes)
             repaired = remove_stale_imports(text, repaired)
@@ -41,18 +45,13 @@ class Completion:
             ]
         return text, done
 
-    def objection(self, text: str, tolerated: tuple[str, ...]) -> Remark | None:
-        """The first finding in `text` that was not there before, is more than an info and not `tolerated`."""
-        serious = (finding for finding in self._new(text) if finding.severity > Severity.INFO)
-        bad = (one for one in serious if one.name not in tolerated and not one.code.startswith(tolerated))
-        return next((self._remark(text, finding) for finding in bad), None)
-
-    def left(self, text: str) -> tuple[Remark, ...]:
-        """The findings in `text` that were not there before, as they are to be told to a person."""
-        return tuple(Remark(finding.span.start.row, finding.message) for finding in self._new(text))
-
-    def _remark(self, text: str, finding: Finding) -> Remark:
-        return Remark(row_before(self._before, text, finding.span.start.row), f"in the result, {finding.message}")
+    def objection(self, text: str) -> Remark | None:
+        """The worst finding in `text` that was not there before, opportunities apart, where there is one."""
+        worst = max(self._new(text), key=lambda finding: finding.severity, default=None)
+        if worst is None:
+            return None
+        row = row_before(self._before, text, worst.span.start.row)
+        return Remark(row, f"in the result, {worst.message} ({worst.code})")
 
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` that are more than those of their kind in the original, which keep their lines."""
@@ -68,7 +67,7 @@ class Completion:
                 found.append(finding)
         return found
 
-    def _keys(self, text: str) -> list[tuple[str, Severity, str]]:
+    def _keys(self, text: str) -> list[_Key]:
         lines = NEWLINE.split(text)
         return [(one.code, one.severity, lines[one.span.start.row - 1].strip()) for one in self._found(text)]
 

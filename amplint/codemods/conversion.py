@@ -50,16 +50,14 @@ class Plan:
 
     Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
     none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
-    Where `repairs` are given, even none, the result is linted. They name the rules whose repairs complete the changes;
-    findings that are new then and more than an info stop the conversion, unless they are `tolerated`: by the name of
-    their rule, or the beginning of its code.
+    `repairs` name the rules whose repairs complete the changes. What lints with findings that the text did not have,
+    opportunities apart, is refused.
     """
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
-    repairs: tuple[str, ...] | None = None
-    tolerated: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,14 +38,17 @@ def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
 
 def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:
     text, done, left = original, list[Remark](), list[Remark]()
+    completion = Completion(original, path)
     for _ in range(ROUNDS):
         with deep_recursion():
             plan = codemod(text, wish, path)
         if plan.refused:
             return Conversion(original, refused=plan.refused)
         if not plan.changes:
+            objection = completion.objection(text) if done else None
+            if objection is not None:
+                return Conversion(original, refused=(objection,))
             return Conversion(text, tuple(done), left=(*left, *plan.left))
-        completion = Completion(text, path) if plan.repairs is not None else None
         new, applied = _applied(text, plan.changes)
         why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
         if not applied or why is not None:
@@ -54,16 +57,9 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         left = [Remark(row_after(text, new, remark.row), remark.text) for remark in left]
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
-        if completion is not None and plan.repairs is not None:
-            bare = new
-            new, more = completion.repaired(bare, plan.repairs)
-            left = [Remark(row_after(bare, new, remark.row), remark.text) for remark in left]
-            objection = completion.objection(new, plan.tolerated)
-            if objection is not None:
-                return Conversion(original, refused=(objection,))
-            done += more
-            left += completion.left(new)
-        text = new
+        text, more = completion.repaired(new, plan.repairs)
+        left = [Remark(row_after(new, text, remark.row), remark.text) for remark in left]
+        done += more
     return _refusal(original, 1, "the conversion comes to no end")
 
 

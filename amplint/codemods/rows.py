@@ -46,7 +46,7 @@ def row_after(old: str, new: str, row: int) -> int:
     """The row of `new` that the row `row` of `old` has become, or that stands where it stood."""
     for _, first, last, start, end in _blocks(old, new):
         if first < row <= last:
-            return start + min(row - first, max(1, end - start))
+            return min(start + min(row - first, max(1, end - start)), max(1, len(new.splitlines())))
     return row
 
 

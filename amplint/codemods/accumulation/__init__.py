@@ -180,7 +180,7 @@ class _Conversion:
         left = [
             Remark(row_edited(self._script.text, new, edits, self._script.row(node)), why) for node, why in self._left
         ]
-        return Plan((Change(fix, tuple(self._done), tuple(dict.fromkeys(left))),), repairs=())
+        return Plan((Change(fix, tuple(self._done), tuple(dict.fromkeys(left))),))
 
     def _define(self, loop: cst.For | cst.While) -> None:
         """Give the number of batches a name above the outermost loop."""

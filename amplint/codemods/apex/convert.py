@@ -28,8 +28,6 @@ _REPAIRS = (
         "scaler-not-checkpointed", "scheduler-after-skipped-step", "square-overflows-half",
 )  # fmt: skip
 """The rules whose repairs complete the conversion: for regions and scaler, and for what apex computed in float32."""
-_AS_BEFORE = ("AMP3", "AMP4", "AMP5", "AMP7", "scaler-not-checkpointed")
-"""The rules about what was so under apex as well: accumulation, numbers, dtypes, old APIs, checkpoints."""
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -49,7 +47,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     fix = Fix("Use torch.autocast and torch.amp.GradScaler", changed_edits(text, new))
     left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
     first = min((edit.span.start.row for edit in fix.edits), default=1)
-    return Plan((Change(fix, (Remark(first, fix.message),), left),), repairs=_REPAIRS, tolerated=_AS_BEFORE)
+    return Plan((Change(fix, (Remark(first, fix.message),), left),), repairs=_REPAIRS)
 
 
 def _used(script: Script) -> set[str]:
