@@ -7,6 +7,7 @@ from dataclasses import replace
 import libcst as cst
 
 from amplint.semantics import (
+    apex,
     attributes,
     callees,
     checkpoints,
@@ -382,6 +383,8 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         return same_again(machine, state, name, arguments)
     if name == "copy.deepcopy" and arguments.given and isinstance(arguments.values[0], (Instance, Module)):
         return copies.copied(machine, state, node, arguments.values[0])
+    if (known := apex.called(machine, state, node, name, arguments)) is not None:
+        return known
     if _runs_backward(last):
         protocol.forget_gradients(state)
     clashes.handed(machine, state, node, arguments)

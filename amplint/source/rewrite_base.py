@@ -117,6 +117,17 @@ class RewriterBase:
         block = self._holder(node)
         return block is None or any(above is block for above in self.source.ancestors(inner))
 
+    def call_towards(self, inner: cst.CSTNode, node: cst.CSTNode) -> cst.Call | None:
+        """The call in the block of `node`, or around it, of the method of the same class that holds `inner`."""
+        method, own = self._function_of(inner), self._function_of(node)
+        if not isinstance(method, cst.FunctionDef) or own is None or method is own:
+            return None
+        if self.source.parent(method) is not self.source.parent(own):
+            return None
+        calls = (found for found in walk(own.body) if isinstance(found, cst.Call))
+        called = [found for found in calls if self.text(found.func) == f"self.{method.name.value}"]
+        return called[0] if len(called) == 1 and self.shares_block(called[0], node) else None
+
     def branch_towards(self, node: cst.CSTNode, inner: cst.CSTNode) -> cst.CSTNode | None:
         """The statement in the block of `node`'s statement that holds `inner` at any depth."""
         block = self._holder(node)

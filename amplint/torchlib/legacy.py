@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 APEX_MODULES = ("apex.amp", "apex.fp16_utils")
+INITIALIZE, SCALE_LOSS = "apex.amp.initialize", "apex.amp.scale_loss"
 APEX = {
     "apex.amp.init": "torch.autocast('cuda') around the forward pass",
-    "apex.amp.initialize": "torch.amp.GradScaler('cuda'); model and optimizer stay as they are",
-    "apex.amp.scale_loss": "scaler.scale(loss).backward(), then scaler.step(optimizer) and scaler.update()",
+    INITIALIZE: "torch.amp.GradScaler('cuda'); model and optimizer stay as they are",
+    SCALE_LOSS: "scaler.scale(loss).backward(), then scaler.step(optimizer) and scaler.update()",
     "apex.amp.master_params": "model.parameters(), after scaler.unscale_(optimizer)",
     "apex.amp.state_dict": "scaler.state_dict()",
     "apex.amp.load_state_dict": "scaler.load_state_dict()",

@@ -127,10 +127,13 @@ FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
 FLOAT16_SMALLEST_NORMAL = 2.0**-14
 
 
+_OTHER_OPTIMIZERS = re.compile(r"transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|apex\.optimizers\.Fused\w+")
+
+
 def is_optimizer(name: str) -> bool:
-    """Whether a qualified name is a class of `torch.optim` that updates parameters."""
+    """Whether a qualified name is a class of `torch.optim` that updates parameters, or one that is used like it."""
     module, _, cls = name.rpartition(".")
-    return (
+    return _OTHER_OPTIMIZERS.fullmatch(name) is not None or (
         cls[:1].isupper()
         and module.startswith("torch.optim")
         and not module.endswith(("lr_scheduler", "swa_utils"))

@@ -73,6 +73,9 @@ class SchedulerAfterSkippedStep(Rule):
         updates = event.index.updates.get(event.scaler, [])
         update = next((node for node in updates if rewrite.shares_block(node, call)), None)
         spelled = next((rewrite.text(node) for node in event.index.scalers.get(event.scaler, [])), None)
+        if update is None and spelled is not None and spelled.startswith("self."):
+            towards = (rewrite.call_towards(node, call) for node in updates)
+            update = next((node for node in towards if node is not None), None)
         if update is None or spelled is None or BEFORE in rewrite.source.text:
             return None
         reading = f"{BEFORE} = {spelled}.get_scale()"

@@ -297,3 +297,19 @@ def test_the_scaler_has_a_file_beside_the_optimizer() -> None:
     assert [remark.text for remark in refused] == [
         "in the result, training resumes with the optimizer's state but not the scaler's (AMP211)"
     ]
+
+
+def test_accumulation_under_apex_is_linted_like_any_other(amplint: Command, project: Path) -> None:
+    old = LOOP.replace(
+        "net, optimizer = amp", "net = torch.nn.parallel.DistributedDataParallel(net)\n    net, optimizer = amp"
+    )
+    old = old.replace("        optimizer.zero_grad()\n", "")
+    old = old.replace(
+        "        optimizer.step()\n",
+        "        if (step + 1) % args.accumulate == 0:\n            optimizer.step()\n            optimizer.zero_grad()\n",
+    )
+    (project / "old.py").write_text(old, encoding="utf-8")
+    (project / "new.py").write_text(converted(old).text, encoding="utf-8")
+    ran = amplint("check", "--select", "AMP3", "--output-format", "concise", "old.py", "new.py")
+    found = [line.partition(" ")[2].partition("[")[0] for line in ran.out.splitlines()]
+    assert found == ["AMP302", "AMP306"] * 2

@@ -1,0 +1,29 @@
+"""What NVIDIA's apex hands back: the optimizer that it was given, and a loss that stands for the one it scales."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics import parameters, weights
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.machine import Machine
+from amplint.semantics.plain_calls import same_again
+from amplint.semantics.state import State
+from amplint.semantics.truth import symbol_of
+from amplint.semantics.values import Items, Optimizer, Tensor, Value
+from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
+
+
+def called(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
+    """What the call of a library's function returns, None where it is not one of these."""
+    loss = arguments.value("loss", 0) if name == SCALE_LOSS else None
+    if loss is not None:
+        scaled = same_again(machine, state, name, arguments, node)
+        return Tensor(symbol_of(machine, scaled), plain=symbol_of(machine, loss))
+    optimizer = arguments.value("optimizers", 1) if name == INITIALIZE else None
+    if not isinstance(optimizer, Optimizer):
+        return None
+    parameters.forget_dtypes(machine, state, arguments.values)
+    weights.handed(machine, arguments.values)
+    both = same_again(machine, state, name, arguments, node)
+    return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
