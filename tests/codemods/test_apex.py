@@ -304,12 +304,21 @@ def test_accumulation_under_apex_is_linted_like_any_other(amplint: Command, proj
         "net, optimizer = amp", "net = torch.nn.parallel.DistributedDataParallel(net)\n    net, optimizer = amp"
     )
     old = old.replace("        optimizer.zero_grad()\n", "")
+    window = "        if (step + 1) % args.accumulate == 0:\n    "
     old = old.replace(
-        "        optimizer.step()\n",
-        "        if (step + 1) % args.accumulate == 0:\n            optimizer.step()\n            optimizer.zero_grad()\n",
+        "        optimizer.step()\n", f"{window}        optimizer.step()\n            optimizer.zero_grad()\n"
     )
     (project / "old.py").write_text(old, encoding="utf-8")
     (project / "new.py").write_text(converted(old).text, encoding="utf-8")
     ran = amplint("check", "--select", "AMP3", "--output-format", "concise", "old.py", "new.py")
     found = [line.partition(" ")[2].partition("[")[0] for line in ran.out.splitlines()]
     assert found == ["AMP302", "AMP306"] * 2
+
+
+def test_what_is_only_handed_back_goes() -> None:
+    old = LOOP.replace("    net, optimizer = amp", "    if args.half:\n        model, other = amp")
+    old = old.replace('opt_level="O1")\n', 'opt_level="O1")\n        net = model\n        optimizer = other\n')
+    new = converted(old).text
+    assert '    scaler = torch.amp.GradScaler("cuda", enabled=bool(args.half))\n    for step' in new
+    kept = converted(old.replace("args, net, loader):\n", "args, net, loader):\n    other = 1\n")).text
+    assert "        model, other = net, optimizer\n        net = model\n" in kept

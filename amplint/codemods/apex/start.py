@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator
 
 import libcst as cst
@@ -14,6 +16,7 @@ from amplint.codemods.conversion import Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.source.tree import walk
 
 
 def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:
@@ -51,7 +54,10 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
     row = script.row(statement)
     first, last = script.rows(statement)
     indentation = script.lines.indentation(first)
-    rest = _rest(setup)
+    idle = _handed_back(script, setup, statement)
+    rest = _rest(setup) if not idle else None
+    if idle:
+        last = script.rows(idle[-1])[1]
     lines = [rest] if rest is not None else []
     if made is not None and place is statement:
         lines.append(made)
@@ -62,6 +68,10 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
         text = newline.join(f"{indentation}{line}" for line in lines)
         tail = script.lines.after(script.source.span(statement).end)
         yield Edit(script.whole_rows(first, last), text + tail + newline)
+    elif idle:
+        alone = len(script.block_of(statement)) == 1 + len(idle)
+        text = f"{indentation}pass{script.source.newline}" if alone else ""
+        yield Edit(script.whole_rows(first, last), text)
     else:
         removal = script.rewrite.remove_statement(statement)
         if removal is None:
@@ -82,6 +92,23 @@ def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:
     if alone or below > len(script.lines) or not script.lines.blank(below):
         return removal
     return Edit(script.whole_rows(script.rows(statement)[0], below), "")
+
+
+def _handed_back(script: Script, setup: Setup, statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements right below that put all that is returned where it came from, if nothing else reads it."""
+    pairs = {f"{given} = {target}": target for target, given in setup.pairs if target != given}
+    block = list(script.block_of(statement))
+    below = block[block.index(statement) + 1 :][: len(pairs)]
+    rows = [script.rows(each) for each in (statement, *below)]
+    apart = any(later[0] != earlier[1] + 1 for earlier, later in itertools.pairwise(rows))
+    apart |= any("#" in script.lines.line(row) for row in range(rows[0][0], rows[-1][1] + 1))
+    if apart or {script.text_of(each).strip() for each in below} != pairs.keys():
+        return []
+    function = script.functions.get(setup.scope)
+    inside = list(walk(function.body)) if function is not None else script.nodes
+    mentioned = Counter(node.value for node in inside if isinstance(node, cst.Name))
+    mentioned.subtract(node.attr.value for node in inside if isinstance(node, cst.Attribute))
+    return below if all(mentioned[name] == 2 for name in pairs.values()) else []
 
 
 def _rest(setup: Setup) -> str | None:
