@@ -320,5 +320,9 @@ def test_what_is_only_handed_back_goes() -> None:
     old = old.replace('opt_level="O1")\n', 'opt_level="O1")\n        net = model\n        optimizer = other\n')
     new = converted(old).text
     assert '    scaler = torch.amp.GradScaler("cuda", enabled=bool(args.half))\n    for step' in new
+    inside = old.replace("from apex import amp\n", "").replace(
+        "        model,", "        from apex import amp\n        global amp\n        model,"
+    )
+    assert converted(inside).text == new
     kept = converted(old.replace("args, net, loader):\n", "args, net, loader):\n    other = 1\n")).text
     assert "        model, other = net, optimizer\n        net = model\n" in kept

@@ -69,8 +69,8 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
         tail = script.lines.after(script.source.span(statement).end)
         yield Edit(script.whole_rows(first, last), text + tail + newline)
     elif idle:
-        alone = len(script.block_of(statement)) == 1 + len(idle)
-        text = f"{indentation}pass{script.source.newline}" if alone else ""
+        others = [each for each in script.block_of(statement) if each is not statement and each not in idle]
+        text = f"{indentation}pass{script.source.newline}" if all(map(_binds_names, others)) else ""
         yield Edit(script.whole_rows(first, last), text)
     else:
         removal = script.rewrite.remove_statement(statement)
@@ -109,6 +109,12 @@ def _handed_back(script: Script, setup: Setup, statement: cst.CSTNode) -> list[c
     mentioned = Counter(node.value for node in inside if isinstance(node, cst.Name))
     mentioned.subtract(node.attr.value for node in inside if isinstance(node, cst.Attribute))
     return below if all(mentioned[name] == 2 for name in pairs.values()) else []
+
+
+def _binds_names(statement: cst.CSTNode) -> bool:
+    """Whether a statement does nothing but import, or declare names as global."""
+    parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+    return all(isinstance(part, (cst.Import, cst.ImportFrom, cst.Global)) for part in parts)
 
 
 def _rest(setup: Setup) -> str | None:
