@@ -61,7 +61,10 @@ class Ending:
         if self._output is not None:
             traced.write(file_of(self._output, record), record.to_json())
         if not self._machine.first:
-            self._machine.leave(record)
+            try:
+                self._machine.leave(record)
+            except OSError as failure:
+                warn(f"what rank {record.rank} did is not reported: {failure}")
             return traced.status(findings(record), self._fail_on)
         records, whole = self._of_machine(record)
         found = findings(record) if record.ranks == 1 else findings_of_ranks(records, whole)

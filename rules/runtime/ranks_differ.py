@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import Check
+from amplint.trace.check import Check, times
 from amplint.trace.record import Divergence, Record
 
 _ADVICE = {
@@ -57,25 +57,24 @@ class RanksDiffer(Check):
 
 def _message(difference: Divergence) -> str:
     inside = f" ({difference.module})" if difference.module else ""
-    more = f", and {difference.lines - 1} more lines differ" if difference.lines > 1 else ""
+    others = difference.lines - 1
+    more = f", and {others} more {'line differs' if others == 1 else 'lines differ'}" if others else ""
     step = f" in step {difference.step + 1}" if difference.step is not None else ""
     if difference.kind == "nonfinite":
         made = tuple(pair for pair in difference.did if pair[1] != "finite")
-        return f"the first {_ranks(made, '')} alone: {difference.op}{step}{inside}"
+        return f"the first {_ranks(made)} alone: {difference.op}{step}{inside}"
     if difference.kind == "skipped":
-        return f"the scaler {_ranks(difference.did, '')}{step}"
+        return f"the scaler {_ranks(difference.did)}{step}"
     if difference.kind == "backward":
-        return f"gradients were computed {_ranks(difference.did, '', ' times')}"
+        return f"gradients were computed {_ranks([(rank, times(int(count))) for rank, count in difference.did])}"
     return f"{difference.op} ran {_ranks(difference.did, 'in ')}{inside}{more}"
 
 
-def _ranks(did: tuple[tuple[int, str], ...], before: str, after: str = "") -> str:
+def _ranks(did: Sequence[tuple[int, str]], before: str = "") -> str:
     """`in float16 on ranks 0, 1 and in float32 on rank 2`."""
     same: dict[str, list[str]] = {}
     for rank, what in did:
         same.setdefault(what, []).append(str(rank))
-    parts = [
-        f"{before}{what}{after} on {'ranks' if len(ranks) > 1 else 'rank'} {', '.join(ranks)}"
-        for what, ranks in same.items()
-    ]
-    return " and ".join(parts)
+    return " and ".join(
+        f"{before}{what} on {'ranks' if len(ranks) > 1 else 'rank'} {', '.join(ranks)}" for what, ranks in same.items()
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from amplint.trace.findings import findings, findings_of_ranks
 from amplint.trace.merge import Unmergeable, merged
 from amplint.trace.ranks import file_of, rank_and_ranks
 from amplint.trace.record import HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
+from docs.schema import schema
 from tests.conftest import Command
 
 SCRIPT = """\
@@ -69,7 +72,7 @@ def test_other_dtypes_are_told_once_at_the_first_line() -> None:
         [ran(op, row, dtype=dtype) for op, row in (("add", 3), ("add", 4))] for dtype in ("float16", "float32")
     )
     assert told(of_rank(1, *single), of_rank(0, *half)) == [
-        ("AMP809", "add ran in float16 on rank 0 and in float32 on rank 1 (model), and 1 more lines differ")
+        ("AMP809", "add ran in float16 on rank 0 and in float32 on rank 1 (model), and 1 more line differs")
     ]
 
 
@@ -103,7 +106,7 @@ def test_unequal_counts_are_kept_and_unequal_backward_passes_are_told() -> None:
         ("count", 3, ((0, "1"), (1, "2"))),
     ]
     assert [found.message for found in findings(whole)] == [
-        "gradients were computed 2 times on rank 0 and 1 times on rank 1"
+        "gradients were computed 2 times on rank 0 and once on rank 1"
     ]
     assert told(of_rank(0, loss, loss), of_rank(1, loss, cut=True)) == []
 
@@ -144,6 +147,7 @@ def test_a_merged_record_reads_like_one_of_a_rank() -> None:
     assert (whole.histograms[0].exponents, whole.histograms[0].zeros) == ({3: 4}, 2)
     assert whole.scaler_steps == first.scaler_steps
     assert Record.from_json(whole.to_json()) == whole
+    assert not list(Draft202012Validator(schema()).iter_errors(json.loads(whole.to_json())))
 
 
 @pytest.mark.parametrize(
