@@ -24,7 +24,7 @@ def unseen() -> Iterator[None]:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether the numbers of `tensor` are floating ones and lie in this process's memory, or in that of its device.
+    """Whether `tensor` holds floating point numbers that a CPU or a CUDA device can be asked about.
 
     Tensors of other classes (distributed, fake, nested ones) are left alone.
     """
@@ -32,7 +32,7 @@ def is_plain(tensor: Tensor) -> bool:
         type(tensor) in _PLAIN
         and tensor.dtype in _DTYPES
         and tensor.layout is torch.strided
-        and not tensor.is_meta
+        and (tensor.is_cpu or tensor.is_cuda)
         and tensor.numel() > 0
     )
 

@@ -247,6 +247,19 @@ def test_updates_that_are_lost() -> None:
     assert [update.lost for update in watched(plain, lr=1e-5).updates] == [0.0] * 12
 
 
+def test_a_running_mean_in_half_comes_with_half_weights() -> None:
+    """PyTorch refuses batch norms of which the running mean alone is half."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with amplint.trace.watch() as record:
+        model(torch.randn(8, 4).bfloat16()).float().pow(2).mean().backward()
+        optimizer.step()
+    assert "AMP807" in {finding.code for finding in findings(record)}
+    model.float()[1].bfloat16().weight.data = torch.ones(4)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        model(torch.randn(8, 4))
+
+
 @pytest.mark.parametrize("fused", [False, True], ids=["loop", "fused"])
 def test_a_step_that_a_scaler_skips_updates_nothing_and_loses_nothing(fused: bool) -> None:
     model = nn.Linear(4, 4)
