@@ -18,6 +18,6 @@ def said(mark: Mark | None) -> str:
 
 
 def verdicts(findings: Sequence[Finding]) -> dict[str, int]:
-    """Verdict -> how many of the findings have it; those without a mark are undecided."""
-    counts = Counter((finding.mark or Mark(Verdict.UNDECIDED)).verdict for finding in findings)
+    """Verdict -> how many of the findings have it."""
+    counts = Counter(finding.mark.verdict for finding in findings if finding.mark is not None)
     return {verdict.value: counts[verdict] for verdict in Verdict}

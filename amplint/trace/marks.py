@@ -40,7 +40,10 @@ class Marks:
         seen = self._evidence.at(names, raw, span.start.row, span.end.row)
         if seen.hidden:
             return finding
-        mark = _together([_judged(claim, seen, self._evidence.record) for claim in finding.claims])
+        record = self._evidence.record
+        mark = _together([_judged(claim, seen, record) for claim in finding.claims])
+        if mark.verdict is Verdict.CONTRADICTED:
+            mark = replace(mark, text=f"{mark.text} on {record.device}")
         return replace(finding, mark=Mark(mark.verdict, "; ".join(filter(None, (mark.text, *_numbers(seen))))))
 
 
