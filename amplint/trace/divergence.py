@@ -40,19 +40,19 @@ def divergences(ranks: Ranks) -> list[Divergence]:
 
 
 def _nonfinite(ranks: Ranks) -> Iterator[Divergence]:
-    """The forward operation that made the first inf or NaN, where not every rank made one.
+    """The operation that made the first inf or NaN of a forward pass, where not every rank made one in that step.
 
-    What a backward pass makes comes from other ranks with the next exchange of gradients, and from the loss scale.
+    What a backward pass makes comes from other ranks with the next exchange of gradients, or from the loss scale.
     """
-    firsts = {rank: record.nonfinite[0] for rank, record in ranks.items() if record.nonfinite}
-    earliest = min((first.step for first in firsts.values()), default=0)
-    makers = {rank: made for rank, made in firsts.items() if made.step == earliest and made.phase in _FORWARD}
-    if makers and len(makers) < len(ranks):
-        first = next(iter(makers.values()))
-        did = tuple((rank, makers[rank].kind if rank in makers else "finite") for rank in ranks)
-        yield Divergence(
-            "nonfinite", first.phase, first.op, first.filename, first.row, first.module, did, step=earliest
-        )
+    made = [(rank, origin) for rank, record in ranks.items() for origin in record.nonfinite if origin.phase in _FORWARD]
+    if not made:
+        return
+    _, first = min(made, key=lambda pair: pair[1].step)
+    makers = {rank: origin.kind for rank, origin in made if origin.step == first.step}
+    if len(makers) < len(ranks):
+        did = tuple((rank, makers.get(rank, "finite")) for rank in ranks)
+        place = (first.phase, first.op, first.filename, first.row, first.module)
+        yield Divergence("nonfinite", *place, did, step=first.step)
 
 
 def _skipped(ranks: Ranks) -> Iterator[Divergence]:

@@ -118,6 +118,9 @@ def test_the_rank_whose_forward_pass_made_the_first_inf_is_blamed() -> None:
     assert ("AMP809", "the first inf on rank 1 alone: exp in step 3 (model)") in told(arrived, made)
     assert merged([made, of_rank(0, nonfinite=origin("forward"))]).divergences == []
     assert merged([arrived, of_rank(1)]).divergences == []
+    settling = origin("backward", step=0)
+    late = merged([of_rank(0, nonfinite=settling), of_rank(1, nonfinite=[*settling, *origin("forward")])])
+    assert [(difference.kind, difference.step) for difference in late.divergences] == [("nonfinite", 2)]
 
 
 def test_a_step_that_one_scaler_skips_alone() -> None:
