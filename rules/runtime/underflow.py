@@ -54,11 +54,11 @@ class GradientUnderflow(Check):
 
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line, with the operation that loses the largest share."""
-        highest = max((step.scale for step in record.scaler_steps if step.skipped), default=DEFAULT)
+        end = min((step.scale for step in record.scaler_steps if step.skipped), default=2 * DEFAULT)
         lines: dict[tuple[str, int], HalfLoss] = {}
         for loss in record.losses:
             line = (loss.filename, loss.row)
-            if loss.row and _is_lost(loss, highest) and (line not in lines or _share(loss) > _share(lines[line])):
+            if loss.row and _is_lost(loss, end) and (line not in lines or _share(loss) > _share(lines[line])):
                 lines[line] = loss
         for (filename, row), loss in lines.items():
             within = f" ({loss.module})" if loss.module else ""
@@ -80,13 +80,13 @@ def _missing(loss: HalfLoss) -> int:
     return _SMALLEST - loss.smallest if loss.smallest is not None else 0
 
 
-def _is_lost(loss: HalfLoss, highest: float) -> bool:
-    """Whether a scale below `highest` cures it, and leaves the largest number finite."""
+def _is_lost(loss: HalfLoss, end: float) -> bool:
+    """Whether a scale below `end` cures it, and leaves the largest number finite."""
     return (
         loss.phase == "backward"
         and loss.elements >= _ENOUGH
         and _share(loss) > _SHARE
         and loss.largest is not None
         and loss.largest + _missing(loss) <= _LARGEST
-        and loss.scale * 2.0 ** _missing(loss) <= highest
+        and loss.scale * 2.0 ** _missing(loss) < end
     )

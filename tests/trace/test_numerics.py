@@ -227,7 +227,8 @@ def test_skipped_steps_excuse_an_overflow(scales: tuple[float, ...], first: int,
         (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 1000, 10, 0, -30, -5), None, False),
         (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 1000, 500, 0, -30, 14), None, False),
         (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 10, 9, 0, -30, -5), None, False),
-        (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 1000, 500, 0, -30, -5, 4.0), 8.0, False),
+        (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 1000, 500, 0, -30, -5, 4.0), 256.0, False),
+        (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 1000, 500, 0, -30, -5, 4.0), 512.0, True),
     ],
 )
 def test_underflow_that_a_scale_cures(loss: HalfLoss, skipped_at: float | None, found: bool) -> None:
