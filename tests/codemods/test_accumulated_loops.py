@@ -263,6 +263,51 @@ def test_nothing_is_told_the_length_of_a_window_in_vain() -> None:
     assert "window" not in text
 
 
+WRAPPED = """import torch
+from torch import nn
+
+
+class Warm:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.number = 0
+
+    def step(self):
+        self.number += 1
+        self.optimizer.param_groups[0]["lr"] = 0.1 / self.number
+        self.optimizer.step()
+
+
+data = [torch.ones(2, 4)] * 9
+net = nn.Linear(4, 1)
+wrapped = Warm(torch.optim.SGD(net.parameters(), lr=0.1))
+for i, x in enumerate(data):
+    net.zero_grad()
+    net(x).mean().backward()
+    wrapped.step()
+"""
+
+
+def test_a_function_that_steps_is_called_at_the_end_of_a_window() -> None:
+    conversion = convert(WRAPPED, Wish(accumulate=4))
+    assert conversion.refused == ()
+    assert [remark.text for remark in conversion.left] == ["step() runs once in a window now, with all it counts"]
+    names: dict[str, Any] = {}
+    exec(compile(conversion.text, "program.py", "exec"), names)
+    assert names["wrapped"].number == 3
+    assert convert(conversion.text, Wish(accumulate=4)).text == conversion.text
+
+
+@pytest.mark.parametrize("guard", ["if self.number % 4:\n            return", "if self.number % 4 == 0:\n    "])
+def test_a_function_that_steps_now_and_then_is_not_moved(guard: str) -> None:
+    text = WRAPPED.replace("        self.optimizer.step()", f"        {guard}\n        self.optimizer.step()")
+    text = text.replace(":\n    \n        self.opt", ":\n            self.opt")
+    compile(text, "program.py", "exec")
+    conversion = convert(text, Wish(accumulate=4))
+    assert conversion.text == text
+    assert len(conversion.refused) == 1
+
+
 WHILE = """import torch
 from torch import nn
 

@@ -14,8 +14,10 @@ from amplint.semantics.events import Accumulation, Backward, Event, OptimizerSte
 from amplint.semantics.framework_events import ManagedBackward
 from amplint.semantics.scopes import dotted
 from amplint.source.source import Source
+from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
+_CONDITIONS = (cst.If, cst.IfExp, cst.While, cst.Try, cst.Match)
 _KINDS = (Accumulation, Backward, ManagedBackward, OptimizerStep, ScalerStep, ScalerUpdate)
 
 
@@ -23,9 +25,9 @@ _KINDS = (Accumulation, Backward, ManagedBackward, OptimizerStep, ScalerStep, Sc
 class Observed:
     """The calls that matter, all of them in the file itself.
 
-    `steps` holds the steps of `optimizers`, by a scaler or not, `updates` those of the scaler's scale, and `windows`
-    the loops and functions that accumulate already. Code that is never reached, such as the side of a condition that is
-    always false, is there too, by the names of what it works on.
+    `steps` holds the steps of `optimizers`, by a scaler or not, or calls of functions that take them, `updates`
+    those of the scaler's scale, and `windows` the loops and functions that accumulate already. Code that is never
+    reached, such as the side of a condition that is always false, is there too, by the names of what it works on.
     """
 
     calls: Calls
@@ -51,7 +53,29 @@ def observe(script: Script) -> Observed:
         named = any("optim" in path.rpartition(".")[2].lower() for path in mentioned)
         if named or mentioned & found.optimizers:
             _add(found.steps, call)
+    for step in [*found.steps]:
+        _lift(script, found, step)
     return found
+
+
+def _lift(script: Script, found: Observed, step: cst.Call) -> None:
+    """Let the calls of a function that steps, and leaves the backward pass to those that call it, stand for `step`."""
+    function = script.function_of(step)
+    training = {script.function_of(one) for one in found.backwards}
+    if function is None or function in training:
+        return
+    callers = found.calls.callers(function) if _always(script, function, step) else None
+    if callers and all(script.function_of(call) in training for call in callers):
+        found.steps[:] = [one for one in found.steps if one is not step]
+        for call in callers:
+            _add(found.steps, call)
+
+
+def _always(script: Script, function: cst.FunctionDef, step: cst.Call) -> bool:
+    """Whether every call of `function` gets to `step`."""
+    around = [node for node in script.source.ancestors(step) if script.inside(function.body, node)]
+    leaves = any(isinstance(node, cst.Return) for node in walk(function.body))
+    return not leaves and not any(isinstance(node, _CONDITIONS) for node in around)
 
 
 def _add_unreached(found: Observed, call: cst.Call, func: cst.Attribute) -> None:

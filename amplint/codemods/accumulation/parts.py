@@ -55,6 +55,9 @@ class Parts:
         for save in work.saves(script, place):
             if not self._held(save):
                 self.left.append((save, "what is saved here can lie within a window, whose gradients it does not hold"))
+        for step in observed.steps:
+            if observed.calls.targets(step) and self._held(step):
+                self.left.append((step, f"{_method(step)}() runs once in a window now, with all it counts"))
         for scheduler in work.schedulers(script, place, observed):
             if any(script.inside(one, scheduler) for one in (*self.beginning, *self.ending)):
                 self._tell_of(scheduler)
