@@ -14,6 +14,7 @@ from amplint.cli.ending import Ending
 from amplint.cli.failures import Failure
 from amplint.cli.merge import merge
 from amplint.cli.report import report
+from amplint.trace.gpus import GPUS
 from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
 
@@ -50,6 +51,8 @@ def trace() -> None:
     show_default=True,
     help="How much of the numbers to look at: only dtypes, inf and NaN and samples, or all.",
 )
+@click.option("--dry-run", is_flag=True, help="Run a script for CUDA without a GPU, as CUDA's autocast would.")
+@click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
 @traced.output
 @traced.html
 @traced.fail_on
@@ -68,6 +71,8 @@ def run(
     every: int,
     then: str,
     numerics: str,
+    dry_run: bool,
+    gpu: str,
     output: Path | None,
     html: Path | None,
     fail_on: str | None,
@@ -92,7 +97,7 @@ def run(
     watch = Watch(Window(steps, skip, every), stop=then == "stop", numerics=numerics)
     with Ending(watch, output, html, quiet=quiet, fail_on=fail_on) as ending:
         try:
-            status = runs.run(script, arguments, watch, module=module)
+            status = runs.run(script, arguments, watch, module=module, gpu=GPUS[gpu] if dry_run else None)
         except runs.NoScript as failure:
             raise Failure(str(failure)) from None
         sys.stdout.flush()

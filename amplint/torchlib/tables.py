@@ -62,12 +62,7 @@ def require(version: str) -> None:
 @functools.cache
 def policy(version: str | None = None) -> Policy:
     """The policy of a version of PyTorch, the newest known when None. Raises UnknownVersion."""
-    if version is None:
-        return policy(versions()[-1])
-    import json  # amplint starts faster without it
-
-    require(version)
-    table: Any = json.loads((FOLDER / f"{_PREFIX}{version}{_SUFFIX}").read_text(encoding="utf-8"))
+    table = _table(version)
     devices: dict[str, dict[str, list[str]]] = table["operators"]
     named = {device: _without_overloads(treated) for device, treated in devices.items()}
     by_treatment = {
@@ -75,6 +70,20 @@ def policy(version: str | None = None) -> Policy:
         for treatment in TREATMENTS
     }
     return Policy(table["torch"], table["default_dtype"], **by_treatment)
+
+
+def operators(device: str, version: str | None = None) -> Mapping[str, list[str]]:
+    """Treatment -> operators of `device`, each with its overload (`pow.Scalar`). Raises UnknownVersion."""
+    treated: dict[str, list[str]] = _table(version)["operators"][device]
+    return {treatment: treated.get(treatment, []) for treatment in TREATMENTS}
+
+
+def _table(version: str | None) -> Any:
+    import json  # amplint starts faster without it
+
+    version = version or versions()[-1]
+    require(version)
+    return json.loads((FOLDER / f"{_PREFIX}{version}{_SUFFIX}").read_text(encoding="utf-8"))
 
 
 def _without_overloads(treated: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from amplint.trace.frames import Line, calling_line, is_own
 from amplint.trace.modules import Modules
+from amplint.trace.placement import device_type
 from amplint.trace.record import Call, Failure, dtype_name
 
 _FAILURES = 100
@@ -98,7 +99,7 @@ class Calls(TorchFunctionMode):
         if self._is_on():
             with torch._C.DisableTorchFunction():  # every attribute of a tensor is a call that a mode sees
                 took, gave = tensors(inputs), tensors(outputs)
-                region = region_of((took or gave)[0].device.type) if took or gave else None
+                region = region_of(device_type((took or gave)[0])) if took or gave else None
                 dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
             self._counts[name, path, line, dtypes[0], dtypes[1], region] += 1
 

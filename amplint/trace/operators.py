@@ -25,6 +25,7 @@ from amplint.trace.calls import Calls, region_of, tensors
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
+from amplint.trace.placement import device_type
 from amplint.trace.record import Operation
 from amplint.trace.tally import Kind, may_overflow, replayable
 
@@ -134,7 +135,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _kind(self, func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> Kind:
         first = outputs[0] if outputs else inputs[0]
-        device = "cpu" if first.is_cpu else first.device.type
+        device = device_type(first)
         node = _autograd_node()
         if node is not None and not torch.is_grad_enabled():
             phase, api = "backward", None

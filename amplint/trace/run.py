@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import os
@@ -11,6 +12,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 
 from amplint.trace.frames import is_own
+from amplint.trace.gpus import Gpu
 from amplint.trace.watching import Watch, WindowPassed
 
 RAISED, INTERRUPTED = 1, 130
@@ -21,11 +23,11 @@ class NoScript(Exception):
     """There is nothing to run; the message is one line for the user."""
 
 
-def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = False) -> int:
+def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = False, gpu: Gpu | None = None) -> int:
     """Run `script`, a path or with `module` a name as for `python -m`, under `watch`; the exit status it comes to.
 
-    A script that is ended behind the window succeeds. An exception of the script's is shown as Python shows it. The
-    script takes over the process: its arguments, its `sys.path` and its `__main__` stay, for what runs at exit needs
+    With `gpu` it is a dry run on that GPU. A script that is ended behind the window succeeds. An exception of the
+    script's is shown as Python shows it. The script takes over the process: its arguments, its `sys.path` and its `__main__` stay, for what runs at exit needs
     them. Raises NoScript.
     """
     spec = _spec(script) if module else None
@@ -41,12 +43,20 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.realpath(path))
     sys.modules["__main__"] = main
-    return _status(watch, code, main)
+    return _status(watch, gpu, code, main)
 
 
-def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
+def _device(gpu: Gpu | None) -> contextlib.AbstractContextManager[None]:
+    if gpu is None:
+        return contextlib.nullcontext()
+    from amplint.trace.dry import dry_run
+
+    return dry_run(gpu)
+
+
+def _status(watch: Watch, gpu: Gpu | None, code: CodeType, main: ModuleType) -> int:
     try:
-        with watch:
+        with _device(gpu), watch:
             exec(code, vars(main))
     except WindowPassed:
         return 0

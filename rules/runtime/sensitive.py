@@ -26,7 +26,7 @@ class SensitiveOpInHalf(Check):
     ## Why is this bad?
     Autocast keeps exponentials, logarithms, powers, sums, norms and losses in float32, since their results leave the
     range of float16 or lose digits that matter. Outside of a region, as in a model that `.half()` converted, or in
-    place, nothing keeps them there.
+    place, nothing keeps them there. `F.cross_entropy` is not told: it takes its own log-softmax of half logits in half.
 
     ## Example
     ```python
@@ -73,6 +73,7 @@ def _is_coarse(operation: Operation, names: set[str]) -> bool:
     op = plain(operation)
     return (
         operation.phase == "forward"
+        and not operation.api.endswith(".cross_entropy")
         and (op in names or _INNER.get(op) in names)
         and any(dtype in HALF_DTYPES for dtype in operation.inputs)
         and operation.outputs[:1] in {(dtype,) for dtype in HALF_DTYPES}

@@ -25,12 +25,13 @@ class Accelerator:
         self._micro_batches = 0
 
     def prepare(self, *objects: Any) -> Any:
-        """The same objects: models run under autocast, optimizers step through the scaler."""
+        """The same objects: models go to the device and run under autocast, optimizers step through the scaler."""
         ready = tuple(self._prepare(each) for each in objects)
         return ready[0] if len(ready) == 1 else ready
 
     def _prepare(self, each: Any) -> Any:
         if isinstance(each, torch.nn.Module):
+            each.to(self.device)
             each.forward = self._lifted(each.forward)
         elif isinstance(each, torch.optim.Optimizer):
             each = AcceleratedOptimizer(self, each)

@@ -29,7 +29,7 @@ class Trainer:
     """Trains under autocast, scales the loss, clips."""
 
     def __init__(self, model: torch.nn.Module, args: TrainingArguments, train_dataset: Sequence[Any] = ()) -> None:
-        self.model = model
+        self.model = model.to("cuda")
         self.args = args
         self.batches = train_dataset
 
@@ -40,7 +40,7 @@ class Trainer:
         for inputs in self.batches:
             optimizer.zero_grad()
             with torch.autocast("cuda", enabled=self.args.fp16):
-                loss = self.model(inputs).float().mean() * 1e-2
+                loss = self.model(inputs.to("cuda")).float().mean() * 1e-2
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -50,4 +50,4 @@ class Trainer:
     def predict(self, inputs: torch.Tensor) -> torch.Tensor:
         """What the model says."""
         with torch.no_grad(), torch.autocast("cuda", enabled=self.args.fp16):
-            return self.model(inputs).float()
+            return self.model(inputs.to("cuda")).float()

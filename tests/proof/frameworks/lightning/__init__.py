@@ -55,7 +55,7 @@ class Fabric:
 
     def setup(self, module: torch.nn.Module, *optimizers: torch.optim.Optimizer) -> Any:
         """The model and its optimizers."""
-        forward = self._precision.lifted(module.forward)
+        forward = self._precision.lifted(module.to(self.device).forward)
 
         def run(*args: Any, **options: Any) -> Any:
             outputs = forward(*args, **options)
@@ -107,9 +107,9 @@ class Trainer:
 
     def fit(self, module: LightningModule, batches: Iterable[Any]) -> None:
         """Train."""
-        module._precision = self._precision
+        module.to("cuda")._precision = self._precision
         module._optimizer = _Optimizer(self._precision, module.configure_optimizers(), unscales=True)  # type: ignore[operator]
         for _ in range(self._epochs):
             for index, batch in enumerate(batches):
                 with self._precision.region():
-                    module.training_step(batch, index)  # type: ignore[operator]
+                    module.training_step(batch.to("cuda"), index)  # type: ignore[operator]

@@ -1,0 +1,173 @@
+"""What Python code sees of devices: tensors on the GPU say so, and are made there, moved there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from amplint.trace.placement import placement
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+_TO_NUMPY = (
+    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+)
+
+
+class Devices(TorchFunctionMode):
+    """Answers questions about devices, and reads "cuda" as an order to put the result on the GPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run `func`. Raises RuntimeError for a second GPU, and TypeError where a GPU's tensor goes to NumPy."""
+        kwargs = kwargs or {}
+        answer = _ANSWERS.get(func)
+        if answer is not None:
+            return answer(func, *args, **kwargs)
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        asked = [gpu for gpu in map(_asks_for_gpu, (*args, kwargs.get("device"))) if gpu is not None]
+        if not asked:
+            operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+            with placement.making(None, around=any(map(placement.on_gpu, operands))):
+                return func(*args, **kwargs)
+        with placement.making(asked[0]):
+            result = func(*map(_on_cpu, args), **{name: _on_cpu(value) for name, value in kwargs.items()})
+        return tree_map(lambda value: moved(value, asked[0]) if isinstance(value, torch.Tensor) else value, result)
+
+
+def moved(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
+    """`tensor` on the GPU or the CPU: itself where it lies there already, otherwise a copy."""
+    if placement.on_gpu(tensor) == gpu:
+        return tensor
+    if tensor.requires_grad and torch.is_grad_enabled():
+        result: torch.Tensor = _Move.apply(tensor, gpu)  # type: ignore[no-untyped-call]
+        return result
+    return _copy(tensor, gpu)
+
+
+class _Move(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
+        """A copy on the other device."""
+        ctx.gpu = gpu
+        return _copy(tensor, gpu)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """The gradient goes the way back."""
+        return _copy(gradient, not ctx.gpu), None
+
+
+def _copy(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
+    with placement.making(gpu):
+        return tensor.detach().clone()
+
+
+def _asks_for_gpu(value: Any) -> bool | None:
+    """Whether `value` names a GPU; None where it names no device. Raises RuntimeError for a GPU that is not there."""
+    index: int | None
+    if isinstance(value, torch.device):
+        kind, index = value.type, value.index
+    elif isinstance(value, str) and value.partition(":")[0] in ("cuda", "cpu"):
+        kind, _, number = value.partition(":")
+        index = int(number) if number.isdigit() else None
+    else:
+        return None
+    if kind == "cuda" and index:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+    return kind == "cuda" if kind in ("cuda", "cpu") else None
+
+
+def _on_cpu(value: Any) -> Any:
+    return CPU if _asks_for_gpu(value) else value
+
+
+def _device(func: Any, tensor: torch.Tensor, *_: Any) -> Any:
+    return CUDA if placement.on_gpu(tensor) else func(tensor)
+
+
+def _is_cuda(func: Any, tensor: torch.Tensor, *_: Any) -> Any:
+    return placement.on_gpu(tensor)
+
+
+def _is_cpu(func: Any, tensor: torch.Tensor, *_: Any) -> Any:
+    return func(tensor) and not placement.on_gpu(tensor)
+
+
+def _get_device(func: Any, tensor: torch.Tensor) -> Any:
+    return 0 if placement.on_gpu(tensor) else func(tensor)
+
+
+def _cuda(func: Any, tensor: torch.Tensor, device: Any = None, *_: Any, **__: Any) -> torch.Tensor:
+    _asks_for_gpu(torch.device("cuda", device) if isinstance(device, int) else device)
+    return moved(tensor, True)
+
+
+def _cpu(func: Any, tensor: torch.Tensor, **_: Any) -> torch.Tensor:
+    return moved(tensor, False)
+
+
+def _to(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    other = args[0] if args and isinstance(args[0], torch.Tensor) else kwargs.get("other")
+    if other is not None:
+        return moved(tensor, placement.on_gpu(other)).to(other.dtype)
+    options = {name: value for name, value in kwargs.items() if name != "copy"}
+    device, dtype, _, layout = _named(torch._C._nn._parse_to, *args, **options)
+    gpu = _asks_for_gpu(device)
+    if gpu is None and device is not None:
+        return func(tensor, *args, **kwargs)
+    result = tensor if gpu is None else moved(tensor, gpu)
+    copy = kwargs.get("copy") and result is tensor
+    rest = {"dtype": dtype, "memory_format": layout, "copy": copy or None}
+    return func(result, **{name: value for name, value in rest.items() if value is not None})
+
+
+def _named(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """For functions that read the name of a device and make nothing there; a number is that of a GPU."""
+    if args and type(args[0]) is int:
+        args = (torch.device("cuda", args[0]), *args[1:]) if func is not torch.device else ("cuda", *args)
+    return func(*args, **kwargs)
+
+
+def _type(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    result = func(tensor, *args, **kwargs)
+    on_gpu = isinstance(result, str) and placement.on_gpu(tensor)
+    return result.replace("torch.", "torch.cuda.", 1) if on_gpu else result
+
+
+def _numpy(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if placement.on_gpu(tensor):
+        raise TypeError(_TO_NUMPY)
+    return func(tensor, *args, **kwargs)
+
+
+def _itself(func: Any, tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+    return tensor
+
+
+def _deepcopy(func: Any, tensor: torch.Tensor, memo: Any) -> torch.Tensor:
+    result: torch.Tensor = func(tensor, memo)
+    if placement.on_gpu(tensor):
+        placement.put(result)
+    return result
+
+
+_ANSWERS: dict[Any, Callable[..., Any]] = {
+    torch.device: _named,
+    torch._C._nn._parse_to: _named,
+    torch.Tensor.device.__get__: _device,
+    torch.Tensor.is_cuda.__get__: _is_cuda,  # type: ignore[attr-defined]
+    torch.Tensor.is_cpu.__get__: _is_cpu,  # type: ignore[attr-defined]
+    torch.Tensor.get_device: _get_device,
+    torch.Tensor.cuda: _cuda,
+    torch.Tensor.cpu: _cpu,
+    torch.Tensor.to: _to,
+    torch.Tensor.type: _type,
+    torch.Tensor.numpy: _numpy,
+    torch.Tensor.__array__: _numpy,
+    torch.Tensor.pin_memory: _itself,
+    torch.Tensor.__deepcopy__: _deepcopy,
+}

@@ -1,0 +1,82 @@
+"""Where tensors lie. In a dry run some lie on a GPU that is pretended, which their storage tells, shared by views."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+_SWEEP = 4096
+
+
+class Placement:
+    """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
+
+    `wanted` says where new tensors are to lie, None where their operands decide; `around`, where those without
+    operands lie that a function of PyTorch makes for itself.
+    """
+
+    def __init__(self) -> None:
+        self.wanted: bool | None = None
+        self.around = False
+        self._storages: dict[int, StorageWeakRef] = {}
+        self._limit = _SWEEP
+
+    def on_gpu(self, tensor: torch.Tensor) -> bool:
+        """Whether `tensor` lies on the GPU; one without a storage, such as a sparse one, does not."""
+        storage = _storage(tensor)
+        return storage is not None and self.holds(storage)
+
+    def put(self, tensor: torch.Tensor) -> None:
+        """Let `tensor`, and all that shares its storage, lie on the GPU from now on."""
+        storage = _storage(tensor)
+        if storage is not None:
+            self.take(storage)
+
+    def holds(self, storage: torch.UntypedStorage) -> bool:
+        """Whether `storage` lies on the GPU."""
+        return storage._cdata in self._storages
+
+    def take(self, storage: torch.UntypedStorage) -> None:
+        """Let `storage` lie on the GPU."""
+        if self.holds(storage):
+            return
+        if len(self._storages) >= self._limit:
+            known = self._storages.items()
+            self._storages = {key: held for key, held in known if not held.expired()}  # type: ignore[no-untyped-call]
+            self._limit = max(_SWEEP, 2 * len(self._storages))
+        self._storages[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+    @property
+    def used(self) -> bool:
+        """Whether anything lies on the GPU."""
+        return bool(self._storages)
+
+    @contextlib.contextmanager
+    def making(self, wanted: bool | None, *, around: bool = False) -> Iterator[None]:
+        """Say where tensors lie that are made in this context."""
+        before = self.wanted, self.around
+        self.wanted, self.around = wanted, around
+        try:
+            yield
+        finally:
+            self.wanted, self.around = before
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:
+        return None
+
+
+placement = Placement()
+
+
+def device_type(tensor: torch.Tensor) -> str:
+    """`cuda`, `cpu`, ..., also in a dry run."""
+    if not tensor.is_cpu:
+        return tensor.device.type
+    return "cuda" if placement.used and placement.on_gpu(tensor) else "cpu"

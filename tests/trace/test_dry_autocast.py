@@ -1,0 +1,63 @@
+"""The CPU treats operations as CUDA's autocast does: compared with CUDA's own kernels on fake tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.testing._internal.autocast_test_lists import AutocastTestLists
+from torch.utils._pytree import tree_leaves, tree_map
+
+from amplint.trace.dry import dry_run
+from amplint.trace.dry.cuda import cuda_module
+from amplint.trace.gpus import GPUS
+
+OWNERS = (torch, torch._C._nn, torch._C._linalg, torch._C._VariableFunctions)
+GPU = GPUS["a100"]
+NOT_COMPARED = {
+    "cudnn_convolution": "only builds with cuDNN have it",
+    "cudnn_convolution_transpose": "only builds with cuDNN have it",
+    "equal": "its result depends on values, which fake tensors lack",
+    "gru_cell": "a build without CUDA does not run it on fake tensors",
+    "grid_sampler": "a build without CUDA does not run it on fake tensors",
+}
+
+
+def calls(place: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Every call of PyTorch's own tests of autocast: a name, and what makes the call with operands as `place` gives."""
+    lists = AutocastTestLists(torch.device("cpu"))
+    for kind, entries in vars(lists).items():
+        for number, (name, arguments, *more) in enumerate(entries):
+            options = next((one for one in more if isinstance(one, dict)), {})
+            placed = tree_map(lambda one: place(one) if isinstance(one, torch.Tensor) else one, tuple(arguments))
+            owner = torch.Tensor if kind.startswith("methods") else next(one for one in OWNERS if hasattr(one, name))
+            function = getattr(owner, name)
+            yield f"{kind} {number} {name}", lambda f=function, a=placed, o=options: f(*a, **o)
+
+
+def dtypes(place: Callable[[torch.Tensor], torch.Tensor], half: torch.dtype) -> dict[str, Any]:
+    """The dtypes that each call gives, or the error that it raises."""
+    found: dict[str, Any] = {}
+    for name, call in calls(place):
+        with torch.autocast("cuda", dtype=half):
+            try:
+                found[name] = [one.dtype if isinstance(one, torch.Tensor) else one for one in tree_leaves(call())]
+            except Exception as failure:
+                found[name] = type(failure), str(failure).partition(". ")[0].partition(".\n")[0]
+    return found
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_operations_give_the_dtypes_of_cuda(half: torch.dtype) -> None:
+    mode = FakeTensorMode()
+    with cuda_module(GPU), mode:
+        real = dtypes(lambda one: FakeTensor(mode, one.to("meta"), torch.device("cuda:0")), half)
+    with dry_run(GPU):
+        dry = dtypes(lambda one: one.to("cuda"), half)
+    assert len(real) > 100
+    assert real.keys() == dry.keys()
+    differing = {name.split()[-1]: (real[name], dry[name]) for name in real if real[name] != dry[name]}
+    assert differing.keys() <= NOT_COMPARED.keys(), differing
