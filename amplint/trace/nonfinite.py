@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from amplint.trace.flags import Flags, Result
+from amplint.trace.placement import is_on_host
 from amplint.trace.record import NonFinite, dtype_name
 from amplint.trace.replays import Replays
 from amplint.trace.tally import Kind
@@ -48,7 +49,7 @@ class Origins:
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
     ) -> None:
         """Look at what `kind` made. `began` is what `begins_finite` told, true for what does not work in place."""
-        if kind.device != "cpu":
+        if not all(map(is_on_host, outputs)):
             self._flags.look(kind, inputs, outputs, _is_meant(args, kwargs))
         elif kind.computes:
             made = [tensor for tensor in outputs if is_plain(tensor)]
@@ -59,7 +60,7 @@ class Origins:
         """A whole model has returned `output`."""
         if not is_plain(output):
             return
-        if not output.is_cpu:
+        if not is_on_host(output):
             self._flags.leave_model(output)
         elif self._pending and not is_finite(output):
             self._confirm()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -15,12 +15,14 @@ class Placement:
     """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
 
     `wanted` says where new tensors are to lie, None where their operands decide; `around`, where those without
-    operands lie that a function of PyTorch makes for itself.
+    operands lie that a function of PyTorch makes for itself. `lenient` says that what runs is the tracer's own, which
+    may mix devices.
     """
 
     def __init__(self) -> None:
         self.wanted: bool | None = None
         self.around = False
+        self.lenient = False
         self._storages: dict[int, StorageWeakRef] = {}
         self._limit = _SWEEP
 
@@ -29,10 +31,10 @@ class Placement:
         storage = _storage(tensor)
         return storage is not None and self.holds(storage)
 
-    def put(self, tensor: torch.Tensor) -> None:
-        """Let `tensor`, and all that shares its storage, lie on the GPU from now on."""
+    def put(self, tensor: torch.Tensor, *, besides: Iterable[torch.Tensor] = ()) -> None:
+        """Let `tensor` and what shares its storage lie on the GPU from now on, unless one of `besides` shares it."""
         storage = _storage(tensor)
-        if storage is not None:
+        if storage is not None and not any(_shares(other, storage) for other in besides):
             self.take(storage)
 
     def holds(self, storage: torch.UntypedStorage) -> bool:
@@ -72,6 +74,11 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+def _shares(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:
+    own = _storage(tensor)
+    return own is not None and own._cdata == storage._cdata
+
+
 placement = Placement()
 
 
@@ -80,3 +87,9 @@ def device_type(tensor: torch.Tensor) -> str:
     if not tensor.is_cpu:
         return tensor.device.type
     return "cuda" if placement.used and placement.on_gpu(tensor) else "cpu"
+
+
+def is_on_host(tensor: torch.Tensor) -> bool:
+    """Whether the CPU's memory holds `tensor`, as it holds all in a dry run."""
+    storage = _storage(tensor)
+    return storage is not None and storage.device.type == "cpu"

@@ -29,15 +29,14 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         placed = [placement.on_gpu(operand) for operand in operands]
         name = func._schema.name.rpartition("::")[2]
         gpu = any(placed)
-        if gpu and name not in _BOTH and any(one.dim() and not at for one, at in zip(operands, placed, strict=True)):
+        checked = gpu and name not in _BOTH and not placement.lenient
+        if checked and any(one.dim() and not at for one, at in zip(operands, placed, strict=True)):
             raise RuntimeError(_APART)
         result = _computed(func, name, args, kwargs) if gpu else func(*args, **kwargs)
-        there = placement.wanted if placement.wanted is not None else gpu or (placement.around and not operands)
-        shares = any(returned.alias_info is not None for returned in func._schema.returns)
-        if there and not shares:
+        if placement.wanted if placement.wanted is not None else gpu or (placement.around and not operands):
             for value in tree_leaves(result):
                 if isinstance(value, torch.Tensor):
-                    placement.put(value)
+                    placement.put(value, besides=operands)
         return result
 
 
