@@ -27,8 +27,8 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     """Run `script`, a path or with `module` a name as for `python -m`, under `watch`; the exit status it comes to.
 
     With `gpu` it is a dry run on that GPU. A script that is ended behind the window succeeds. An exception of the
-    script's is shown as Python shows it. The script takes over the process: its arguments, its `sys.path` and its `__main__` stay, for what runs at exit needs
-    them. Raises NoScript.
+    script's is shown as Python shows it. The script takes over the process: its arguments, its `sys.path` and its
+    `__main__` stay, for what runs at exit needs them. Raises NoScript.
     """
     spec = _spec(script) if module else None
     path = script if spec is None else str(spec.origin)

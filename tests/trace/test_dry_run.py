@@ -40,6 +40,7 @@ def test_tensors_say_where_they_lie() -> None:
     assert not there.cpu().is_cuda
     assert not torch.zeros_like(there, device="cpu").is_cuda
     assert on_cpu.to(there).is_cuda
+    assert on_cpu.type_as(there).is_cuda
     assert there.to(torch.float16).is_cuda
     assert there.cuda() is there
 

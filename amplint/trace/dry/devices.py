@@ -125,6 +125,10 @@ def _to(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     return func(result, **{name: value for name, value in rest.items() if value is not None})
 
 
+def _type_as(func: Any, tensor: torch.Tensor, other: torch.Tensor) -> Any:
+    return func(moved(tensor, placement.on_gpu(other)), other)
+
+
 def _named(func: Any, *args: Any, **kwargs: Any) -> Any:
     """For functions that read the name of a device and make nothing there; a number is that of a GPU."""
     if args and type(args[0]) is int:
@@ -166,6 +170,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.cpu: _cpu,
     torch.Tensor.to: _to,
     torch.Tensor.type: _type,
+    torch.Tensor.type_as: _type_as,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
     torch.Tensor.pin_memory: _itself,
