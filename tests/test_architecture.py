@@ -26,7 +26,7 @@ ALLOWED = {
     "rule": BOTTOM,
     "engine": MIDDLE,
     "codemods": {"engine", *MIDDLE},
-    "trace": {"engine", "rule", "__init__", *BOTTOM},
+    "trace": {"engine", "rule", "torchlib", "__init__", *BOTTOM},
     "reports": {"engine", "trace", *MIDDLE},
     "cli": {"codemods", "engine", "reports", "trace", *MIDDLE},
     "__main__": {"cli"},
