@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import textwrap
 import uuid
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from amplint.cli.main import main
+
+if sys.platform == "linux":
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # gloo would look up the machine's name, which can take minutes
 
 
 @dataclass(frozen=True)

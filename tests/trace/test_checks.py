@@ -47,6 +47,13 @@ def product_in_place(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return model(x).sum()
 
 
+def product_into_a_buffer(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A float32 buffer of the model that collects products."""
+    model.register_buffer("gram", torch.zeros(4, 4))
+    model.get_buffer("gram").addmm_(x.t(), x)
+    return model(x).sum()
+
+
 def back_and_forth(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Casts that undo each other."""
     for _ in range(4):
@@ -68,6 +75,7 @@ def plain(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 FAULTS = [
     (product_into, "AMP801", 3),
     (product_in_place, "AMP801", 2),
+    (product_into_a_buffer, "AMP801", 3),
     (loss_without_region, "AMP802", 3),
     (back_and_forth, "AMP810", 3),
 ]
