@@ -24,7 +24,8 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     """The summary in lines of at most `width` columns where that can be; `found` is what the checks found."""
     steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
-    parts = [head, *_lines(record, found, width), *_scaler(record), *_numbers(record, width), *_held(record)]
+    dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
+    parts = [head, *dry, *_lines(record, found, width), *_scaler(record), *_numbers(record, width), *_held(record)]
     return "\n".join(parts) + "\n"
 
 

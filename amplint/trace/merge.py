@@ -34,6 +34,7 @@ def merged(records: Sequence[Record]) -> Record:
     return Record(
         torch=first.torch,
         device=first.device,
+        gpu=first.gpu,
         steps=max(record.steps for record in ordered),
         rank=None,
         ranks=first.ranks,

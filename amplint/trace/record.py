@@ -221,6 +221,7 @@ class Divergence:
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
 
+    `gpu` names the GPU that a dry run pretended, and is empty for a real run.
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
     `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
     `divergences` tells what they did differently. `cut` says that the run broke off in the middle of a step.
@@ -230,6 +231,7 @@ class Record:
 
     torch: str = ""
     device: str = ""
+    gpu: str = ""
     steps: int = 0
     rank: int | None = 0
     ranks: int = 1
@@ -285,6 +287,7 @@ class Record:
             "schema": SCHEMA,
             "torch": self.torch,
             "device": self.device,
+            "gpu": self.gpu,
             "steps": self.steps,
             "rank": self.rank,
             "ranks": self.ranks,
@@ -319,6 +322,7 @@ class Record:
             return cls(
                 torch=data["torch"],
                 device=data["device"],
+                gpu=data["gpu"],
                 steps=data["steps"],
                 rank=data["rank"],
                 ranks=data["ranks"],

@@ -30,6 +30,8 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     script's is shown as Python shows it. The script takes over the process: its arguments, its `sys.path` and its
     `__main__` stay, for what runs at exit needs them. Raises NoScript.
     """
+    if gpu is not None:
+        watch.record.gpu = gpu.name
     spec = _spec(script) if module else None
     path = script if spec is None else str(spec.origin)
     code = _code(path)

@@ -120,6 +120,8 @@ class Watch:
             self._end_step()
             self._numerics.write(self.record)
         self.record.operations, self.record.seconds = self._operators.operations()
+        if self.record.gpu:
+            self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
         self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
         self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
         self.record.held = list(held(self._steps.optimizers, self._modules))

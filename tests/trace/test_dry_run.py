@@ -222,4 +222,6 @@ def test_the_command_runs_dry(amplint: Command, tmp_path: Path) -> None:
     assert ran.status == 0
     assert ran.out == "NVIDIA H100 80GB HBM3\n"
     assert "3 steps on cuda" in ran.err
+    assert "dry run: the CPU computed for NVIDIA H100" in ran.err
+    assert "%" not in ran.err.partition("loss scale:")[0]
     assert "float16" in ran.err
