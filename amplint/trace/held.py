@@ -22,13 +22,18 @@ def parameters(
         yield path(parameter) or f"parameter {number}", parameter, group
 
 
-def held(optimizers: Mapping[Optimizer, Line], modules: Modules) -> Iterator[Held]:
-    """One entry for each parameter of `optimizers`."""
+def held(
+    optimizers: Mapping[Optimizer, Line], dtypes: Mapping[torch.Tensor, torch.dtype], modules: Modules
+) -> Iterator[Held]:
+    """One entry for each parameter of `optimizers` that is trained; `dtypes` are those in which they were stepped."""
     for optimizer, line in optimizers.items():
         for name, parameter, _ in parameters(optimizer, modules.parameter):
+            if not parameter.requires_grad:
+                continue
+            dtype = dtypes.get(parameter, parameter.dtype)
             state = {
                 key: dtype_name(value.dtype)
                 for key, value in optimizer.state.get(parameter, {}).items()
                 if isinstance(value, torch.Tensor) and value.shape == parameter.shape
             }
-            yield Held(name, type(optimizer).__name__, *line, dtype_name(parameter.dtype), tuple(sorted(state.items())))
+            yield Held(name, type(optimizer).__name__, *line, dtype_name(dtype), tuple(sorted(state.items())))

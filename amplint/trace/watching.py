@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import ClassVar
 
 import torch
+from torch.optim import Optimizer
 
 from amplint.trace.frames import raising_line
-from amplint.trace.held import held
+from amplint.trace.held import held, parameters
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.operators import Operators
@@ -49,9 +50,11 @@ class Watch:
             self._on_step,
             self._operators.optimize,
             self._operators.paused,
-            self._operators.calls.stepped,
+            self._on_stepped,
             self._numerics,
         )
+        self._known: set[Optimizer] = set()
+        self._dtypes: dict[torch.Tensor, torch.dtype] = {}
         self._modes = contextlib.ExitStack()
         self._step = 0
         self._folder = os.getcwd()
@@ -106,6 +109,14 @@ class Watch:
         if self._stop and self._window.is_past(number):
             raise WindowPassed
 
+    def _on_stepped(self, optimizer: Optimizer) -> None:
+        self._operators.calls.stepped(optimizer)
+        if optimizer not in self._known:
+            self._known.add(optimizer)
+            with torch._C.DisableTorchFunction():
+                for _, parameter, _ in parameters(optimizer, self._modules.parameter):
+                    self._dtypes.setdefault(parameter, parameter.dtype)
+
     def _watch_step(self, number: int, *, on: bool) -> None:
         self._step = self._numerics.step = number
         self._operators.on = on
@@ -124,7 +135,7 @@ class Watch:
             self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
         self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
         self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
-        self.record.held = list(held(self._steps.optimizers, self._modules))
+        self.record.held = list(held(self._steps.optimizers, self._dtypes, self._modules))
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
         self.record.device = max(set(devices), key=devices.count, default="")

@@ -9,7 +9,7 @@ from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check, by_line, times, within
 from amplint.trace.record import Operation, Record
 
-_PER_STEP = 2
+_PER_ROUND = 2
 
 
 class CastChurn(Check):
@@ -42,12 +42,15 @@ class CastChurn(Check):
     reason = "A cast reads and writes the whole tensor."
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line."""
+        """One finding for each line that something is learned through."""
+        backward = sum(count for call, count in record.calls.items() if call.name == "torch.Tensor.backward")
+        rounds = max(record.steps, backward)
+        learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}
         casts = ((operation, count) for operation, count in record.operations.items() if _is_cast(operation))
         for (filename, row), kinds in by_line(casts).items():
             down = sum(count for operation, count in kinds if operation.outputs[0] in HALF_DTYPES)
             up = sum(count for operation, count in kinds if operation.outputs[0] == "float32")
-            if min(down, up) > _PER_STEP * record.steps > 0:
+            if (filename, row) in learned and min(down, up) > _PER_ROUND * rounds:
                 yield self.found(
                     filename,
                     row,
