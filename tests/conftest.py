@@ -15,6 +15,7 @@ import pytest
 
 from amplint.cli.main import main
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core
 if sys.platform == "linux":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # gloo would look up the machine's name, which can take minutes
 
@@ -30,6 +31,12 @@ class Ran:
 
 Command = Callable[..., Ran]
 Plugin = Callable[[str], str]
+
+
+@pytest.fixture(autouse=True)
+def excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back what shows tracebacks: programs that begin a process group leave one of PyTorch's there."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
 
 
 @pytest.fixture

@@ -26,11 +26,11 @@ RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers()
 def ratio(work: Callable[[], object], other: Callable[[], object]) -> float:
     """How many times the processor time of `other` it is that `work` takes.
 
-    Of each the best of three alternating runs counts: what else the machine does only adds to it. The garbage
+    Of each the better of two alternating runs counts: what else the machine does only adds to it. The garbage
     collector stands still, since it would walk all that earlier tests have left.
     """
     spent: dict[Callable[[], object], list[float]] = {work: [], other: []}
-    for _ in range(3):
+    for _ in range(2):
         for run, times in spent.items():
             gc.collect()
             gc.disable()

@@ -81,7 +81,7 @@ def operators(device: str, version: str | None = None) -> Mapping[str, list[str]
 def _table(version: str | None) -> Any:
     import json  # amplint starts faster without it
 
-    version = version or versions()[-1]
+    version = versions()[-1] if version is None else version
     require(version)
     return json.loads((FOLDER / f"{_PREFIX}{version}{_SUFFIX}").read_text(encoding="utf-8"))
 

@@ -34,12 +34,12 @@ def merged(records: Sequence[Record]) -> Record:
     return Record(
         torch=first.torch,
         device=first.device,
-        gpu=first.gpu,
         steps=max(record.steps for record in ordered),
         rank=None,
         ranks=first.ranks,
         cut=any(record.cut for record in ordered),
         numerics=first.numerics,
+        gpu=first.gpu,
         operations=operations,
         seconds=seconds,
         calls=calls,

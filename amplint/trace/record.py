@@ -231,12 +231,12 @@ class Record:
 
     torch: str = ""
     device: str = ""
-    gpu: str = ""
     steps: int = 0
     rank: int | None = 0
     ranks: int = 1
     cut: bool = False
     numerics: str = NUMERICS[0]
+    gpu: str = ""
     operations: Counter[Operation] = field(default_factory=Counter)
     seconds: dict[Operation, float] = field(default_factory=dict)
     calls: Counter[Call] = field(default_factory=Counter)
@@ -287,12 +287,12 @@ class Record:
             "schema": SCHEMA,
             "torch": self.torch,
             "device": self.device,
-            "gpu": self.gpu,
             "steps": self.steps,
             "rank": self.rank,
             "ranks": self.ranks,
             "cut": self.cut,
             "numerics": self.numerics,
+            "gpu": self.gpu,
             "operations": [
                 {**asdict(operation), "count": count, "seconds": self.seconds.get(operation)}
                 for operation, count in self.operations.items()
@@ -322,12 +322,12 @@ class Record:
             return cls(
                 torch=data["torch"],
                 device=data["device"],
-                gpu=data["gpu"],
                 steps=data["steps"],
                 rank=data["rank"],
                 ranks=data["ranks"],
                 cut=data["cut"],
                 numerics=data["numerics"],
+                gpu=data["gpu"],
                 operations=Counter({operation: row["count"] for operation, row in rows}),
                 seconds={operation: row["seconds"] for operation, row in rows if row["seconds"] is not None},
                 calls=Counter({_call(row): row["count"] for row in data["calls"]}),
