@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import amplint.trace
@@ -43,6 +44,34 @@ def test_tensors_say_where_they_lie() -> None:
     assert on_cpu.type_as(there).is_cuda
     assert there.to(torch.float16).is_cuda
     assert there.cuda() is there
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_is_made_there_lies_there() -> None:
+    with torch.device("cuda"):
+        assert nn.Linear(2, 2).weight.is_cuda
+    torch.set_default_device("cuda")
+    try:
+        assert torch.zeros(1).is_cuda
+        assert not torch.zeros(1, device="cpu").is_cuda
+    finally:
+        torch.set_default_device(None)
+    assert not torch.zeros(1).is_cuda
+    assert torch.cuda.FloatTensor([1.0]).is_cuda
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    assert torch.randn(2, generator=generator, device="cuda").is_cuda
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_is_computed_again_has_its_region(reentrant: bool) -> None:
+    layer, inputs = nn.Linear(2, 2).cuda(), torch.ones(1, 2, device="cuda", requires_grad=True)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        outputs = checkpoint(layer, inputs, use_reentrant=reentrant)
+    outputs.float().sum().backward()
+    assert outputs.dtype == torch.bfloat16
+    assert inputs.grad is not None
+    assert inputs.grad.is_cuda
 
 
 @pytest.mark.usefixtures("gpu")

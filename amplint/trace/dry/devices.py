@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_leaves, tree_map
 
 from amplint.trace.placement import placement
@@ -28,14 +29,22 @@ class Devices(TorchFunctionMode):
             return answer(func, *args, **kwargs)
         if type(kwargs.get("device")) is int:
             kwargs["device"] = torch.device("cuda", kwargs["device"])
+        elif kwargs.get("device") is None and func in _device_constructors():
+            kwargs["device"] = _default_device()
         asked = [gpu for gpu in map(_asks_for_gpu, (*args, kwargs.get("device"))) if gpu is not None]
         if not asked:
             operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-            with placement.making(None, around=any(map(placement.on_gpu, operands))):
+            with placement.making(placement.wanted, around=any(map(placement.on_gpu, operands))):
                 return func(*args, **kwargs)
         with placement.making(asked[0]):
             result = func(*map(_on_cpu, args), **{name: _on_cpu(value) for name, value in kwargs.items()})
         return tree_map(lambda value: moved(value, asked[0]) if isinstance(value, torch.Tensor) else value, result)
+
+
+def _default_device() -> torch.device | None:
+    """What `torch.set_default_device` has set."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return context.device if context is not None else None
 
 
 def moved(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
