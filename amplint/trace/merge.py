@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from amplint.trace.divergence import divergences
 from amplint.trace.record import Call, HalfLoss, Histogram, Operation, Record, ScalerStep
+
+_Item = TypeVar("_Item")
 
 
 class Unmergeable(ValueError):
@@ -48,8 +51,8 @@ def merged(records: Sequence[Record]) -> Record:
         scaler_steps=list(_scaler_steps(ranks)),
         held=list(dict.fromkeys(held for record in ordered for held in record.held)),
         nonfinite=list(dict.fromkeys(origin for record in ordered for origin in record.nonfinite)),
-        losses=_losses(loss for record in ordered for loss in record.losses),
-        histograms=_histograms(histogram for record in ordered for histogram in record.histograms),
+        losses=_joined((loss for record in ordered for loss in record.losses), _place, _loss),
+        histograms=_joined((one for record in ordered for one in record.histograms), _name, _histogram),
         updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
         divergences=divergences(ranks),
     )
@@ -85,13 +88,23 @@ def _scaler_steps(ranks: dict[int, Record]) -> Iterator[ScalerStep]:
             yield from (replace(step, scaler=f"{step.scaler} of rank {rank}") for step in record.scaler_steps)
 
 
-def _losses(losses: Iterable[HalfLoss]) -> list[HalfLoss]:
-    places: dict[tuple[object, ...], HalfLoss] = {}
-    for loss in losses:
-        place = (loss.phase, loss.op, loss.filename, loss.row, loss.module, loss.dtype, loss.scale)
-        seen = places.get(place)
-        places[place] = loss if seen is None else _loss(seen, loss)
-    return list(places.values())
+def _joined(
+    items: Iterable[_Item], key: Callable[[_Item], object], join: Callable[[_Item, _Item], _Item]
+) -> list[_Item]:
+    """`items`, those with the same key as one."""
+    found: dict[object, _Item] = {}
+    for item in items:
+        seen = found.get(key(item))
+        found[key(item)] = item if seen is None else join(seen, item)
+    return list(found.values())
+
+
+def _place(loss: HalfLoss) -> object:
+    return (loss.phase, loss.op, loss.filename, loss.row, loss.module, loss.dtype, loss.scale)
+
+
+def _name(histogram: Histogram) -> object:
+    return (histogram.what, histogram.name, histogram.dtype, histogram.scale)
 
 
 def _loss(one: HalfLoss, other: HalfLoss) -> HalfLoss:
@@ -103,15 +116,6 @@ def _loss(one: HalfLoss, other: HalfLoss) -> HalfLoss:
         smallest=min((loss.smallest for loss in (one, other) if loss.smallest is not None), default=None),
         largest=max((loss.largest for loss in (one, other) if loss.largest is not None), default=None),
     )
-
-
-def _histograms(histograms: Iterable[Histogram]) -> list[Histogram]:
-    names: dict[tuple[object, ...], Histogram] = {}
-    for histogram in histograms:
-        name = (histogram.what, histogram.name, histogram.dtype, histogram.scale)
-        seen = names.get(name)
-        names[name] = histogram if seen is None else _histogram(seen, histogram)
-    return list(names.values())
 
 
 def _histogram(one: Histogram, other: Histogram) -> Histogram:

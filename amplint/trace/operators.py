@@ -25,7 +25,7 @@ from amplint.trace.calls import Calls, region_of, tensors
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
-from amplint.trace.placement import device_type, placement
+from amplint.trace.placement import device_type
 from amplint.trace.record import Operation
 from amplint.trace.tally import Kind, may_overflow, replayable
 
@@ -73,9 +73,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             kind.count += 1
             kind.seconds += seconds
             if numerics is not None:
-                placement.lenient = True
                 numerics.look(kind, args, kwargs, inputs, outputs, began)
-                placement.lenient = False
         return result
 
     def attach(self) -> None:
@@ -105,11 +103,11 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Do not count what runs in this context: it is the tracer's own."""
-        before, self.on, placement.lenient = self.on, False, True
+        before, self.on = self.on, False
         try:
             yield
         finally:
-            self.on, placement.lenient = before, False
+            self.on = before
 
     def end_step(self) -> None:
         """Forget which lines the backward pass of this step belongs to."""

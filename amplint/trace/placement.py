@@ -15,14 +15,12 @@ class Placement:
     """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
 
     `wanted` says where new tensors are to lie, None where their operands decide; `around`, where those without
-    operands lie that a function of PyTorch makes for itself. `lenient` says that what runs is the tracer's own, which
-    may mix devices.
+    operands lie that a function of PyTorch makes for itself.
     """
 
     def __init__(self) -> None:
         self.wanted: bool | None = None
         self.around = False
-        self.lenient = False
         self._storages: dict[int, StorageWeakRef] = {}
         self._limit = _SWEEP
 

@@ -171,6 +171,14 @@ def test_weights_are_cast_once_in_a_region() -> None:
     assert {operation.device for operation in record.operations if operation.op == "addmm"} == {"cuda"}
 
 
+@pytest.mark.usefixtures("gpu")
+def test_numbers_on_both_devices_are_looked_at() -> None:
+    with amplint.trace.watch(numerics="full") as record:
+        for device in ("cpu", "cuda"):
+            torch.ones(2, 2, device=device).half()
+    assert sum(loss.elements for loss in record.losses) == 8
+
+
 def train() -> list[float]:
     """A few steps with most of what scripts use of CUDA."""
     torch.manual_seed(0)

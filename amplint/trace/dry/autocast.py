@@ -39,7 +39,7 @@ Kernel = Callable[..., Any]
 
 @contextlib.contextmanager
 def cuda_autocast() -> Iterator[None]:
-    """Let regions for "cuda" treat what lies on the GPU as CUDA does. Raises UnknownVersion."""
+    """Let regions for "cuda" treat what lies on the GPU as CUDA does, in the newest known version at worst."""
     library: Any = Library("aten", "IMPL", _KEY.name)  # type: ignore[no-untyped-call]
     weights = _Weights()
     try:

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from amplint.torchlib.half_support import LIFTED, NEVER
 from amplint.trace.placement import placement
+from amplint.trace.tally import HALF, op_name
 
 _BOTH = frozenset({"_to_copy", "copy_", "_foreach_copy_", "set_", "index", "index_put", "index_put_", "_unsafe_index"})
 """Operators whose operands can lie on two devices, indices for one."""
@@ -27,10 +28,9 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         placed = [placement.on_gpu(operand) for operand in operands]
-        name = func._schema.name.rpartition("::")[2]
+        name = op_name(func)
         gpu = any(placed)
-        checked = gpu and name not in _BOTH and not placement.lenient
-        if checked and any(one.dim() and not at for one, at in zip(operands, placed, strict=True)):
+        if gpu and name not in _BOTH and any(one.dim() and not at for one, at in zip(operands, placed, strict=True)):
             raise RuntimeError(_APART)
         result = _computed(func, name, args, kwargs) if gpu else func(*args, **kwargs)
         if placement.wanted if placement.wanted is not None else gpu or (placement.around and not operands):
@@ -47,7 +47,7 @@ def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     except (NotImplementedError, RuntimeError) as failure:
         only_here = "not implemented for" in str(failure) and not _never(name)
-        if not only_here or _dtypes((args, kwargs)).isdisjoint({torch.float16, torch.bfloat16}):
+        if not only_here or _dtypes((args, kwargs)).isdisjoint(HALF):
             raise
         return _in_float32(func, args, kwargs)
 
@@ -59,7 +59,7 @@ def _never(name: str) -> bool:
 
 def _in_float32(func: OpOverload, args: Any, kwargs: Any) -> Any:
     """Run `func` in float32 and round the result to the dtype of its half operands."""
-    half = next(dtype for dtype in _dtypes((args, kwargs)) if dtype in (torch.float16, torch.bfloat16))
+    half = next(iter(_dtypes((args, kwargs)) & HALF))
     wide: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def widened(value: Any) -> Any:
@@ -76,7 +76,7 @@ def _in_float32(func: OpOverload, args: Any, kwargs: Any) -> Any:
     def rounded(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
             return value
-        return owners.get(id(value), value.to(half) if id(value) not in owners else value)
+        return owners[id(value)] if id(value) in owners else value.to(half)
 
     return tree_map(rounded, result)
 
