@@ -15,6 +15,7 @@ from amplint.cli.check import check
 from amplint.cli.convert import convert
 from amplint.cli.default import ByDefault
 from amplint.cli.failures import warn
+from amplint.cli.memory import memory
 from amplint.cli.rule import rule
 from amplint.cli.trace import trace
 from amplint.engine.deep import collect_rarely
@@ -40,6 +41,7 @@ def cli() -> None:
 
 cli.add_command(check)
 cli.add_command(convert)
+cli.add_command(memory)
 cli.add_command(rule)
 cli.add_command(trace)
 
