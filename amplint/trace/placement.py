@@ -9,23 +9,26 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 _SWEEP = 4096
+_COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
 class Placement:
     """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
 
+    `gpu` is its device, and there are `gpus`: ranks of one machine have one each.
     `wanted` says where new tensors are to lie, None where their operands decide; `around`, where those without
     operands lie that a function of PyTorch makes for itself.
     """
 
     def __init__(self) -> None:
+        self.gpu, self.gpus = torch.device("cuda", 0), 1
         self.wanted: bool | None = None
         self.around = False
         self._storages: dict[int, StorageWeakRef] = {}
         self._limit = _SWEEP
 
     def on_gpu(self, tensor: torch.Tensor) -> bool:
-        """Whether `tensor` lies on the GPU; one without a storage, such as a sparse one, does not."""
+        """Whether `tensor` lies on the GPU; one without a storage does not."""
         storage = _storage(tensor)
         return storage is not None and self.holds(storage)
 
@@ -66,10 +69,17 @@ class Placement:
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """That of `tensor`, of its values where it is sparse; None where it has none."""
     try:
         return tensor.untyped_storage()
     except NotImplementedError:
-        return None
+        pass
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        if tensor.layout == torch.sparse_coo:
+            return tensor._values().untyped_storage()
+        if tensor.layout in _COMPRESSED:
+            return tensor.values().untyped_storage()
+    return None
 
 
 def _shares(tensor: torch.Tensor, storage: torch.UntypedStorage) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import amplint.trace
-from amplint.trace.dry import CannotFollow, dry_run
+from amplint.trace.dry import dry_run
 from amplint.trace.gpus import GPUS
 from tests.conftest import Command
 
@@ -225,6 +225,19 @@ def test_the_gpu_is_described() -> None:
         assert torch.cuda.is_bf16_supported(including_emulation=False) is False
 
 
+def test_there_are_as_many_gpus_as_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with dry_run(GPUS["a100"]):
+        for number in (lambda: torch.cuda.set_device(1), lambda: torch.cuda.get_device_properties("cuda:1")):
+            with pytest.raises(RuntimeError, match="invalid device ordinal"):
+                number()
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with dry_run(GPUS["a100"]):
+        torch.cuda.set_device(1)
+        assert torch.cuda.device_count() == 2
+        assert torch.ones(1, device="cuda").device == torch.ones(1).to("cuda:1").device == torch.device("cuda:1")
+
+
 def test_afterwards_all_is_as_it_was() -> None:
     before = [{**vars(owner)} for owner in (torch, torch.cuda, torch.accelerator, torch._C, DataLoader)]
     with dry_run(GPUS["a100"]):
@@ -233,11 +246,6 @@ def test_afterwards_all_is_as_it_was() -> None:
     with torch.autocast("cpu"):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
         assert torch.ones(2, 2, dtype=torch.bfloat16).softmax(0).dtype == torch.bfloat16
-
-
-def test_what_needs_a_real_gpu_is_named() -> None:
-    with pytest.raises(CannotFollow, match="_cuda_getCurrentBlasHandle"), dry_run(GPUS["a100"]):
-        torch.cuda.current_blas_handle()
 
 
 SCRIPT = """import torch

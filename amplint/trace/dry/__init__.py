@@ -4,6 +4,7 @@ What a script puts on "cuda" stays in the memory of the CPU and is remembered to
 Operations on it follow the tables of CUDA's autocast (`autocast`), and raise where the GPU would, for operands on two
 devices (`operators`). Python code sees the device that is pretended (`devices`), and `torch.cuda` describes a GPU
 (`cuda`).
+Where that is not enough the run stops (`beyond`).
 Values are the CPU's: they show overflow, underflow and dtypes, not a GPU's last bits.
 """
 
@@ -15,27 +16,24 @@ from collections.abc import Iterator
 import torch._dynamo  # noqa: F401  builds its tables from the functions that are replaced here, so it comes first
 
 from amplint.trace.dry.autocast import cuda_autocast
+from amplint.trace.dry.beyond import CannotFollow, understood
 from amplint.trace.dry.cuda import cuda_module
-from amplint.trace.dry.devices import Devices
+from amplint.trace.dry.devices import devices
 from amplint.trace.dry.operators import Placing
 from amplint.trace.gpus import Gpu
 
-_BEYOND = ("_cuda", "_nccl", "not compiled with CUDA", "NVIDIA driver", "NCCL", "triton")
-"""What is in the messages of PyTorch where it cannot do without a GPU."""
-
-
-class CannotFollow(RuntimeError):
-    """The script does what needs a real GPU; the failure that this showed in is the cause."""
+__all__ = ["CannotFollow", "dry_run"]
 
 
 @contextlib.contextmanager
 def dry_run(gpu: Gpu) -> Iterator[None]:
     """Let what runs in this context believe in `gpu`. Raises CannotFollow where that is not enough."""
     placing = Placing()  # type: ignore[no-untyped-call]
-    with cuda_module(gpu), cuda_autocast(), placing, Devices():
+    with cuda_module(gpu), cuda_autocast(), placing, devices():
         try:
             yield
-        except (AssertionError, AttributeError, ImportError, NotImplementedError, RuntimeError) as failure:
-            if any(mark in str(failure) for mark in _BEYOND):
-                raise CannotFollow(f"this needs a real GPU, a dry run cannot follow it: {failure}") from failure
-            raise
+        except Exception as failure:
+            beyond = understood(failure)
+            if beyond is None:
+                raise
+            raise beyond.with_traceback(failure.__traceback__) from None

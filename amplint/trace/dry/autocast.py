@@ -22,8 +22,8 @@ from torch.library import Library
 from torch.utils._pytree import tree_leaves, tree_map
 
 from amplint.torchlib.tables import operators, versions
-from amplint.trace.dry.replaced import replaced
 from amplint.trace.placement import placement
+from amplint.trace.replaced import replaced
 
 _KEY = torch._C.DispatchKey.AutocastCPU
 _KEYS = torch._C.DispatchKeySet(_KEY)

@@ -1,200 +1,189 @@
-"""What `torch.cuda` says about the GPU, and what stands in for its streams, events and generators."""
+"""What `torch.cuda` and what asks it say about the GPU."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import accelerator, cuda, distributed, serialization
-from torch.utils.data import DataLoader
+from torch import accelerator, cuda
 
 from amplint.torchlib.policy import words
-from amplint.trace.dry.devices import CPU, CUDA, moved
-from amplint.trace.dry.replaced import replaced
+from amplint.trace.dry.beyond import REFUSED, refusing
+from amplint.trace.dry.kinds import tensor_kinds
+from amplint.trace.dry.library import library
+from amplint.trace.dry.streams import Event, Generator, Stream
 from amplint.trace.gpus import Gpu
 from amplint.trace.placement import placement
+from amplint.trace.replaced import replaced
 
 _GIB = 2**30
 _NOTHING = words(
-    "_lazy_init init synchronize empty_cache set_device ipc_collect manual_seed manual_seed_all seed seed_all "
+    "_lazy_init init synchronize empty_cache empty_host_cache ipc_collect manual_seed manual_seed_all seed seed_all "
     "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats "
-    "set_per_process_memory_fraction set_stream"
+    "reset_peak_host_memory_stats reset_accumulated_host_memory_stats set_per_process_memory_fraction set_stream "
+    "set_sync_debug_mode change_current_allocator caching_allocator_enable "
+    "_record_memory_history _dump_snapshot _set_allocator_settings"
 )
 """Functions of torch.cuda that have nothing to do."""
 _ZERO = words(
-    "current_device _exchange_device _maybe_exchange_device memory_allocated max_memory_allocated memory_reserved "
-    "max_memory_reserved memory_cached max_memory_cached utilization"
+    "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached "
+    "device_memory_used memory_usage utilization temperature power_draw clock_rate get_sync_debug_mode "
+    "current_blas_handle current_solver_handle"
 )
-_TENSORS = words("Float Double Half BFloat16 Long Int Short Char Byte Bool")
+_STATISTICS = words("memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict")
+_TUNING = words("enable tuning_enable record_untuned_enable")
+_PARTS = (cuda, cuda.memory, cuda.random, cuda.streams, cuda.graphs, accelerator, accelerator.memory)
+"""Modules that share functions: each is given those that it has."""
 
 
-class Stream:
-    """A stream or event: everything is done as soon as it is asked for."""
+class _Library:
+    """Stands in for the CUDA runtime and for NVTX: all calls succeed and do nothing."""
+
+    cudaError = SimpleNamespace(success=0)
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return _always(0)
+
+
+class _Ignored:
+    """Stands in for memory pools and allocators."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.device = CUDA
+        self.id = (0, 0)
 
-    def __enter__(self) -> Stream:
+    def allocator(self) -> _Ignored:
+        """Itself."""
         return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def query(self) -> bool:
-        """All work is done."""
-        return True
-
-    def elapsed_time(self, end: Stream) -> float:
-        """Milliseconds, which are not measured."""
-        return 0.0
-
-    def is_capturing(self) -> bool:
-        """No graph is being captured."""
-        return False
-
-    def record_event(self, event: Stream | None = None) -> Stream:
-        """The event that was recorded."""
-        return event or Stream()
-
-    def _nothing(self, *_: Any, **__: Any) -> None:
-        return None
-
-    record = wait = wait_event = wait_stream = synchronize = _nothing
-
-
-class Generator(torch.Generator):
-    """A generator of random numbers of the CPU, also where one of the GPU is asked for."""
-
-    def __new__(cls, device: Any = "cpu") -> Generator:
-        """Make one for the CPU."""
-        return super().__new__(cls, CPU)  # type: ignore[call-arg]
 
 
 @contextlib.contextmanager
 def cuda_module(gpu: Gpu) -> Iterator[None]:
-    """Let `torch.cuda`, `torch.accelerator` and what asks them describe `gpu`."""
-    functions = _functions(gpu)
-    shared = {name: function for name, function in functions.items() if hasattr(accelerator, name)}
-    parallel = import_module("torch.nn.parallel.data_parallel")
+    """Let `torch.cuda`, `torch.accelerator` and what asks them describe `gpu`; under torchrun each rank has one."""
+    index, gpus = (int(os.environ.get(name, default)) for name, default in (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1)))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(placement, gpu=torch.device("cuda", index), gpus=gpus))
+        functions = _functions(gpu)
+        for part in _PARTS:
+            shared = {name: function for name, function in functions.items() if hasattr(part, name)}
+            stack.enter_context(replaced(part, **shared))
         for owner, attributes in (
-            (cuda, functions),
-            (accelerator, shared | {"current_accelerator": _always(torch.device("cuda"))}),
-            (accelerator, {"current_device_index": _always(0), "set_device_index": _always(None)}),
+            (accelerator, {"current_accelerator": _always(torch.device("cuda"))}),
+            (cuda, {"_cudart": _Library(), "default_generators": (Generator("cuda"),) * gpus}),
+            (cuda.nvtx, {"_nvtx": _Library()}),
+            (cuda.nccl, {"version": _always((2, 27, 5)), "is_available": _always(True)}),
+            (cuda.tunable, {name: _always(None) for name in _TUNING}),
+            (cuda.tunable, {name.replace("enable", "is_enabled"): _always(False) for name in _TUNING}),
             (cuda.amp.common, {"amp_definitely_not_available": _always(False)}),
-            (torch, {"Generator": Generator}),
+            (torch, {"Generator": Generator, "Stream": Stream, "Event": Event}),
+            (torch.Tensor, {"record_stream": _always(None)}),
             (torch.version, {"cuda": "13.0"}),
-            (parallel, {"_get_available_device_type": _always(None)}),
-            (torch._C, {"_group_tensors_by_device_and_dtype": _grouping()}),
-            (DataLoader, {"__init__": _without_pinning(DataLoader.__init__)}),
         ):
             stack.enter_context(replaced(owner, **attributes))
-        if distributed.is_available():
-            original = distributed.init_process_group
-            stack.enter_context(replaced(distributed, init_process_group=_with_gloo(original)))
-        stack.enter_context(_checkpoints())
+        for name in REFUSED:
+            path, _, attribute = name.rpartition(".")
+            stack.enter_context(replaced(_named(path), **{attribute: refusing(name)}))
+        stack.enter_context(tensor_kinds())
+        stack.enter_context(library())
         yield
 
 
 def _functions(gpu: Gpu) -> dict[str, Any]:
-    major, minor = gpu.capability
-    properties = SimpleNamespace(
-        name=gpu.name,
-        major=major,
-        minor=minor,
-        total_memory=gpu.memory * _GIB,
-        multi_processor_count=gpu.multiprocessors,
-    )
+    memory = gpu.memory * _GIB
+    index = placement.gpu.index
     return {
         **{name: _always(None) for name in _NOTHING},
         **{name: _always(0) for name in _ZERO},
-        **{f"{kind}Tensor": _maker(getattr(torch, f"{kind}Tensor")) for kind in _TENSORS},
+        **{name: lambda *_, **__: Counter() for name in _STATISTICS},
         "is_available": _always(True),
         "is_initialized": _always(True),
         "is_current_stream_capturing": _always(False),
-        "device_count": _always(1),
+        "device_count": _always(placement.gpus),
+        "current_device": _always(index),
+        "current_device_index": _always(index),
+        "current_device_idx": _always(index),
+        "_exchange_device": _checked(index),
+        "_maybe_exchange_device": _checked(index),
+        "set_device": _checked(None),
+        "set_device_index": _checked(None),
+        "set_device_idx": _checked(None),
+        "device_index": lambda *_: contextlib.nullcontext(),
+        "can_device_access_peer": _always(True),
         "_check_bf16_tensor_supported": _always(True),
-        "get_device_properties": _always(properties),
-        "get_device_name": _always(gpu.name),
-        "get_device_capability": _always(gpu.capability),
-        "get_arch_list": _always([f"sm_{major}{minor}"]),
-        "mem_get_info": _always((properties.total_memory, properties.total_memory)),
-        "memory_stats": _always({}),
+        "get_device_properties": _checked(_properties(gpu)),
+        "get_device_name": _checked(gpu.name),
+        "get_device_capability": _checked(gpu.capability),
+        "get_arch_list": _always(["sm_{}{}".format(*gpu.capability)]),
+        "mem_get_info": _checked((memory, memory)),
+        "get_memory_info": _checked((memory, memory)),
+        "get_per_process_memory_fraction": _always(1.0),
+        "get_allocator_backend": _always("native"),
         "memory_summary": _always(""),
+        "memory_snapshot": lambda *_, **__: [],
+        "_snapshot": lambda *_, **__: {"segments": [], "device_traces": []},
+        "list_gpu_processes": _always(f"GPU:{index}\nno processes are running"),
+        "CUDAPluggableAllocator": _Ignored,
+        "MemPool": _Ignored,
+        "use_mem_pool": lambda *_, **__: contextlib.nullcontext(),
+        "make_graphed_callables": lambda callables, *_, **__: callables,
         "get_rng_state": lambda *_: torch.get_rng_state(),
-        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "get_rng_state_all": lambda: [torch.get_rng_state()] * placement.gpus,
         "set_rng_state": lambda state, *_: torch.set_rng_state(state),
         "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
         "initial_seed": torch.initial_seed,
         "Stream": Stream,
-        "Event": Stream,
+        "ExternalStream": Stream,
+        "Event": Event,
         "stream": lambda *_: Stream(),
         "current_stream": lambda *_: Stream(),
         "default_stream": lambda *_: Stream(),
+        "get_stream_from_external": lambda *_: Stream(),
     }
+
+
+def _properties(gpu: Gpu) -> SimpleNamespace:
+    """What `torch.cuda.get_device_properties` tells of `gpu`; that of the chip's insides is left out."""
+    return SimpleNamespace(
+        name=gpu.name,
+        major=gpu.capability[0],
+        minor=gpu.capability[1],
+        total_memory=gpu.memory * _GIB,
+        multi_processor_count=gpu.multiprocessors,
+        max_threads_per_multi_processor=_THREADS.get(gpu.capability, 2048),
+        warp_size=32,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=48 * 1024,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+    )
+
+
+_THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536}
+"""Compute capability -> threads of a multiprocessor, where not 2048. Source: NVIDIA's CUDA programming guide."""
 
 
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
-def _maker(constructor: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    return lambda *args: moved(constructor(*args), True)
+def _checked(value: Any) -> Callable[..., Any]:
+    """What gives `value`, and raises RuntimeError where its first argument names a GPU that is not there."""
+
+    def answer(device: Any = None, *_: Any, **__: Any) -> Any:
+        index = device if isinstance(device, int) else torch.device(device).index if device is not None else None
+        if index is not None and index >= placement.gpus:
+            raise RuntimeError("CUDA error: invalid device ordinal")
+        return value
+
+    return answer
 
 
-@contextlib.contextmanager
-def _checkpoints() -> Iterator[None]:
-    """Let checkpoints say what lay on the GPU, and load it to there."""
-
-    def tag(storage: Any) -> str | None:
-        return "cuda:0" if placement.holds(_untyped(storage)) else None
-
-    def restore(storage: Any, location: str) -> Any:
-        if not location.startswith("cuda"):
-            return None
-        placement.take(_untyped(storage))
-        return storage
-
-    registry = serialization._package_registry
-    before = registry[:]
-    serialization.register_package(0, tag, restore)
-    try:
-        yield
-    finally:
-        registry[:] = before
-
-
-def _untyped(storage: Any) -> torch.UntypedStorage:
-    return storage._untyped_storage if isinstance(storage, torch.TypedStorage) else storage
-
-
-def _grouping() -> Callable[..., Any]:
-    group: Any = torch._C._group_tensors_by_device_and_dtype
-
-    def grouped(lists: Any, with_indices: bool = False) -> Any:
-        groups = group(lists, with_indices)
-        return {
-            (CUDA if placement.on_gpu(tensors[0][0]) else device, dtype): (tensors, indices)
-            for (device, dtype), (tensors, indices) in groups.items()
-        }
-
-    return grouped
-
-
-def _without_pinning(init: Callable[..., None]) -> Callable[..., None]:
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs["pin_memory"] = False
-        init(self, *args, **kwargs)
-
-    return made
-
-
-def _with_gloo(init: Callable[..., None]) -> Callable[..., None]:
-    def begun(backend: str | None = None, *args: Any, **kwargs: Any) -> None:
-        init("gloo", *args, **kwargs)
-
-    return begun
+def _named(path: str) -> Any:
+    owner: Any = torch
+    for name in path.split(".")[1:]:
+        owner = getattr(owner, name)
+    return owner

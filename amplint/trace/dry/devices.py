@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch._ops import OpOverload
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_leaves, tree_map
 
 from amplint.trace.placement import placement
+from amplint.trace.replaced import replaced
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
-_TO_NUMPY = (
-    "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-)
+CPU = torch.device("cpu")
+_TO_NUMPY = "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 
 
 class Devices(TorchFunctionMode):
@@ -27,21 +28,57 @@ class Devices(TorchFunctionMode):
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(func, *args, **kwargs)
+        kwargs.pop("pin_memory", None)
         if type(kwargs.get("device")) is int:
             kwargs["device"] = torch.device("cuda", kwargs["device"])
         elif kwargs.get("device") is None and func in _device_constructors():
-            kwargs["device"] = _default_device()
+            kwargs["device"] = default_device()
         asked = [gpu for gpu in map(_asks_for_gpu, (*args, kwargs.get("device"))) if gpu is not None]
+        if isinstance(func, OpOverload) and True not in asked:  # PyTorch's own call: "cpu" is where it computes
+            return func(*args, **kwargs)
         if not asked:
             operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-            with placement.making(placement.wanted, around=any(map(placement.on_gpu, operands))):
+            around = any(map(placement.on_gpu, operands))
+            _check_generator(kwargs.get("generator"), around)
+            with placement.making(placement.wanted, around=around):
                 return func(*args, **kwargs)
+        _check_generator(kwargs.get("generator"), asked[0])
         with placement.making(asked[0]):
             result = func(*map(_on_cpu, args), **{name: _on_cpu(value) for name, value in kwargs.items()})
         return tree_map(lambda value: moved(value, asked[0]) if isinstance(value, torch.Tensor) else value, result)
 
 
-def _default_device() -> torch.device | None:
+@contextlib.contextmanager
+def devices() -> Iterator[None]:
+    """Switch `Devices` on, also for what PyTorch calls back: a mode is off while it handles a function."""
+    mode = Devices()
+
+    def on(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            off = mode not in _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+            with mode if off else contextlib.nullcontext():
+                return function(*args, **kwargs)
+
+        return run
+
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    init, backward = hooks.__init__, torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+
+    def made(self: Any, pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
+        init(self, on(pack), on(unpack))
+
+    with replaced(torch.autograd, _engine_run_backward=on(backward)), replaced(hooks, __init__=made), mode:
+        yield
+
+
+def _check_generator(generator: torch.Generator | None, gpu: bool) -> None:
+    """Raise RuntimeError for random numbers on one device from a generator of the other."""
+    if generator is not None and (generator.device.type == "cuda") != gpu:
+        wanted = "cuda" if gpu else "cpu"
+        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{generator.device.type}'")
+
+
+def default_device() -> torch.device | None:
     """What `torch.set_default_device` has set."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return context.device if context is not None else None
@@ -85,7 +122,7 @@ def _asks_for_gpu(value: Any) -> bool | None:
         index = int(number) if number.isdigit() else None
     else:
         return None
-    if kind == "cuda" and index:
+    if kind == "cuda" and index and index >= placement.gpus:
         raise RuntimeError("CUDA error: invalid device ordinal")
     return kind == "cuda" if kind in ("cuda", "cpu") else None
 
@@ -95,7 +132,7 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _device(func: Any, tensor: torch.Tensor, *_: Any) -> Any:
-    return CUDA if placement.on_gpu(tensor) else func(tensor)
+    return placement.gpu if placement.on_gpu(tensor) else func(tensor)
 
 
 def _is_cuda(func: Any, tensor: torch.Tensor, *_: Any) -> Any:
@@ -107,7 +144,7 @@ def _is_cpu(func: Any, tensor: torch.Tensor, *_: Any) -> Any:
 
 
 def _get_device(func: Any, tensor: torch.Tensor) -> Any:
-    return 0 if placement.on_gpu(tensor) else func(tensor)
+    return placement.gpu.index if placement.on_gpu(tensor) else func(tensor)
 
 
 def _cuda(func: Any, tensor: torch.Tensor, device: Any = None, *_: Any, **__: Any) -> torch.Tensor:
@@ -145,19 +182,25 @@ def _named(func: Any, *args: Any, **kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-def _type(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    result = func(tensor, *args, **kwargs)
-    on_gpu = isinstance(result, str) and placement.on_gpu(tensor)
-    return result.replace("torch.", "torch.cuda.", 1) if on_gpu else result
+def _type(func: Any, tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(dtype, torch.dtype):
+        return func(tensor, dtype, *args, **kwargs)
+    if dtype is None:
+        name: str = func(tensor)
+        return name.replace("torch.", "torch.cuda.", 1) if placement.on_gpu(tensor) else name
+    name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+    return func(moved(tensor, name.startswith("torch.cuda.")), name.replace("torch.cuda.", "torch."), *args, **kwargs)
 
 
 def _numpy(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     if placement.on_gpu(tensor):
-        raise TypeError(_TO_NUMPY)
+        raise TypeError(_TO_NUMPY.format(placement.gpu))
     return func(tensor, *args, **kwargs)
 
 
-def _itself(func: Any, tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+def _pin_memory(func: Any, tensor: torch.Tensor, *_: Any) -> torch.Tensor:
+    if placement.on_gpu(tensor):
+        raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
     return tensor
 
 
@@ -182,6 +225,6 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.type_as: _type_as,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
-    torch.Tensor.pin_memory: _itself,
+    torch.Tensor.pin_memory: _pin_memory,
     torch.Tensor.__deepcopy__: _deepcopy,
 }

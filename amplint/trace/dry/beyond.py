@@ -1,0 +1,94 @@
+"""What a dry run cannot follow: it stops there, at a line that it names, and says what to do instead."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import traceback
+from typing import Any, NoReturn
+
+from amplint.trace.frames import Line, calling_line, raising_line
+
+_WIDTH = 80
+_EAGER = "Let the script do without it in this run, or trace it on a GPU."
+_KERNELS = "Let the script take its way in plain PyTorch in this run, or trace it on a GPU."
+_TRITON = f"TRITON_INTERPRET=1 in the environment lets Triton run kernels on the CPU. {_KERNELS}"
+
+REFUSED = {
+    "torch.cuda.CUDAGraph": ("CUDA graphs", _EAGER),
+    "torch.cuda.graph": ("CUDA graphs", _EAGER),
+    "torch.cuda.graph_pool_handle": ("CUDA graphs", _EAGER),
+    "torch.accelerator.Graph": ("CUDA graphs", _EAGER),
+    "torch.cuda.jiterator._create_jit_fn": ("kernels written in CUDA", _KERNELS),
+    "torch.cuda.jiterator._create_multi_output_jit_fn": ("kernels written in CUDA", _KERNELS),
+    "torch.cuda.caching_allocator_alloc": ("memory that is taken by hand", _EAGER),
+    "torch.cuda.caching_allocator_delete": ("memory that is taken by hand", _EAGER),
+    "torch.cuda.gds.GdsFile": ("GPUDirect storage", _EAGER),
+    "torch.cuda.GreenContext.create": ("green contexts", _EAGER),
+    **{
+        f"torch.cuda.nccl.{name}": ("calls of NCCL", "Use torch.distributed, whose nccl is gloo here.")
+        for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
+    },
+}
+"""Functions and classes of PyTorch that only a GPU has: what that is called, and what to do instead."""
+
+_SIGNS = (
+    (("/triton/", "active drivers", "triton installation"), "Triton kernels", _TRITON),
+    (("CUDA_HOME", "nvcc"), "CUDA extensions that are compiled", _KERNELS),
+    (("libcud", "libc10_cuda", "libtorch_cuda", "libnvrtc", "libcublas"), "compiled CUDA extensions", _KERNELS),
+    (("nccl", "NCCL", "with Gloo", "not support gloo"), "calls that only NCCL has", "Trace it on a GPU."),
+    (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver"), "what needs a real GPU", _EAGER),
+    (("compiled with CUDA", "compiled without CUDA", "CUDA build"), "what needs a real GPU", _EAGER),
+    (
+        ("with support for cuda", "recognized: cuda", "CUDA support", "dummy base", "_gds_"),
+        "what needs a real GPU",
+        _EAGER,
+    ),
+)
+"""What is in the messages of PyTorch and Python where they miss a GPU or what comes with it."""
+
+
+class CannotFollow(RuntimeError):
+    """The script does what needs a real GPU."""
+
+
+class _Refused(type):
+    def __call__(cls, *_: Any, **__: Any) -> NoReturn:
+        raise CannotFollow(_message(calling_line(), *REFUSED[cls.__name__]))
+
+
+def refusing(name: str) -> type:
+    """What stands in for the function or class `name` of `REFUSED`: a class, for scripts ask what is one of it."""
+    return _Refused(name, (), {})
+
+
+def understood(failure: Exception) -> CannotFollow | None:
+    """What `failure`, which ended the script, means where a GPU is missing, otherwise None.
+
+    A package that is not there is the script's own failure.
+    """
+    text = f"{failure} {failure.__cause__} {_file(failure)}"
+    if isinstance(failure, (CannotFollow, ModuleNotFoundError)):
+        return None
+    for signs, what, instead in _SIGNS:
+        if any(sign in text for sign in signs):
+            return CannotFollow(_message(raising_line(failure), what, instead, failure))
+    return None
+
+
+def _file(failure: Exception) -> str:
+    """The file that raised, where it is Triton's."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    file = frames[-1].filename.replace(os.sep, "/") if frames else ""
+    return file if "/triton/backends/" in file or "/triton/runtime/" in file else ""
+
+
+def _message(line: Line, what: str, instead: str, failure: Exception | None = None) -> str:
+    """Such as `train.py:41: a dry run cannot follow CUDA graphs: graph = torch.cuda.CUDAGraph()`, and what to do."""
+    filename, row = line
+    source = linecache.getline(filename, row).strip()[:_WIDTH]
+    place = f"{os.path.relpath(filename)}:{row}: " if filename else ""
+    told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}\n{instead}"
+    if failure is not None:
+        told += f"\nPyTorch said: {type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+    return told

@@ -1,0 +1,155 @@
+"""The rest of PyTorch that would ask a GPU: checkpoints, data loaders, profilers, processes, what sorts by devices."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import distributed, nn, serialization
+from torch.autograd import profiler
+from torch.utils._pytree import tree_leaves
+
+from amplint.trace.placement import placement
+from amplint.trace.replaced import replaced
+
+
+@contextlib.contextmanager
+def library() -> Iterator[None]:
+    """Let all of it do without a GPU."""
+    data_parallel = import_module("torch.nn.parallel.data_parallel")
+    pinning = import_module("torch.utils.data._utils.pin_memory")
+    with contextlib.ExitStack() as stack:
+        for owner, attributes in (
+            (data_parallel, {"_get_available_device_type": lambda: None}),
+            (pinning, {"pin_memory": _pinned}),
+            (profiler.profile, {"__init__": _without_device(profiler.profile.__init__)}),
+            (torch._C, {"_group_tensors_by_device_and_dtype": _grouping(), **_TRANSFERS}),
+            (torch._C, {"_get_accelerator": lambda *_: torch.device("cuda")}),
+            (torch.backends.cudnn, {"version": lambda: 91002}),
+            (torch.backends.cuda, {"cufft_plan_cache": _Plans(), "preferred_linalg_library": _kept}),
+        ):
+            stack.enter_context(replaced(owner, **attributes))
+        if distributed.is_available():
+            for owner in (distributed, distributed.distributed_c10d):
+                stack.enter_context(
+                    replaced(
+                        owner,
+                        init_process_group=_with_gloo(distributed.init_process_group),
+                        new_group=_with_gloo(distributed.new_group),
+                        is_nccl_available=lambda: True,
+                    )
+                )
+            parallel = nn.parallel.DistributedDataParallel
+            ways = {name: _on_gpu(vars(parallel)[name]) for name in ("__init__", "_pre_forward")}
+            stack.enter_context(replaced(parallel, **ways))
+        stack.enter_context(_checkpoints())
+        yield
+
+
+@contextlib.contextmanager
+def _checkpoints() -> Iterator[None]:
+    """Let checkpoints say what lay on the GPU, and load it to there."""
+
+    def tag(storage: Any) -> str | None:
+        return str(placement.gpu) if placement.holds(_untyped(storage)) else None
+
+    def restore(storage: Any, location: str) -> Any:
+        if not location.startswith("cuda"):
+            return None
+        placement.take(_untyped(storage))
+        return storage
+
+    registry = serialization._package_registry
+    before = registry[:]
+    serialization.register_package(0, tag, restore)
+    try:
+        yield
+    finally:
+        registry[:] = before
+
+
+def _untyped(storage: Any) -> torch.UntypedStorage:
+    return storage._untyped_storage if isinstance(storage, torch.TypedStorage) else storage
+
+
+def _grouping() -> Callable[..., Any]:
+    group: Any = torch._C._group_tensors_by_device_and_dtype
+
+    def grouped(lists: Any, with_indices: bool = False) -> Any:
+        groups = group(lists, with_indices)
+        return {
+            (placement.gpu if placement.on_gpu(tensors[0][0]) else device, dtype): (tensors, indices)
+            for (device, dtype), (tensors, indices) in groups.items()
+        }
+
+    return grouped
+
+
+_TRANSFERS: dict[str, Callable[..., Any]] = {
+    "_broadcast": lambda tensor, devices: (tensor,) * len(devices),
+    "_broadcast_coalesced": lambda tensors, devices, *_: [list(tensors) for _ in devices],
+    "_scatter": lambda tensor, devices, sizes=None, dim=0, *_: tensor.chunk(len(devices), dim),
+    "_gather": lambda tensors, dim, *_: torch.cat(list(tensors), dim),
+}
+"""What moves tensors between GPUs, of which there is one."""
+
+
+class _Plans:
+    """Stands in for the plans that cuFFT keeps."""
+
+    size, max_size = 0, 4096
+
+    def __getitem__(self, device: Any) -> _Plans:
+        return self
+
+    def clear(self) -> None:
+        """There are none."""
+
+
+def _kept(*_: Any) -> Any:
+    return torch._C._LinalgBackend.Default
+
+
+def _pinned(data: Any, device: Any = None) -> Any:
+    """`data` as it is. Raises RuntimeError where it lies on the GPU."""
+    for value in tree_leaves(data):
+        if isinstance(value, torch.Tensor) and placement.on_gpu(value):
+            raise RuntimeError("cannot pin tensors of the GPU; only dense CPU tensors can be pinned")
+    return data
+
+
+def _without_device(init: Callable[..., None]) -> Callable[..., None]:
+    """A profiler that asks no GPU for its events."""
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **{**kwargs, "use_cuda": False, "use_device": None})
+
+    return made
+
+
+def _with_gloo(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original` with gloo in place of any other backend; groups may be of processes without a GPU."""
+    position = 2 if original.__name__ == "new_group" else 0
+
+    def begun(*args: Any, **kwargs: Any) -> Any:
+        args = (*args[:position], "gloo", *args[position + 1 :]) if len(args) > position else args
+        kwargs = {name: value for name, value in kwargs.items() if name not in ("pg_options", "device_id")}
+        if len(args) <= position:
+            kwargs["backend"] = "gloo"
+        return original(*args, **kwargs)
+
+    return begun
+
+
+def _on_gpu(method: Callable[..., Any]) -> Callable[..., Any]:
+    """`method` of a module: what PyTorch's C++ makes in it lies on the GPU where parameters do."""
+
+    def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        module = args[0] if method.__name__ == "__init__" else self
+        with placement.making(None, around=any(map(placement.on_gpu, module.parameters()))):
+            return method(self, *args, **kwargs)
+
+    return run
