@@ -26,12 +26,15 @@ def unseen() -> Iterator[None]:
 def is_plain(tensor: Tensor) -> bool:
     """Whether `tensor` holds floating point numbers that a CPU or a CUDA device can be asked about.
 
-    Tensors of other classes (distributed, fake, nested ones) are left alone.
+    Tensors of other classes (distributed, fake, nested ones) are left alone, and so are the zeros
+    without memory of forward-mode differentiation, which crash PyTorch where they are asked for their numbers.
     """
     return (
         type(tensor) in _PLAIN
         and tensor.dtype in _DTYPES
         and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor._is_zerotensor()
         and (tensor.is_cpu or tensor.is_cuda)
         and tensor.numel() > 0
     )

@@ -371,3 +371,12 @@ def test_levels_are_named() -> None:
     assert record.numerics == "off"
     assert (record.nonfinite, record.losses, record.histograms, record.updates) == ([], [], [], [])
     assert findings(record) == []
+
+
+@pytest.mark.parametrize("numerics", LEVELS)
+def test_tensors_without_numbers_of_their_own_are_left_alone(numerics: str) -> None:
+    with amplint.trace.watch(numerics=numerics):
+        curvature = torch.func.hessian(lambda vector: (vector**3).sum())(torch.ones(2))
+        nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]) * 2.0
+    assert curvature.tolist() == [[6.0, 0.0], [0.0, 6.0]]
+    assert [part.tolist() for part in nested.unbind()] == [[2.0], [2.0, 2.0]]
