@@ -51,6 +51,7 @@ def trace() -> None:
     show_default=True,
     help="How much of the numbers to look at: only dtypes, inf and NaN and samples, or all.",
 )
+@click.option("--compare-float32", is_flag=True, help="Compute each step in float32 as well, and say where they part.")
 @click.option("--dry-run", is_flag=True, help="Run a script for CUDA without a GPU, as CUDA's autocast would.")
 @click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
 @traced.output
@@ -71,6 +72,7 @@ def run(
     every: int,
     then: str,
     numerics: str,
+    compare_float32: bool,
     dry_run: bool,
     gpu: str,
     output: Path | None,
@@ -94,7 +96,7 @@ def run(
     from amplint.trace import run as runs
     from amplint.trace.watching import Watch
 
-    watch = Watch(Window(steps, skip, every), stop=then == "stop", numerics=numerics)
+    watch = Watch(Window(steps, skip, every), stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
     with Ending(watch, output, html, quiet=quiet, fail_on=fail_on) as ending:
         try:
             status = runs.run(script, arguments, watch, module=module, gpu=GPUS[gpu] if dry_run else None)

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from amplint.trace.watching import Watch
 
 
-def watch(*, steps: int | None = None, skip: int = 0, every: int = 1, numerics: str = "sample") -> Watch:
+def watch(*, steps: int | None = None, skip: int = 0, every: int = 1, numerics: str = "sample", compare_float32: bool = False) -> Watch:
     """Record what runs inside of a `with` block.
 
     `steps` is how many optimizer steps to record, all of them when None; the first `skip` are left out, and of the
     others every `every`-th is recorded. `numerics` is how much of the numbers is looked at: `off` only counts
     operations by dtype; `sample` finds where inf and NaN come from and takes samples of the rest; `full` takes all.
+    With `compare_float32` every operation runs once more in float32, which tells what half precision changes.
     The block gets a `Record`, which is complete when the block ends.
 
         with amplint.trace.watch() as record:
@@ -29,4 +30,4 @@ def watch(*, steps: int | None = None, skip: int = 0, every: int = 1, numerics: 
     from amplint.trace.watching import Watch
     from amplint.trace.window import Window
 
-    return Watch(Window(steps=steps, skip=skip, every=every), numerics=numerics)
+    return Watch(Window(steps=steps, skip=skip, every=every), numerics=numerics, compare_float32=compare_float32)

@@ -51,7 +51,9 @@ class Exponents:
 
     def histograms(self) -> Iterator[Histogram]:
         """What was counted."""
-        table = sum((self._table(device).cpu() for device in self._counts), self._table(torch.device("cpu")) * 0)
+        table = torch.zeros(len(self._rows) * WIDTH, dtype=torch.int64)
+        for device in self._counts:
+            table += self._table(device).cpu()
         for (what, name, dtype, scale), row in self._rows.items():
             counts = table[row * WIDTH : (row + 1) * WIDTH].tolist()
             yield Histogram(what, name, dtype_name(dtype), scale, exponents(counts), counts[ZERO], counts[NONFINITE])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from amplint.trace.comparison import Comparer
 from amplint.trace.exponents import Exponents
 from amplint.trace.frames import Line
 from amplint.trace.held import parameters
@@ -30,11 +31,11 @@ class Numerics:
     Every result is looked at for inf and NaN. Float16 results are compared with float32, each of them at `full` and one
     of eight at `sample`, and of activations, weights, gradients and updates more or fewer elements are taken.
     `scale` is the loss scale that gradients carry, None without a scaler; `scaling` says that one multiplies a loss.
-    Nothing here changes what the run computes, draws random numbers or is recorded. Raises ValueError for a level that
-    there is not.
+    Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
+    computed in float32 as well. Raises ValueError for a level that there is not.
     """
 
-    def __init__(self, level: str, path: Callable[[Tensor], str]) -> None:
+    def __init__(self, level: str, path: Callable[[Tensor], str], *, compare: bool = False) -> None:
         if level not in NUMERICS:
             raise ValueError(f"numerics is one of {', '.join(NUMERICS)}")
         self._full = level == "full"
@@ -44,6 +45,7 @@ class Numerics:
         self.scale: float | None = None
         self.scaling = False
         self._path = path
+        self._compare = compare
         self._rewrites: dict[Any, bool] = {}
         self._last: Tensor | None = None
         self.forget()
@@ -55,9 +57,12 @@ class Numerics:
         self._origins = Origins(self._replays, lambda: (self.step, self.scale, self.scaling))
         self._exponents = Exponents(size, _CALLS if self._full else 1)
         self._updates = Updates(size, self._path)
+        self._comparer = Comparer() if self._compare else None
 
-    def begins_finite(self, func: Any, args: Any) -> bool:
+    def before(self, func: Any, args: Any, kwargs: Any) -> bool:
         """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
+        if self._comparer is not None:
+            self._comparer.before(func, args, kwargs or {})
         known = self._rewrites.get(func)
         if known is None:
             known = self._rewrites[func] = rewrites(func)
@@ -70,6 +75,8 @@ class Numerics:
         self._origins.look(kind, args, kwargs, inputs, outputs, began)
         if kind.replayable and kind.computes:
             self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
+        if self._comparer is not None:
+            self._comparer.look(kind, args, kwargs or {}, inputs, outputs)
 
     def leave_module(self, path: str, output: object, *, outermost: bool) -> None:
         """A module has returned `output`, the first tensor of which is looked at; the `outermost` is a whole model."""
@@ -81,6 +88,8 @@ class Numerics:
                     self._origins.leave_model(tensor)
                 if tensor is not self._last:  # a container returns what its last part returned
                     self._exponents.take("activation", path, tensor)
+                if self._comparer is not None:
+                    self._comparer.leave_module(path, tensor)
                 self._last = None if outermost else tensor
 
     def gradients(self, optimizer: Optimizer, scale: float) -> None:
@@ -92,6 +101,8 @@ class Numerics:
                 if parameter.grad is not None:
                     self._exponents.take("weight", name, parameter)
                     self._exponents.take("gradient", name, parameter.grad, scale)
+            if self._comparer is not None:
+                self._comparer.gradients(optimizer, self._path)
 
     def begin(self, optimizer: Optimizer) -> None:
         """`optimizer` is about to step."""
@@ -113,6 +124,8 @@ class Numerics:
                 self._replays.end_step()
                 self._exponents.end_step()
                 self._updates.end_step(self.step, lines, skipped)
+            if self._comparer is not None:
+                self._comparer.end_step(skipped=bool(skipped))
 
     def write(self, record: Record) -> None:
         """Put what was seen into `record`."""
@@ -120,6 +133,7 @@ class Numerics:
         record.losses = list(self._replays.losses())
         record.histograms = list(self._exponents.histograms())
         record.updates = self._updates.updates()
+        record.comparison = self._comparer.result() if self._comparer is not None else None
 
 
 def _first_tensor(output: object) -> list[Tensor]:

@@ -60,7 +60,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self.on:
             return func(*args, **(kwargs or {}))
         numerics = self.numerics
-        began = numerics is None or numerics.begins_finite(func, args)
+        began = numerics is None or numerics.before(func, args, kwargs)
         started = perf_counter()
         result = func(*args, **kwargs) if kwargs else func(*args)
         seconds = perf_counter() - started

@@ -22,6 +22,9 @@ from amplint.trace.sources import digests
 from amplint.trace.steps import Steps
 from amplint.trace.window import Window
 
+_DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)
+"""What a GPU that has failed raises; PyTorch before 2.8 has no name for it."""
+
 
 class WindowPassed(BaseException):
     """Ends a script when all that was to be recorded is; no `except Exception` of the script's holds it up."""
@@ -30,7 +33,8 @@ class WindowPassed(BaseException):
 class Watch:
     """A context manager that gives a `Record`; with `stop` it ends its block by `WindowPassed` behind the window.
 
-    `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded. A run without any step
+    `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded. `compare_float32`
+    computes what is recorded in float32 as well, and looks at numbers at `sample` at least. A run without any step
     is recorded as a whole: only when a first step is over is known that there are steps to skip.
 
     Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
@@ -38,14 +42,16 @@ class Watch:
 
     _running: ClassVar[bool] = False
 
-    def __init__(self, window: Window, *, stop: bool = False, numerics: str = "sample") -> None:
+    def __init__(self, window: Window, *, stop: bool = False, numerics: str = "sample", compare_float32: bool = False) -> None:
+        if compare_float32 and numerics == "off":
+            numerics = "sample"
         rank, ranks = rank_and_ranks()
         self.record = Record(torch=torch.__version__, rank=rank, ranks=ranks, numerics=numerics)
         self._window = window
         self._stop = stop
         self._modules = Modules()
         self._operators = Operators(self._modules, optimizers=numerics == "full")
-        self._numerics = Numerics(numerics, self._modules.parameter)
+        self._numerics = Numerics(numerics, self._modules.parameter, compare=compare_float32)
         self._steps = Steps(
             self._on_step,
             self._operators.optimize,
@@ -127,7 +133,7 @@ class Watch:
         self._numerics.end_step(self._steps.optimizers, self._steps.skipped(self._step))
 
     def _write(self) -> None:
-        with contextlib.suppress(RuntimeError):  # a device that has failed tells no numbers
+        with contextlib.suppress(_DEVICE_ERROR):  # a device that has failed tells no numbers
             self._end_step()
             self._numerics.write(self.record)
         self.record.operations, self.record.seconds = self._operators.operations()

@@ -1,0 +1,107 @@
+"""Float32 numbers beside those of a run: what each tensor would hold if nothing had been rounded to half."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from amplint.trace.tally import HALF
+
+_SWEEP = 256
+
+
+@dataclass(slots=True)
+class Shadow:
+    """The `numbers` of a storage whose elements have `dtype`, in float32 (float64 for float64), in one dimension.
+
+    `error` is the relative error of what was written there last, `zeros` tells that something is 0 which should not be,
+    and `culprit` is the place that is to blame for either, None where nothing is off. `cancelled` is how much larger
+    the numbers were that are left of a sum, 1 where none cancelled out: errors are relative to those.
+    """
+
+    storage: StorageWeakRef
+    dtype: torch.dtype
+    numbers: Tensor
+    error: float = 0.0
+    cancelled: float = 1.0
+    zeros: bool = False
+    culprit: Hashable = None
+
+
+class Shadows:
+    """The shadows of storages, so that views and what is written through them have their part of it.
+
+    A tensor without one holds what it would hold in float32, but for being in half itself.
+    """
+
+    def __init__(self) -> None:
+        self._shadows: dict[int, Shadow] = {}
+        self._limit = _SWEEP
+
+    def find(self, tensor: Tensor) -> Shadow | None:
+        """The shadow of the storage of `tensor`."""
+        if not self._shadows or tensor.layout is not torch.strided:
+            return None
+        shadow = self._shadows.get(tensor.untyped_storage()._cdata)
+        return shadow if shadow is not None and shadow.dtype is tensor.dtype else None
+
+    def exact(self, tensor: Tensor) -> Tensor:
+        """What `tensor` would hold in float32, as a view of the shadow where it has one."""
+        shadow = self.find(tensor)
+        if shadow is not None:
+            return shadow.numbers.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+        return tensor.float() if tensor.dtype in HALF else tensor
+
+    def prepare(self, tensor: Tensor) -> None:
+        """Give `tensor`, which is going to be written to, a shadow of what it holds now."""
+        if self.find(tensor) is None:
+            whole = tensor.as_strided((_elements(tensor),), (1,), 0)
+            self._put(tensor, whole.to(_wide(tensor.dtype), copy=True))
+
+    def keep(self, tensor: Tensor, exact: Tensor, *, own: bool) -> Shadow:
+        """Give `tensor`, which is new, the shadow `exact`; `own` tells that nothing else uses the numbers of `exact`."""
+        elements = _elements(tensor)
+        alike = exact.stride() == tensor.stride() and exact.storage_offset() == tensor.storage_offset() == 0
+        if own and alike and _elements(exact) >= elements:
+            return self._put(tensor, exact.as_strided((elements,), (1,), 0))
+        numbers = exact.new_zeros(elements, dtype=_wide(tensor.dtype))
+        numbers.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(exact)
+        return self._put(tensor, numbers)
+
+    def drop(self, tensor: Tensor) -> None:
+        """Take what `tensor` holds for right."""
+        self._shadows.pop(tensor.untyped_storage()._cdata, None)
+
+    def forget(self) -> None:
+        """Take everything for right."""
+        self._shadows.clear()
+        self._limit = _SWEEP
+
+    def _put(self, tensor: Tensor, numbers: Tensor) -> Shadow:
+        if len(self._shadows) >= self._limit:
+            known = self._shadows.items()
+            self._shadows = {key: one for key, one in known if not one.storage.expired()}  # type: ignore[no-untyped-call]
+            self._limit = max(_SWEEP, 2 * len(self._shadows))
+        storage = tensor.untyped_storage()
+        held = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        shadow = self._shadows[storage._cdata] = Shadow(held, tensor.dtype, numbers)
+        return shadow
+
+
+def shares_storage(tensor: Tensor, others: list[Tensor]) -> bool:
+    """Whether `tensor` lies where one of `others` does."""
+    own = tensor.untyped_storage()._cdata
+    return any(other.layout is torch.strided and other.untyped_storage()._cdata == own for other in others)
+
+
+def _elements(tensor: Tensor) -> int:
+    return tensor.untyped_storage().nbytes() // tensor.element_size()
+
+
+def _wide(dtype: torch.dtype) -> Any:
+    return torch.float64 if dtype is torch.float64 else torch.float32
