@@ -17,6 +17,9 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Operation", "phase"): PHASES,
     ("NonFinite", "phase"): PHASES,
     ("HalfLoss", "phase"): PHASES,
+    ("LineDrift", "phase"): ("forward", "backward"),
+    ("LineDrift", "kind"): ("", "inf", "nan"),
+    ("TensorDrift", "what"): ("output", "gradient"),
     ("Record", "numerics"): NUMERICS,
     ("NonFinite", "kind"): ("inf", "nan"),
     ("Histogram", "what"): ("activation", "weight", "gradient"),
@@ -63,6 +66,8 @@ def _type(hint: Any, definitions: dict[str, Schema]) -> Schema:
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     if origin in (Union, types.UnionType):
+        if any(argument not in _PLAIN for argument in arguments):
+            return {"anyOf": [_type(argument, definitions) for argument in arguments]}
         return {"type": [_PLAIN[argument] for argument in arguments]}
     if origin is list:
         return {"type": "array", "items": _type(arguments[0], definitions)}

@@ -45,6 +45,7 @@ ALLOWED_IN_RULES = {
     "torchlib",
     "source.rewrite",
     "trace.check",
+    "trace.compared",
     "trace.kinds",
     "trace.record",
 }

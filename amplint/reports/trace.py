@@ -9,6 +9,7 @@ from itertools import groupby
 
 from amplint.findings import Finding
 from amplint.reports.context import Sources
+from amplint.reports.drift import against_float32
 from amplint.reports.exponents import Range, scales, shares, summed
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
@@ -25,8 +26,8 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
-    parts = [head, *dry, *_lines(record, found, width), *_scaler(record), *_numbers(record, width), *_held(record)]
-    return "\n".join(parts) + "\n"
+    ran = [*_lines(record, found, width), *against_float32(record, width)]
+    return "\n".join([head, *dry, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]) + "\n"
 
 
 def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str]:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from amplint.trace.watching import Watch
 
 
-def watch(*, steps: int | None = None, skip: int = 0, every: int = 1, numerics: str = "sample", compare_float32: bool = False) -> Watch:
+def watch(
+    *, steps: int | None = None, skip: int = 0, every: int = 1, numerics: str = "sample", compare_float32: bool = False
+) -> Watch:
     """Record what runs inside of a `with` block.
 
     `steps` is how many optimizer steps to record, all of them when None; the first `skip` are left out, and of the

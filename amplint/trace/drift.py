@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-INFINITE = math.inf
-
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """`gap` is the norm of the difference, inf where a number is not finite that should be, and `norm` that of the right
-    numbers. `nan` tells that a number is NaN which should be none.
+    """`gap` is the norm of the difference, inf where a number is not finite that should be.
+
+    `norm` is that of the right numbers, and `nan` tells that a number is NaN which should be none.
     """
 
     gap: float
@@ -25,7 +24,9 @@ class Distance:
     def error(self, least: float = 0.0) -> float:
         """The gap relative to the norm, or to `least` if that is more; where nothing should be, 1 for anything."""
         norm = max(self.norm, least)
-        return self.gap / norm if norm else float(self.gap > 0)
+        if norm or math.isinf(self.gap):
+            return self.gap / (norm or 1.0)
+        return float(self.gap > 0)
 
 
 def distance(real: Tensor, exact: Tensor) -> Distance:
@@ -36,7 +37,7 @@ def distance(real: Tensor, exact: Tensor) -> Distance:
     valid = exact.isfinite()
     off = valid & ~real.isfinite()
     if bool(off.any()):
-        return Distance(INFINITE, norm, bool((off & real.isnan()).any()))
+        return Distance(math.inf, norm, bool((off & real.isnan()).any()))
     return Distance(*_norms((real.to(exact.dtype) - exact).where(valid, 0), exact.where(valid, 0)))
 
 

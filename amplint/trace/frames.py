@@ -13,6 +13,7 @@ import amplint
 
 _LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}/" for module in (torch, amplint, contextlib))
 """Folders whose code is nobody's training script. That of contextlib is the standard library's."""
+_OPTIMIZERS = f"{Path(str(torch.optim.__file__)).parent}/"
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 Line = tuple[str, int]
@@ -48,6 +49,16 @@ def calling_line() -> Line:
     """The innermost line of the user's code."""
     frame = calling_frame()
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else NOWHERE
+
+
+def is_in_optimizer() -> bool:
+    """Whether an optimizer of PyTorch's has called what runs, rather than the user's code in a closure."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_own(frame.f_code):
+        if frame.f_code.co_filename.startswith(_OPTIMIZERS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def raising_line(failure: BaseException) -> Line:

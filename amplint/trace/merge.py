@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from amplint.trace.compared import joined
 from amplint.trace.divergence import divergences
 from amplint.trace.record import Call, HalfLoss, Histogram, Operation, Record, ScalerStep
 
@@ -55,6 +56,7 @@ def merged(records: Sequence[Record]) -> Record:
         histograms=_joined((one for record in ordered for one in record.histograms), _name, _histogram),
         updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
         divergences=divergences(ranks),
+        comparison=joined([record.comparison for record in ordered if record.comparison is not None]),
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from amplint.trace.compared import Comparison
+
 SCHEMA = 1
 """The version of the format that `Record.to_json` writes; `docs/trace.md` describes it."""
 PHASES = ("forward", "backward", "recomputation", "optimizer")
@@ -217,59 +219,6 @@ class Divergence:
     step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LineDrift:
-    """How far the results of a line are from what they would be in float32, in its worst module and step.
-
-    Errors are norms of differences relative to that of the float32 numbers. `error` is the largest of a result's,
-    `added` how much the line's operations added to what arrived with their inputs, `op` the one that added most and
-    `dtype` that of its result. `kind` is `inf` or `nan` where the line is to blame for one that float32 does not have:
-    there is no number then. `phase` is `forward` or `backward`; other places are as in `Operation`.
-    """
-
-    phase: str
-    op: str
-    filename: str
-    row: int
-    module: str
-    dtype: str
-    kind: str
-    added: float | None
-    error: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class TensorDrift:
-    """How far a tensor is from what it would be in float32.
-
-    `what` is `output` (the first tensor that the module `name` returned) or `gradient` (of the parameter `name`, when
-    its optimizer steps). `error` is relative as in `LineDrift`, None where a number is not finite that should be.
-    """
-
-    what: str
-    name: str
-    dtype: str
-    error: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Steps as they ran and in float32, from the same state and data.
-
-    `half` is the half dtype of the run, `tolerance` the relative error that its rounding explains. `first` is the
-    module whose output was off by more first, empty where none was. `lines` and `tensors` are worst first, `refused`
-    are operators that could not be compared: what they made counts as right.
-    """
-
-    half: str
-    steps: int
-    tolerance: float
-    first: str
-    lines: list[LineDrift]
-    tensors: list[TensorDrift]
-    refused: tuple[str, ...] = ()
-
-
 @dataclass
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
@@ -395,7 +344,7 @@ class Record:
                 histograms=[_histogram(row) for row in data["histograms"]],
                 updates=[Update(**update) for update in data["updates"]],
                 divergences=[_divergence(row) for row in data["divergences"]],
-                comparison=_comparison(data["comparison"]) if data["comparison"] is not None else None,
+                comparison=Comparison.of(data["comparison"]) if data["comparison"] is not None else None,
             )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as failure:
             raise UnreadableRecord("not a trace that amplint has written") from failure
@@ -435,8 +384,3 @@ def _histogram(row: dict[str, Any]) -> Histogram:
 
 def _divergence(row: dict[str, Any]) -> Divergence:
     return Divergence(**{**row, "did": tuple((int(rank), what) for rank, what in row["did"].items())})
-
-
-def _comparison(row: dict[str, Any]) -> Comparison:
-    lines, drifts = [LineDrift(**line) for line in row["lines"]], [TensorDrift(**drift) for drift in row["tensors"]]
-    return Comparison(**{**row, "lines": lines, "tensors": drifts, "refused": tuple(row["refused"])})

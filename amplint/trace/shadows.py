@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from amplint.trace.partings import Culprit
 from amplint.trace.tally import HALF
 
 _SWEEP = 256
@@ -20,7 +20,7 @@ class Shadow:
     """The `numbers` of a storage whose elements have `dtype`, in float32 (float64 for float64), in one dimension.
 
     `error` is the relative error of what was written there last, `zeros` tells that something is 0 which should not be,
-    and `culprit` is the place that is to blame for either, None where nothing is off. `cancelled` is how much larger
+    and `culprit` is what is to blame for either, None where nothing is off. `cancelled` is how much larger
     the numbers were that are left of a sum, 1 where none cancelled out: errors are relative to those.
     """
 
@@ -30,7 +30,7 @@ class Shadow:
     error: float = 0.0
     cancelled: float = 1.0
     zeros: bool = False
-    culprit: Hashable = None
+    culprit: Culprit | None = None
 
 
 class Shadows:
@@ -63,11 +63,16 @@ class Shadows:
             whole = tensor.as_strided((_elements(tensor),), (1,), 0)
             self._put(tensor, whole.to(_wide(tensor.dtype), copy=True))
 
-    def keep(self, tensor: Tensor, exact: Tensor, *, own: bool) -> Shadow:
-        """Give `tensor`, which is new, the shadow `exact`; `own` tells that nothing else uses the numbers of `exact`."""
+    def keep(self, tensor: Tensor, exact: Tensor) -> Shadow | None:
+        """Give `tensor`, which is new, the shadow `exact`, which nothing else uses.
+
+        None where that cannot be, since elements of `tensor` lie over each other.
+        """
         elements = _elements(tensor)
         alike = exact.stride() == tensor.stride() and exact.storage_offset() == tensor.storage_offset() == 0
-        if own and alike and _elements(exact) >= elements:
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.size(), strict=True)):
+            return None
+        if alike and _elements(exact) >= elements:
             return self._put(tensor, exact.as_strided((elements,), (1,), 0))
         numbers = exact.new_zeros(elements, dtype=_wide(tensor.dtype))
         numbers.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(exact)

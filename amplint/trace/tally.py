@@ -113,6 +113,16 @@ def replayable(func: Any, outputs: tuple[torch.dtype, ...]) -> bool:
     )
 
 
+def draws(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether `func` draws random numbers; dropout of nothing does not."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.name in ("dropout_p", "p", "dropout"):
+            return bool(args[index] if index < len(args) else kwargs.get(argument.name, argument.default_value))
+    return True
+
+
 def rewrites(func: Any) -> bool:
     """Whether `func` works in place on what an argument holds, rather than only storing its result there."""
     name = op_name(func)

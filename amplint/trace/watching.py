@@ -42,7 +42,9 @@ class Watch:
 
     _running: ClassVar[bool] = False
 
-    def __init__(self, window: Window, *, stop: bool = False, numerics: str = "sample", compare_float32: bool = False) -> None:
+    def __init__(
+        self, window: Window, *, stop: bool = False, numerics: str = "sample", compare_float32: bool = False
+    ) -> None:
         if compare_float32 and numerics == "off":
             numerics = "sample"
         rank, ranks = rank_and_ranks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from amplint.trace.compared import Comparison, LineDrift, TensorDrift
 from amplint.trace.record import (
     HalfLoss,
     Held,
@@ -96,4 +97,19 @@ def record(folder: Path) -> Record:
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 0, FULL, 2e-3, 0.0),
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 1, FULL, 1e-3, 0.25),
         ],
+        comparison=Comparison(
+            half=HALF,
+            steps=3,
+            tolerance=0.015625,
+            first=EVIL,
+            lines=[
+                LineDrift("forward", "mm", name, PRODUCT, EVIL, HALF, "nan", None, None),
+                LineDrift("forward", "addmm", name, STEM, EVIL, HALF, "", 0.25, 0.26),
+            ],
+            tensors=[
+                TensorDrift("output", EVIL, HALF, None),
+                TensorDrift("gradient", f"{EVIL}.weight", FULL, 0.0625),
+            ],
+            refused=("frobnicate",),
+        ),
     )

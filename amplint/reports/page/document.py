@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from amplint import __version__
 from amplint.findings import Finding
+from amplint.reports.drift import amount
 from amplint.reports.page import figures, tables
 from amplint.reports.page.listing import listings
 from amplint.reports.ran import digits, share, total_seconds
@@ -57,6 +58,9 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         operations=tables.operations(record, seconds),
         products=tables.products(record),
         nonfinite=tables.origins(record),
+        compared=record.comparison,
+        drifts=tables.drifts(record),
+        strays=tables.strays(record),
         spreads=tables.spreads(record),
         losses=tables.losses(record),
         steps=tables.scaler_steps(record),
@@ -70,6 +74,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         },
         share=share,
         digits=digits,
+        amount=amount,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from amplint.reports.exponents import Range, Shares, shares
 from amplint.reports.page.choice import Shown, most
 from amplint.reports.ran import PASSES, share
+from amplint.trace.compared import LineDrift, TensorDrift
 from amplint.trace.kinds import computed_in, computes
 from amplint.trace.record import HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
 
@@ -98,6 +99,18 @@ def losses(record: Record) -> Shown[HalfLoss]:
 def origins(record: Record) -> Shown[NonFinite]:
     """Where inf and NaN come from, first of all in front."""
     return Shown(record.nonfinite[:_ROWS], len(record.nonfinite[_ROWS:]))
+
+
+def drifts(record: Record) -> Shown[LineDrift]:
+    """How far lines are off from float32, worst first."""
+    lines = record.comparison.lines if record.comparison is not None else []
+    return Shown(lines[:_ROWS], len(lines[_ROWS:]))
+
+
+def strays(record: Record) -> Shown[TensorDrift]:
+    """How far outputs of modules and gradients are off from float32, worst first."""
+    tensors = record.comparison.tensors if record.comparison is not None else []
+    return Shown(tensors[:_ROWS], len(tensors[_ROWS:]))
 
 
 def scaler_steps(record: Record) -> Shown[ScalerStep]:

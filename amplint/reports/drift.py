@@ -1,0 +1,67 @@
+"""The comparison with float32 for the terminal: lines, modules and gradients that are off most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.reports.context import Sources
+from amplint.reports.text import columns, from_here, visible, wrap
+from amplint.trace.compared import Comparison, LineDrift, TensorDrift
+from amplint.trace.record import Record
+
+_LINES, _TENSORS = 8, 3
+
+
+def against_float32(record: Record, width: int) -> Iterator[str]:
+    """The section of the summary; nothing where the run was not compared."""
+    comparison = record.comparison
+    if comparison is None:
+        return
+    steps = f"{comparison.steps} {'step' if comparison.steps == 1 else 'steps'}"
+    rounding = f"rounding explains {comparison.tolerance:.2g}"
+    yield ""
+    yield from wrap(f"against float32, {steps}, what lines add to the relative error ({rounding}):", width, "  ", "")
+    sources = Sources()
+    shown = [drift for drift in comparison.lines if drift.kind or drift.added][:_LINES]
+    rows = [(_place(drift), _source(sources, drift), _adds(drift)) for drift in shown]
+    places = max((columns(place) for place, _, _ in rows), default=0)
+    marks = max((columns(mark) for _, _, mark in rows), default=0)
+    for place, source, mark in rows:
+        room = max(width - places - marks - 6, 8)
+        text = source if columns(source) <= room else source[: room - 4] + " ..."
+        yield f"  {place:<{places}}  {text}{' ' * (room - columns(text))}  {mark}".rstrip()
+    for part in _tensors(comparison):
+        yield from wrap(part, width, "    ", "  ")
+
+
+def _tensors(comparison: Comparison) -> Iterator[str]:
+    if comparison.first:
+        yield f"the first module to be off by more: {visible(comparison.first)}"
+    for what in ("output", "gradient"):
+        worst = [drift for drift in comparison.tensors if drift.what == what and drift.error != 0][:_TENSORS]
+        if worst:
+            yield f"{what}s that are off most: {', '.join(map(_tensor, worst))}"
+    if comparison.refused:
+        yield f"not compared, and taken for right: {', '.join(comparison.refused)}"
+
+
+def _adds(drift: LineDrift) -> str:
+    number = amount(None, drift.kind) if drift.kind else f"+{amount(drift.added)}"
+    return f"{number}  {drift.op}{' backward' * (drift.phase == 'backward')}, {drift.dtype}"
+
+
+def _tensor(drift: TensorDrift) -> str:
+    return f"{visible(drift.name)} {amount(drift.error)}"
+
+
+def amount(error: float | None, kind: str = "") -> str:
+    """`0.013`, or what is not finite."""
+    return {"inf": "inf", "nan": "NaN", "": "inf or NaN"}[kind] if error is None else f"{error:.2g}"
+
+
+def _place(drift: LineDrift) -> str:
+    return f"{visible(from_here(drift.filename))}:{drift.row}"
+
+
+def _source(sources: Sources, drift: LineDrift) -> str:
+    return visible((sources.line(drift.filename, drift.row) or "").strip())

@@ -1,0 +1,80 @@
+"""AMP811."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Finding, Severity
+from amplint.trace.check import Check
+from amplint.trace.compared import Comparison, LineDrift
+from amplint.trace.record import Record
+
+_LINES = 3
+_SHARE = 0.25
+"""Lines that add less, of what the worst adds, are left out."""
+
+
+class DriftFromFloat32(Check):
+    """A line's results are off from those of float32 by more than rounding explains.
+
+    Found with `amplint trace --compare-float32`, which computes each recorded step in float32 as well, from the same
+    state and data.
+
+    ## Why is this bad?
+    One rounding to float16 is an error of at most 0.0005, to bfloat16 of 0.004, and most operations pass on what they
+    get. A few make much more of it: squares and exponentials that overflow, a small number that becomes 0, a difference
+    of large numbers, a sum of many terms. What comes after them is as wrong, gradients included.
+
+    ## Example
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        queries = self.project(x)
+        distance = (queries * queries).sum(-1) - 2 * scores
+    ```
+
+    ## Use instead
+    ```python
+    with torch.autocast("cuda", dtype=torch.float16):
+        queries = self.project(x).float()
+        distance = (queries * queries).sum(-1) - 2 * scores
+    ```
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html>
+    - <https://docs.pytorch.org/docs/stable/amp.html>
+    """
+
+    code = "AMP811"
+    name = "drift-from-float32"
+    severity = Severity.INFO
+    reason = "What is computed from it is as wrong, gradients included."
+
+    def findings(self, record: Record) -> Iterator[Finding]:
+        """The worst lines: of several passes only those of the first that fails."""
+        comparison = record.comparison
+        if comparison is None:
+            return
+        for drift in _worst(comparison):
+            advice = "Compute this line in float32: convert what goes in with .float(), where autocast is off."
+            yield self.found(drift.filename, drift.row, _message(drift, comparison), advice=advice)
+
+
+def _worst(comparison: Comparison) -> list[LineDrift]:
+    """The first that make inf or NaN, otherwise those that add most; those of the backward pass only without others."""
+    off = [drift for drift in comparison.lines if drift.kind or (drift.added or 0.0) > comparison.tolerance]
+    found = [drift for drift in off if drift.phase == "forward"] or off
+    found = [drift for drift in found if drift.kind] or found
+    most = max((drift.added or 0.0 for drift in found), default=0.0)
+    return [drift for drift in found if drift.kind or (drift.added or 0.0) >= _SHARE * most][:_LINES]
+
+
+def _message(drift: LineDrift, comparison: Comparison) -> str:
+    where = f" ({drift.module})" if drift.module else ""
+    backward = "the backward pass of this line" if drift.phase == "backward" else "this line"
+    if drift.kind:
+        kind = {"inf": "inf", "nan": "NaN"}[drift.kind]
+        return f"{backward} leads to {kind} that float32 does not have: {drift.op} in {drift.dtype}{where}"
+    return (
+        f"{backward} adds {drift.added:.2g} to the relative error against float32, where rounding to {comparison.half} "
+        f"explains {comparison.tolerance:.2g}: {drift.op} in {drift.dtype}{where}"
+    )
