@@ -13,6 +13,7 @@ import click
 
 from amplint.cli import traced
 from amplint.cli.failures import warn
+from amplint.cli.step_line import StepLine
 from amplint.trace.findings import findings, findings_of_ranks
 from amplint.trace.merge import merged
 from amplint.trace.ranks import Machine, file_of
@@ -28,16 +29,17 @@ _PATIENCE, _LITTLE_PATIENCE = 10.0, 2.0
 class Ending:
     """Tells what `watch` has seen, once: at the end of the script, or when SIGTERM ends it before.
 
-    Active as a context manager. After SIGTERM the process ends by SIGTERM, as it would have without being watched.
-    A handler that the script installs takes the place of this one.
+    Active as a context manager; `line` is taken away before anything is told. After SIGTERM the process ends by
+    SIGTERM, as it would have without being watched. A handler that the script installs takes the place of this one.
     """
 
     def __init__(
-        self, watch: Watch, output: Path | None, html: Path | None, *, quiet: bool, fail_on: str | None
+        self, watch: Watch, output: Path | None, html: Path | None, line: StepLine, *, quiet: bool, fail_on: str | None
     ) -> None:
         self._watch = watch
         self._output = output
         self._html = html
+        self._line = line
         self._quiet = quiet
         self._fail_on = fail_on
         self._machine = Machine()
@@ -58,6 +60,7 @@ class Ending:
     def tell(self, record: Record) -> int:
         """Write and report `record`; the exit status for what is found. Raises Failure where it cannot be written."""
         self._telling = True
+        self._line.close()
         if self._output is not None:
             traced.write(file_of(self._output, record), record.to_json())
         if not self._machine.first:

@@ -11,9 +11,10 @@ import click
 from amplint.cli import traced
 from amplint.cli.default import ByDefault
 from amplint.cli.ending import Ending
-from amplint.cli.failures import Failure
+from amplint.cli.failures import Failure, warn
 from amplint.cli.merge import merge
 from amplint.cli.report import report
+from amplint.cli.step_line import StepLine
 from amplint.trace.gpus import GPUS
 from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
@@ -54,6 +55,8 @@ def trace() -> None:
 @click.option("--compare-float32", is_flag=True, help="Compute each step in float32 as well, and say where they part.")
 @click.option("--dry-run", is_flag=True, help="Run a script for CUDA without a GPU, as CUDA's autocast would.")
 @click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
+@click.option("--max-batch", type=click.IntRange(min=1), help="Samples of each batch that data loaders give at most.")
+@click.option("--image-size", type=click.IntRange(min=1), help="Pixels that images of data loaders have at most.")
 @traced.output
 @traced.html
 @traced.fail_on
@@ -75,6 +78,8 @@ def run(
     compare_float32: bool,
     dry_run: bool,
     gpu: str,
+    max_batch: int | None,
+    image_size: int | None,
     output: Path | None,
     html: Path | None,
     fail_on: str | None,
@@ -94,12 +99,17 @@ def run(
     if importlib.util.find_spec("torch") is None:
         raise Failure("amplint trace runs PyTorch, which is not installed: pip install amplint[trace]")
     from amplint.trace import run as runs
+    from amplint.trace.shrink import shrunk
     from amplint.trace.watching import Watch
+    from amplint.trace.whereabouts import Whereabouts
 
-    watch = Watch(Window(steps, skip, every), stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
-    with Ending(watch, output, html, quiet=quiet, fail_on=fail_on) as ending:
+    window = Window(steps, skip, every)
+    watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
+    line = StepLine(Whereabouts(watch, window.end), hidden=quiet or watch.record.rank != 0)
+    with Ending(watch, output, html, line, quiet=quiet, fail_on=fail_on) as ending:
         try:
-            status = runs.run(script, arguments, watch, module=module, gpu=GPUS[gpu] if dry_run else None)
+            with line, shrunk(max_batch, image_size, warn, watch.paused):
+                status = runs.run(script, arguments, watch, module=module, gpu=GPUS[gpu] if dry_run else None)
         except runs.NoScript as failure:
             raise Failure(str(failure)) from None
         sys.stdout.flush()

@@ -33,9 +33,9 @@ def is_own(code: CodeType) -> bool:
     return own
 
 
-def calling_frame() -> FrameType | None:
-    """The innermost frame of the user's code."""
-    frame: FrameType | None = sys._getframe(1)
+def calling_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame of the user's code, from `frame` or what calls this on."""
+    frame = frame or sys._getframe(1)
     known = _known.get
     while frame is not None:
         own = known(frame.f_code.co_filename)
@@ -45,9 +45,9 @@ def calling_frame() -> FrameType | None:
     return frame
 
 
-def calling_line() -> Line:
-    """The innermost line of the user's code."""
-    frame = calling_frame()
+def calling_line(frame: FrameType | None = None) -> Line:
+    """The innermost line of the user's code, from `frame` or what calls this on."""
+    frame = calling_frame(frame)
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else NOWHERE
 
 

@@ -97,6 +97,15 @@ class Watch:
             self._operators.calls.failed(failure, *raising_line(failure))
         self._write()
 
+    @property
+    def step(self) -> int:
+        """How many steps are done."""
+        return self._step
+
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        """Do not record what runs in this context."""
+        return self._operators.paused()
+
     def so_far(self) -> Record:
         """The record of a run that ends here, in the middle of a step."""
         with self._operators.paused():

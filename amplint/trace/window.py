@@ -27,4 +27,9 @@ class Window:
 
     def is_past(self, step: int) -> bool:
         """Whether `step` and all after it are no longer recorded."""
-        return self.steps is not None and step > self.skip + (self.steps - 1) * self.every
+        return self.end is not None and step >= self.end
+
+    @property
+    def end(self) -> int | None:
+        """How many steps are taken until all are recorded, None where there is no end."""
+        return None if self.steps is None else self.skip + (self.steps - 1) * self.every + 1
