@@ -1,0 +1,5 @@
+"""What datasets of images derive from."""
+
+from torchvision.datasets import RandomImages as VisionDataset
+
+__all__ = ["VisionDataset"]
