@@ -26,14 +26,15 @@ class Origins:
     """The operations that made inf or NaN out of finite numbers, each with the first step that it did.
 
     They may be meant: an inf in a mask that a softmax follows, a NaN in a metric. So they count when something comes of
-    them in the same step: something in the backward pass that is not finite, a NaN or a single number on the way to it,
-    or what a whole model returns. `current` tells the step, the loss scale, and whether a
-    scaler multiplies a loss: what comes of that belongs to the backward pass.
+    them in the same step: something in the backward pass that is not finite, a single number on the way to it, what a
+    whole model returns, or an exception, where a NaN was on the way. `current` tells the step, the loss scale, and
+    whether a scaler multiplies a loss: what comes of that belongs to the backward pass.
     """
 
     def __init__(self, replays: Replays, current: Callable[[], tuple[int, float | None, bool]]) -> None:
         self.found: dict[tuple[Any, ...], NonFinite] = {}
         self._pending: dict[tuple[Any, ...], NonFinite] = {}
+        self._on_the_way = False
         self._replays = replays
         self._current = current
         self._flags = Flags(self._judge, self._confirm)
@@ -69,6 +70,13 @@ class Origins:
         """What nothing has come of by now is meant."""
         self._flags.read()
         self._pending.clear()
+        self._on_the_way = False
+
+    def break_off(self) -> None:
+        """The script has failed, in the middle of a step."""
+        self._flags.read()
+        if self._on_the_way:
+            self._confirm()
 
     def _hit(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], made: list[Tensor], began: bool) -> None:
         others = [tensor for tensor in inputs if not any(tensor is result for result in made)]
@@ -88,7 +96,8 @@ class Origins:
             key = (phase, kind.func, kind.line, kind.module, nan, scale)
             if key not in self.found and len(self.found) + len(self._pending) < _LIMIT:
                 self._pending.setdefault(key, _nonfinite(kind, phase, step, nan, scale, cured))
-        if result.matters or (nan and result.leads_to_gradients):
+        self._on_the_way |= nan and result.leads_to_gradients
+        if result.matters:
             self._confirm()
 
     def _confirm(self) -> None:

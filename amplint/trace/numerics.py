@@ -127,6 +127,12 @@ class Numerics:
             if self._comparer is not None:
                 self._comparer.end_step(skipped=bool(skipped))
 
+    def break_off(self) -> None:
+        """The script has failed, in the middle of a step."""
+        if self.on:
+            with unseen():
+                self._origins.break_off()
+
     def write(self, record: Record) -> None:
         """Put what was seen into `record`."""
         record.nonfinite = list(self._origins.found.values())
