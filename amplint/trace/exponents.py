@@ -51,7 +51,7 @@ class Exponents:
 
     def histograms(self) -> Iterator[Histogram]:
         """What was counted."""
-        table = torch.zeros(len(self._rows) * WIDTH, dtype=torch.int64)
+        table = torch.zeros(len(self._rows) * WIDTH, dtype=torch.int64, device="cpu")
         for device in self._counts:
             table += self._table(device).cpu()
         for (what, name, dtype, scale), row in self._rows.items():

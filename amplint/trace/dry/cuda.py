@@ -138,10 +138,10 @@ def _functions(gpu: Gpu) -> dict[str, Any]:
         "Stream": Stream,
         "ExternalStream": Stream,
         "Event": Event,
-        "stream": lambda *_: Stream(),
-        "current_stream": lambda *_: Stream(),
-        "default_stream": lambda *_: Stream(),
-        "get_stream_from_external": lambda *_: Stream(),
+        "stream": lambda *_, **__: Stream(),
+        "current_stream": lambda *_, **__: Stream(),
+        "default_stream": lambda *_, **__: Stream(),
+        "get_stream_from_external": lambda *_, **__: Stream(),
     }
 
 

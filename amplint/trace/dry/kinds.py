@@ -43,10 +43,26 @@ def tensor_kinds() -> Iterator[None]:
         path = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
         module, _, name = path.rpartition(".")
         original(of_cpu.get(name, kind))
-        torch.set_default_device("cuda" if module == "torch.cuda" else None)
+        on_gpu = module == "torch.cuda"
+        torch.set_default_device("cuda" if on_gpu else None)
+        _make_there(on_gpu)
 
     with replaced(cuda, **kinds), replaced(torch, set_default_tensor_type=set_default):
         try:
             yield
         finally:
             torch.set_default_device(before)
+            _make_there(False)
+
+
+def _make_there(on: bool) -> None:
+    """Whether `torch.Tensor(...)` lies on the GPU, as it does where the default kind is one of the GPU's."""
+    if on:
+        torch.Tensor.__new__ = _made_there  # type: ignore[assignment, method-assign]
+    elif "__new__" in vars(torch.Tensor):
+        del torch.Tensor.__new__
+
+
+def _made_there(kind: type[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+    made: torch.Tensor = torch._C.TensorBase.__new__(kind, *args, **kwargs)
+    return moved(made, True) if kind is torch.Tensor else made

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import distributed, nn, serialization
+from torch import distributed, multiprocessing, nn, serialization
 from torch.autograd import profiler
 from torch.utils._pytree import tree_leaves
 
@@ -20,11 +20,14 @@ from amplint.trace.replaced import replaced
 def library() -> Iterator[None]:
     """Let all of it do without a GPU."""
     data_parallel = import_module("torch.nn.parallel.data_parallel")
+    spawning = import_module("torch.multiprocessing.spawn")
     pinning = import_module("torch.utils.data._utils.pin_memory")
     with contextlib.ExitStack() as stack:
         for owner, attributes in (
             (data_parallel, {"_get_available_device_type": lambda: None}),
             (pinning, {"pin_memory": _pinned}),
+            (multiprocessing, {"start_processes": _started}),
+            (spawning, {"start_processes": _started}),
             (profiler.profile, {"__init__": _without_device(profiler.profile.__init__)}),
             (torch._C, {"_group_tensors_by_device_and_dtype": _grouping(), **_TRANSFERS}),
             (torch._C, {"_get_accelerator": lambda *_: torch.device("cuda")}),
@@ -119,6 +122,29 @@ def _pinned(data: Any, device: Any = None) -> Any:
         if isinstance(value, torch.Tensor) and placement.on_gpu(value):
             raise RuntimeError("cannot pin tensors of the GPU; only dense CPU tensors can be pinned")
     return data
+
+
+class _Ended:
+    """Stands in for the context of processes that have ended."""
+
+    processes: tuple[Any, ...] = ()
+
+    def join(self, *_: Any, **__: Any) -> bool:
+        """All of them have ended."""
+        return True
+
+
+_start: Callable[..., Any] = import_module("torch.multiprocessing.spawn").start_processes
+
+
+def _started(
+    fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, *rest: Any, **more: Any
+) -> Any:
+    """A single process is this one, which knows of the GPU and is watched."""
+    if nprocs != 1:
+        return _start(fn, args, nprocs, join, *rest, **more)
+    fn(0, *args)
+    return None if join else _Ended()
 
 
 def _without_device(init: Callable[..., None]) -> Callable[..., None]:
