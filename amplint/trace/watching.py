@@ -145,6 +145,8 @@ class Watch:
 
     def _write(self) -> None:
         with contextlib.suppress(_DEVICE_ERROR):  # a device that has failed tells no numbers
+            if self.record.cut:
+                self._numerics.break_off()
             self._end_step()
             self._numerics.write(self.record)
         self.record.operations, self.record.seconds = self._operators.operations()

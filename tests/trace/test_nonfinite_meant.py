@@ -38,5 +38,5 @@ def test_a_nan_that_a_script_fails_for_is_not_meant() -> None:
     weight = torch.nn.Parameter(torch.tensor(0.5))
     watching = watch(steps=1, skip=0)
     with pytest.raises(ValueError, match="found invalid values"), watching as record:
-        torch.distributions.Categorical(logits=_step(weight), validate_args=True)
+        torch.distributions.Categorical(logits=_step(weight).view(2, 2), validate_args=True)
     assert [found.code for found in findings(record)] == ["AMP803"]
