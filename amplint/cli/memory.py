@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 import click
 
+from amplint.cli.failures import Failure
 from amplint.cli.terminal import width
-from amplint.reports.memory import of_states
+from amplint.reports.memory import of_peaks, of_states
+from amplint.trace.gpus import GPUS
+from amplint.trace.memory.estimates import variants
 from amplint.trace.memory.states import OPTIMIZERS, states
 
 _SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
@@ -28,9 +37,76 @@ class Count(click.ParamType[int]):
         return number
 
 
-@click.command()
-@click.option("--parameters", type=Count(), required=True, help="How many: 3.5e9, 7B, 125M.")
-@click.option("--optimizer", type=click.Choice(list(OPTIMIZERS)), default="adamw", show_default=True)
-def memory(parameters: int, optimizer: str) -> None:
-    """Say what a model keeps in memory from step to step, by the precision it is trained in."""
-    click.echo(of_states(parameters, optimizer, states(parameters, optimizer), width()), nl=False)
+accumulate = click.option(
+    "--accumulate",
+    default=4,
+    show_default=True,
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="With a script: also for a step of N batches, each an N-th as large.",
+)
+
+
+@click.command(
+    context_settings={"max_content_width": 100, "ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option("--parameters", type=Count(), help="Instead of a script, how many parameters: 3.5e9, 7B, 125M.")
+@click.option(
+    "--optimizer", type=click.Choice(list(OPTIMIZERS)), default="adamw", show_default=True, help="With --parameters."
+)
+@click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
+@accumulate
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
+@click.argument("script", required=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def memory(
+    ctx: click.Context,
+    /,
+    parameters: int | None,
+    optimizer: str,
+    gpu: str,
+    accumulate: int,
+    output_format: str,
+    module: bool,
+    script: str | None,
+    arguments: tuple[str, ...],
+) -> None:
+    """Say what training takes of a GPU's memory: that of SCRIPT at its peak, or of a model with so many --parameters.
+
+    A script is run several times, with fake tensors, which needs neither a GPU nor its memory: as it is, and as it
+    would be in float32, under AMP, with accumulation and with activation checkpointing.
+
+    Exit status: 0; 2 when there is nothing to run, or the script cannot be run as it is.
+    """
+    if (script is None) == (parameters is None):
+        raise click.UsageError("Name a script, or give --parameters.", ctx)
+    if script is not None:
+        ctx.exit(show_peaks(script, arguments, gpu, accumulate, output_format, module=module))
+    assert parameters is not None
+    found = states(parameters, optimizer)
+    if output_format == "json":
+        click.echo(json.dumps([asdict(each) | {"total": each.total} for each in found], indent=2))
+    else:
+        click.echo(of_states(parameters, optimizer, found, width()), nl=False)
+
+
+def show_peaks(
+    script: str, arguments: Sequence[str], gpu: str, accumulate: int, output_format: str = "text", *, module: bool
+) -> int:
+    """Print the peaks of a script's variants; the exit status. Raises Failure."""
+    if importlib.util.find_spec("torch") is None:
+        raise Failure("estimates of a script's memory need PyTorch, which is not installed: pip install amplint[trace]")
+    if not module and not Path(script).is_file():
+        raise Failure(f"{script}: no such file")
+    from amplint.trace.memory.estimating import estimates
+
+    wanted = variants(accumulate)
+    with click.progressbar(length=len(wanted), label="runs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        found = estimates(script, arguments, wanted, gpu, module=module, done=lambda _: bar.update(1))
+    if output_format == "json":
+        click.echo(json.dumps([asdict(each) | {"total": each.total} for each in found], indent=2))
+    else:
+        click.echo(of_peaks(found, GPUS[gpu], width()), nl=False)
+    return Failure.exit_code if found[0].refused else 0

@@ -12,6 +12,7 @@ from amplint.cli import traced
 from amplint.cli.default import ByDefault
 from amplint.cli.ending import Ending
 from amplint.cli.failures import Failure, warn
+from amplint.cli.memory import accumulate, show_peaks
 from amplint.cli.merge import merge
 from amplint.cli.report import report
 from amplint.cli.step_line import StepLine
@@ -57,6 +58,8 @@ def trace() -> None:
 @click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
 @click.option("--max-batch", type=click.IntRange(min=1), help="Samples of each batch that data loaders give at most.")
 @click.option("--image-size", type=click.IntRange(min=1), help="Pixels that images of data loaders have at most.")
+@click.option("--memory", is_flag=True, help="Say only what the script takes of a GPU's memory.")
+@accumulate
 @traced.output
 @traced.html
 @traced.fail_on
@@ -80,6 +83,8 @@ def run(
     gpu: str,
     max_batch: int | None,
     image_size: int | None,
+    memory: bool,
+    accumulate: int,
     output: Path | None,
     html: Path | None,
     fail_on: str | None,
@@ -96,6 +101,8 @@ def run(
     Exit status: that of the script; 1 where the script succeeds and --fail-on finds something; 2 when there is nothing
     to run.
     """
+    if memory:
+        ctx.exit(show_peaks(script, arguments, gpu, accumulate, module=module))
     if importlib.util.find_spec("torch") is None:
         raise Failure("amplint trace runs PyTorch, which is not installed: pip install amplint[trace]")
     from amplint.trace import run as runs

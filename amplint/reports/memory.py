@@ -6,7 +6,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from amplint.trace.gpus import GPUS
+from amplint.reports.context import Sources
+from amplint.reports.text import one_line, visible
+from amplint.reports.trace import place
+from amplint.trace.gpus import GPUS, Gpu, fitting
+from amplint.trace.memory.estimates import KINDS, Estimate
 from amplint.trace.memory.states import GIB, States
 
 _COLUMNS = ("", "weights", "gradients", "masters", "optimizer", "total", "fits in", "half copies")
@@ -18,7 +22,7 @@ def of_states(parameters: int, optimizer: str, found: Sequence[States], width: i
         (
             each.recipe,
             *map(gib, (each.weights, each.gradients, each.masters, each.optimizer, each.total)),
-            str(each.fits[0].memory) if each.fits else "none",
+            _smallest(each.total),
             gib(each.copies),
         )
         for each in found
@@ -32,6 +36,41 @@ def of_states(parameters: int, optimizer: str, found: Sequence[States], width: i
     ):
         parts += textwrap.wrap(text, width)
     return "\n".join(parts) + "\n"
+
+
+_SHOWN = KINDS[:4]
+"""Kinds of memory with a column of their own."""
+
+
+def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
+    """The peak of each variant of a script by what the memory is used for, and where that of the first one is."""
+    head = f"peak memory on {gpu.name}, in GiB"
+    parts = [head, "", *table(("", *_SHOWN, "other", "total", "fits in"), [_row(each) for each in found]), ""]
+    for each in found[:1]:
+        if not each.refused:
+            parts.append(f"{each.variant}: the peak is at {_place(each)}"[:width])
+            others = [f"{kind} {gib(each.peak[kind])}" for kind in KINDS[4:] if each.peak[kind]]
+            parts += textwrap.wrap(f"other, {each.variant}: {', '.join(others)}", width)
+    return "\n".join([*parts, *textwrap.wrap(f"GPUs: {gpus()}.", width)]) + "\n"
+
+
+def _row(each: Estimate) -> tuple[str, ...]:
+    if each.refused:
+        at = f" ({place(each.filename, each.row)})" if each.row else ""
+        return visible(each.variant), one_line(f"{each.refused}{at}")
+    shown = [each.peak[kind] for kind in _SHOWN]
+    sizes = [*shown, each.total - sum(shown), each.total]
+    return (visible(each.variant), *map(gib, sizes), _smallest(each.total))
+
+
+def _place(found: Estimate) -> str:
+    source = Sources().line(found.filename, found.row) if found.row else None
+    return f"{place(found.filename, found.row)}  {visible((source or '').strip())}".rstrip()
+
+
+def _smallest(size: int) -> str:
+    """The memory of the smallest GPU that holds `size` bytes, in GiB."""
+    return str(next((gpu.memory for gpu in fitting(size)), "none"))
 
 
 def gpus() -> str:
@@ -49,9 +88,10 @@ def gib(size: int) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows in columns, the first to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    """Rows in columns, the first to the left and the others to the right. A row of two cells is a name and a text."""
+    whole = [row for row in (head, *rows) if len(row) == len(head)]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    widths[0] = max(len(row[0]) for row in (head, *rows))
     for row in (head, *rows):
-        first, *others = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        numbers = [cell.strip().rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join(("", first, *numbers)).rstrip()
+        cells = zip(row[1:], widths[1:], strict=True) if row in whole else ((text, 0) for text in row[1:])
+        yield "  ".join(("", row[0].ljust(widths[0]), *(text.rjust(width) for text, width in cells))).rstrip()

@@ -27,3 +27,8 @@ GPUS = {
     "h200": Gpu("NVIDIA H200", 141, (9, 0), 132),
     "b200": Gpu("NVIDIA B200", 180, (10, 0), 148),
 }
+
+
+def fitting(size: int) -> list[Gpu]:
+    """The GPUs with more memory than `size` bytes, the smallest first."""
+    return sorted((gpu for gpu in GPUS.values() if size < gpu.memory * 2**30), key=lambda gpu: gpu.memory)

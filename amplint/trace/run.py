@@ -32,6 +32,14 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     """
     if gpu is not None:
         watch.record.gpu = gpu.name
+    return _status(watch, gpu, *begin(script, arguments, module=module))
+
+
+def begin(script: str, arguments: Sequence[str], *, module: bool = False) -> tuple[CodeType, ModuleType]:
+    """Make the process look like one that Python was started in with `script`: its code, and its `__main__`.
+
+    Raises NoScript.
+    """
     spec = _spec(script) if module else None
     path = script if spec is None else str(spec.origin)
     code = _code(path)
@@ -45,7 +53,7 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.realpath(path))
     sys.modules["__main__"] = main
-    return _status(watch, gpu, code, main)
+    return code, main
 
 
 def _device(gpu: Gpu | None) -> contextlib.AbstractContextManager[None]:

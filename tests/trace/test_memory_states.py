@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from amplint.cli.memory import Count
+from amplint.trace.gpus import fitting
 from amplint.trace.memory.states import GIB, OPTIMIZERS, states
 from tests.conftest import Command
 
@@ -29,7 +30,7 @@ def test_autocast_keeps_float32_weights_and_gradients() -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_smallest_gpu_that_holds_them_comes_first(optimizer: str) -> None:
     for each in states(3_500_000_000, optimizer):
-        sizes = [gpu.memory for gpu in each.fits]
+        sizes = [gpu.memory for gpu in fitting(each.total)]
         assert sizes == sorted(sizes)
         assert all(size * GIB > each.total for size in sizes)
 

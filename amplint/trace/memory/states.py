@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amplint.trace.gpus import GPUS, Gpu
-
 GIB = 2**30
 
 OPTIMIZERS = {
@@ -67,11 +65,6 @@ class States:
     def total(self) -> int:
         """What stays from step to step."""
         return self.weights + self.gradients + self.masters + self.optimizer
-
-    @property
-    def fits(self) -> list[Gpu]:
-        """The GPUs that hold it, the smallest first; activations come on top."""
-        return sorted((gpu for gpu in GPUS.values() if self.total < gpu.memory * GIB), key=lambda gpu: gpu.memory)
 
 
 def states(parameters: int, optimizer: str) -> list[States]:

@@ -1,0 +1,105 @@
+"""Accumulation: batches of a DataLoader are divided, and optimizers step for several of them at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Iterator
+from types import MethodType
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from amplint.trace.dry.replaced import replaced
+from amplint.trace.memory.refused import Refused
+
+_SIGNATURE = inspect.signature(DataLoader.__init__)
+
+
+def arguments_of_loader(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The arguments of a DataLoader's constructor by name, without the loader itself."""
+    given = _SIGNATURE.bind(*args, **kwargs).arguments
+    return {name: value for name, value in given.items() if name != "self"}
+
+
+@contextlib.contextmanager
+def accumulation(batches: int) -> Iterator[None]:
+    """Let a step take so many batches of a so much smaller size. Raises Refused at the first step without any."""
+    if batches == 1:
+        yield
+        return
+    windows = _Windows(batches)
+    with (
+        replaced(DataLoader, __init__=_dividing(DataLoader.__init__, windows)),
+        replaced(Optimizer, __init__=_stepping(Optimizer.__init__, windows)),
+        replaced(nn.Module, zero_grad=windows.clearing(nn.Module.zero_grad)),
+    ):
+        yield
+
+
+class _Windows:
+    """Counts the steps that a script asks for, of the optimizer that asks most often."""
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+        self.divided = False
+        self._asked: dict[int, int] = {}
+
+    @property
+    def within(self) -> bool:
+        """Whether the batches so far are not all of a step's."""
+        return any(asked % self.batches for asked in self._asked.values())
+
+    def ends(self, optimizer: Optimizer) -> bool:
+        """Whether the step that `optimizer` is asked for is due. Raises Refused."""
+        if not self.divided:
+            raise Refused(f"no DataLoader has a batch that can be divided by {self.batches}")
+        self._asked[id(optimizer)] = self._asked.get(id(optimizer), 0) + 1
+        return self._asked[id(optimizer)] % self.batches == 0
+
+    def clearing(self, zero_grad: Any) -> Any:
+        """`zero_grad` between windows only."""
+
+        @functools.wraps(zero_grad)
+        def method(owner: Any, *args: Any, **kwargs: Any) -> None:
+            if not self.within:
+                zero_grad(owner, *args, **kwargs)
+
+        return method
+
+
+def _dividing(init: Any, windows: _Windows) -> Any:
+    @functools.wraps(init)
+    def made(loader: Any, *args: Any, **kwargs: Any) -> None:
+        given = arguments_of_loader(loader, *args, **kwargs)
+        sampler, size = given.get("batch_sampler"), given.get("batch_size", 1)
+        if sampler is not None and isinstance(getattr(sampler, "batch_size", None), int):
+            size = sampler.batch_size
+        if size is not None and size >= windows.batches:
+            windows.divided = True
+            size //= windows.batches
+            if sampler is not None:
+                sampler.batch_size = size
+            else:
+                given["batch_size"] = size
+        init(loader, **given)
+
+    return made
+
+
+def _stepping(init: Any, windows: _Windows) -> Any:
+    @functools.wraps(init)
+    def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        init(optimizer, *args, **kwargs)
+        kind = type(optimizer)
+
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return kind.step(self, *args, **kwargs) if windows.ends(self) else None
+
+        optimizer.step = MethodType(step, optimizer)
+        optimizer.zero_grad = MethodType(windows.clearing(kind.zero_grad), optimizer)
+
+    return made

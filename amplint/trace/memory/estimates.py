@@ -1,0 +1,68 @@
+"""What is estimated: peaks of memory, of the script as it is and as it would be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+KINDS = (
+    *("parameters", "gradients", "optimizer", "activations"),
+    *("half copies", "inputs and buffers", "temporary", "workspaces"),
+)
+"""What memory is used for.
+
+Half copies are those that autocast makes of parameters; temporary is what backward passes and steps need for a while;
+workspaces are CUDA's libraries' own.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a script is changed: `autocast` is `float16`, `bfloat16`, `off` or empty for its own regions.
+
+    `accumulate` is by how much batches are divided, `checkpoint` whether repeated blocks are computed again in the
+    backward pass.
+    """
+
+    name: str
+    autocast: str = ""
+    accumulate: int = 1
+    checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The peak of one variant, in bytes by kind, and the line that led to it; or why there is none."""
+
+    variant: str
+    peak: Mapping[str, int] = field(default_factory=dict)
+    filename: str = ""
+    row: int = 0
+    refused: str = ""
+
+    @property
+    def total(self) -> int:
+        """What `torch.cuda.max_memory_allocated` would say."""
+        return sum(self.peak.values())
+
+    def to_json(self) -> str:
+        """The estimate as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Estimate:
+        """What `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def variants(accumulate: int) -> list[Variant]:
+    """The script as it is, and as it could be; `accumulate` batches are one step."""
+    return [
+        Variant("as it is"),
+        Variant("float32", autocast="off"),
+        Variant("AMP float16", autocast="float16"),
+        Variant("AMP bfloat16", autocast="bfloat16"),
+        Variant(f"accumulation by {accumulate}", accumulate=accumulate),
+        Variant("checkpointing", checkpoint=True),
+    ]

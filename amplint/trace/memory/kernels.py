@@ -1,0 +1,110 @@
+"""What CUDA runs where the CPU runs something else, as far as it keeps other things for the backward pass.
+
+Dropout keeps a mask of one byte an element, not the factors; attention is one kernel that keeps no matrix of weights;
+softmax of float16 is read as it is, without a copy in float32. Which attention runs is decided as in PyTorch's
+aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; what cuDNN runs on Hopper keeps what FlashAttention keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.library import Library
+from torch.nn.functional import pad
+
+from amplint.trace.gpus import Gpu
+from amplint.trace.placement import placement
+from amplint.trace.tally import HALF
+
+aten = torch.ops.aten
+_AMPERE = (8, 0)
+
+
+@contextlib.contextmanager
+def cuda_kernels(gpu: Gpu) -> Iterator[None]:
+    """Let operations on what lies on the GPU keep what they would keep on `gpu`."""
+    library: Any = Library("aten", "IMPL", "AutogradCPU")  # type: ignore[no-untyped-call]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that kernels are overridden
+            for operator, kernel in _kernels(gpu).items():
+                library.impl(operator, _where_placed(operator, kernel))
+        yield
+    finally:
+        library._destroy()
+
+
+def _where_placed(operator: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(first: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = kernel(first, *args, **kwargs) if placement.on_gpu(first) else NotImplemented
+        return operator.decompose(first, *args, **kwargs) if result is NotImplemented else result
+
+    return chosen
+
+
+def _kernels(gpu: Gpu) -> dict[Any, Callable[..., Any]]:
+    """Operator -> what runs in its place; NotImplemented where nothing does."""
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return _attention(gpu, query, key, value, *args, **kwargs)
+
+    return {
+        aten.dropout.default: _dropout,
+        aten.scaled_dot_product_attention.default: attention,
+        aten.softmax.int: _softmax(aten._softmax.default),
+        aten.log_softmax.int: _softmax(aten._log_softmax.default),
+    }
+
+
+def _dropout(tensor: torch.Tensor, p: float, train: bool) -> Any:
+    return aten.native_dropout(tensor, p, True)[0] if train and 0 < p < 1 and tensor.numel() else NotImplemented
+
+
+def _softmax(operator: Any) -> Callable[..., Any]:
+    def kernel(tensor: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+        lifts = tensor.dtype == torch.float16 and dtype == torch.float32
+        return operator(tensor, dim, True) if lifts else NotImplemented
+
+    return kernel
+
+
+def _attention(
+    gpu: Gpu,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    size, sizes = query.shape[-1], {tensor.shape[-1] for tensor in (query, key, value)}
+    plain = query.dim() == 4 and len({query.dtype, key.dtype, value.dtype}) == 1
+    half = query.dtype in HALF
+    allowed: Any = torch.backends.cuda
+    flash = half and attn_mask is None and gpu.capability >= _AMPERE and sizes == {size} and size <= 256
+    if plain and flash and allowed.flash_sdp_enabled():
+        scale = size**-0.5 if scale is None else scale
+        padded = [pad(tensor, (0, -size % 8)) if size % 8 else tensor for tensor in (query, key, value)]
+        return aten._scaled_dot_product_flash_attention(*padded, dropout_p, is_causal, scale=scale)[0][..., :size]
+    aligned = not any(each % (8 if half else 4) for each in sizes) and query.dtype != torch.float64
+    if plain and aligned and not enable_gqa and allowed.mem_efficient_sdp_enabled():
+        keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
+        rest = _bias(attn_mask, query, key), keeps, dropout_p, is_causal
+        return aten._scaled_dot_product_efficient_attention(query, key, value, *rest, scale=scale)[0]
+    math = aten._scaled_dot_product_attention_math
+    return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+
+
+def _bias(mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor | None:
+    if mask is None:
+        return None
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -float("inf"))
+    return mask.expand(*query.shape[:-1], key.shape[-2])

@@ -1,0 +1,70 @@
+"""Autocast regions as a variant has them: switched off, in another dtype, or put where a script has none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from amplint.trace.dry.replaced import replaced
+
+
+@contextlib.contextmanager
+def regions(autocast: str) -> Iterator[None]:
+    """Let regions be `off`, or on in `float16` or `bfloat16`; a script without any gets one for each forward pass."""
+    if not autocast:
+        yield
+        return
+    dtype = None if autocast == "off" else getattr(torch, autocast)
+    own = _Own(dtype)
+    init: Any = torch.autocast.__init__
+    call: Any = nn.Module.__call__
+    run: Any = torch.autograd.backward
+
+    def made(region: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
+        if device_type == "cuda":
+            own.needed = False
+            enabled = own.dtype is not None and (enabled or not torch.is_autocast_enabled("cuda"))
+            dtype = own.dtype
+        init(region, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        own.begin(init)
+        return call(module, *args, **kwargs)
+
+    def backward(*args: Any, **kwargs: Any) -> None:
+        own.end()
+        run(*args, **kwargs)
+
+    with (
+        replaced(torch.autocast, __init__=made),
+        replaced(nn.Module, __call__=called),
+        replaced(torch.autograd, backward=backward),
+    ):
+        yield
+
+
+class _Own:
+    """The region of a script without any: it begins at a model's call and ends before the backward pass."""
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        self.dtype = dtype
+        self.needed = dtype is not None
+        self._region: torch.autocast | None = None
+
+    def begin(self, init: Any) -> None:
+        """Enter it, where it is needed and not on."""
+        if self.needed and self._region is None and torch.is_grad_enabled():
+            region = torch.autocast.__new__(torch.autocast)
+            init(region, "cuda", dtype=self.dtype)
+            region.__enter__()  # type: ignore[no-untyped-call]
+            self._region = region
+
+    def end(self) -> None:
+        """Leave it."""
+        if self._region is not None:
+            self._region.__exit__(None, None, None)
+            self._region = None

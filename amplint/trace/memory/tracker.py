@@ -1,0 +1,171 @@
+"""What lies on the GPU, and what lay there when most did: a dispatch mode that sees storages come and go.
+
+It counts what PyTorch's caching allocator would: blocks in multiples of 512 bytes (c10/cuda/CUDACachingAllocator.h),
+which is what `torch.cuda.max_memory_allocated` reports.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from amplint.trace.frames import NOWHERE, Line, calling_line
+from amplint.trace.gpus import Gpu
+from amplint.trace.memory.estimates import KINDS
+from amplint.trace.memory.workspaces import cublas, transient
+from amplint.trace.placement import placement
+from amplint.trace.tally import op_name
+
+_BLOCK = 512
+
+
+class _Block:
+    """Bytes on the GPU, as the allocator rounds them, and what for."""
+
+    __slots__ = ("kind", "reference", "size")
+
+    def __init__(self, kind: str, size: int, reference: Any) -> None:
+        self.kind, self.size, self.reference = kind, size, reference
+
+
+class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts bytes on `gpu` by kind. `peak` is how they stood when the sum was highest, last; `line` is where."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = dict.fromkeys(KINDS, 0)
+        self.peak = dict(self.now)
+        self.line: Line = NOWHERE
+        self._gpu = gpu
+        self._total = self._highest = 0
+        self._blocks: dict[int, _Block] = {}
+        self._handles: set[bool] = set()
+        self._stepping = False
+        self._undo: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Tracker:
+        hooks = (
+            register_module_forward_pre_hook(self._called),
+            register_optimizer_step_pre_hook(self._begin_step),
+            register_optimizer_step_post_hook(self._end_step),
+        )
+        self._undo = [hook.remove for hook in hooks]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        super().__exit__(*failure)  # type: ignore[no-untyped-call]
+        while self._undo:
+            self._undo.pop()()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run `func`, and count what it makes."""
+        result = func(*args, **kwargs or {})
+        with torch._C.DisableTorchFunction():
+            self._ran(func, args, result)
+        return result
+
+    def _ran(self, func: Any, args: Any, result: Any) -> None:
+        backward = torch._C._current_graph_task_id() != -1
+        made = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
+        fresh = [block for block in map(functools.partial(self._add, func, args, backward), made) if block]
+        if backward and made and _accumulates():
+            self.mark(made[0], "gradients")
+        name = op_name(func)
+        if cublas(name) and backward not in self._handles and made and placement.on_gpu(made[0]):
+            self._handles.add(backward)
+            self._grow("workspaces", cublas(name, self._gpu))
+        if fresh and not (backward and name == "add"):  # where gradients meet, CUDA adds one to the other in place
+            self._compare(transient(name, args) if backward else 0)
+
+    def _add(self, func: Any, args: Any, backward: bool, tensor: torch.Tensor) -> _Block | None:
+        if not placement.on_gpu(tensor):
+            return None
+        storage = tensor.untyped_storage()
+        size = -(-storage.nbytes() // _BLOCK) * _BLOCK
+        known = self._blocks.get(storage._cdata)
+        if known is not None:
+            self._grow(known.kind, size - known.size)
+            known.size = size
+            return None
+        forget = functools.partial(self._forget, storage._cdata)
+        block = _Block(self._kind(func, args, backward), size, weakref.ref(storage, forget))
+        self._blocks[storage._cdata] = block
+        self._grow(block.kind, size)
+        return block
+
+    def _kind(self, func: Any, args: Any, backward: bool) -> str:
+        if self._stepping or (backward and not torch.is_grad_enabled()):
+            return "temporary"
+        operands = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
+        if not any(map(placement.on_gpu, operands)):
+            return "inputs and buffers"
+        if op_name(func) == "_to_copy" and self._kind_of(operands[0]) == "parameters":
+            return "half copies"
+        return "activations" if torch.is_grad_enabled() else "temporary"
+
+    def _kind_of(self, tensor: torch.Tensor) -> str:
+        block = self._blocks.get(tensor.untyped_storage()._cdata)
+        return block.kind if block else ""
+
+    def _forget(self, key: int, _: object) -> None:
+        block = self._blocks.pop(key)
+        self._grow(block.kind, -block.size)
+
+    def _grow(self, kind: str, size: int) -> None:
+        self.now[kind] += size
+        self._total += size
+
+    def _compare(self, passing: int) -> None:
+        if self._total + passing >= self._highest:
+            self._highest = self._total + passing
+            self.peak = dict(self.now)
+            self.peak["workspaces"] += passing
+            self.line = calling_line()
+
+    def mark(self, tensor: torch.Tensor, kind: str) -> None:
+        """What `tensor` holds is of this kind."""
+        block = self._blocks.get(tensor.untyped_storage()._cdata)
+        if block is not None and block.kind != kind:
+            self.now[block.kind] -= block.size
+            self.now[kind] += block.size
+            block.kind = kind
+
+    def _called(self, module: nn.Module, *_: object) -> None:
+        with torch._C.DisableTorchFunction():
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    self.mark(parameter, "parameters")
+
+    def _begin_step(self, optimizer: Optimizer, *_: object) -> None:
+        self._stepping = True
+        with torch._C.DisableTorchFunction():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self.mark(parameter, "parameters")
+
+    def _end_step(self, optimizer: Optimizer, *_: object) -> None:
+        self._stepping = False
+        with torch._C.DisableTorchFunction():
+            for value in tree_leaves([*optimizer.state.values()]):
+                if isinstance(value, torch.Tensor):
+                    self.mark(value, "optimizer")
+
+
+def _accumulates() -> bool:
+    """Whether a gradient is being stored in its leaf."""
+    node: Any = torch._C._current_autograd_node()
+    return node is not None and node.name().endswith("AccumulateGrad")

@@ -1,0 +1,43 @@
+"""Memory that CUDA's libraries take beside the tensors that operations make.
+
+Sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces, PyTorch's
+aten/src/ATen/cuda/CublasHandlePool.cpp for their sizes, and mha_bwd in its
+aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from amplint.trace.gpus import Gpu
+
+_PRODUCTS = frozenset({"addmm", "addmv", "baddbmm", "bmm", "mm", "mv", "dot", "addbmm"})
+_KIB = 1024
+_HOPPER = (9, 0)
+
+
+def cublas(name: str, gpu: Gpu | None = None) -> int:
+    """The bytes that cuBLAS keeps for each handle from its first operation on; 0 for what it does not run.
+
+    Forward and backward have a handle each, for they run in two threads.
+    """
+    if name not in _PRODUCTS:
+        return 0
+    hopper = gpu is not None and gpu.capability == _HOPPER
+    return 4096 * 8 * _KIB if hopper else (4096 * 2 + 16 * 8) * _KIB
+
+
+def transient(name: str, args: Any) -> int:
+    """The bytes that a backward operation takes while it runs, as far as they are known."""
+    if name != "_scaled_dot_product_flash_attention_backward":
+        return 0
+    query: torch.Tensor = args[1]
+    batch, heads, length, size = query.shape
+    rows, columns = _up(length, 128), _up(size, 32)
+    return 4 * batch * heads * rows * (columns + 1)
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

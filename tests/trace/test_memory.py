@@ -1,0 +1,278 @@
+"""Peaks of memory by what CUDA would allocate, worked out by hand, and how a script becomes its variants."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from amplint.trace.gpus import GPUS
+from amplint.trace.memory.estimates import KINDS, Variant, variants
+from amplint.trace.memory.refused import Refused
+from amplint.trace.memory.running import tracked
+from amplint.trace.memory.tracker import Tracker
+from tests.conftest import Command
+
+TRAINED = Path(__file__).parent / "trained"
+MIB = 2**20
+CUBLAS = 2 * (8 * MIB + 128 * 1024)
+"""What cuBLAS keeps for the forward and the backward pass."""
+
+
+def peak(program: str | Callable[[], Any], gpu: str = "a100", **changes: Any) -> dict[str, int]:
+    """The peak of a program of this folder, or of a function."""
+    tracker = Tracker(GPUS[gpu])
+    with tracked(Variant("", **changes), GPUS[gpu], tracker):
+        if callable(program):
+            program()
+        else:
+            runpy.run_path(str(TRAINED / f"{program}.py"), run_name="__main__")
+    return tracker.peak
+
+
+def test_a_perceptron_peaks_in_the_step_of_its_optimizer() -> None:
+    parameters = 4 * (1024 * 4096 + 4096 + 4096 * 1024 + 1024)
+    assert peak("mlp") == {
+        "parameters": parameters,
+        "gradients": parameters,
+        "optimizer": 2 * parameters,
+        "activations": 512,  # the loss
+        "half copies": 0,
+        "inputs and buffers": 2 * 4 * 512 * 1024,
+        "temporary": parameters,  # the roots of Adam's second moments, which its foreach form makes all at once
+        "workspaces": CUBLAS,
+    }
+
+
+def test_a_convolutional_network_peaks_when_its_backward_pass_begins() -> None:
+    image = 2 * 64 * 128 * 64 * 64
+    found = peak("cnn")
+    # The stem's result; of each block what its normalisations and its second convolution read, and what it returns.
+    large = (1 + 4 * 4) * image
+    copy_of_data = 2 * 64 * 3 * 64 * 64
+    assert 0 <= found["activations"] - large - copy_of_data < 64 * 1024
+    assert found["temporary"] == 2 * image  # the gradients of the pooling and of the last ReLU
+    assert found["parameters"] == found["optimizer"]
+    assert found["half copies"] == 14 * 512 + 8 * 2 * 128 * 128 * 9  # those of the last layer are not needed any more
+
+
+def test_a_transformer_peaks_in_its_loss() -> None:
+    tokens, width, heads, vocabulary, layers = 8 * 512, 384, 6, 8192, 4
+    numbers = tokens * width
+    statistics = 2 * 4 * tokens
+    # What addition, normalisation and products read, twice; query, key and value; what attention and GELU take and
+    # give; and a mask of dropout.
+    block = (4 + 2 + 6 + 2 + 4 + 2 + 8 + 8 + 1) * numbers + 2 * statistics
+    attention = 4 * tokens * heads + 2 * 512  # sums of each row, and the state of the random numbers
+    logits = tokens * vocabulary
+    end = (4 + 2) * numbers + statistics + (2 + 2 + 4) * logits
+    targets, scalars = 8 * tokens, 3 * 512
+    found = peak("transformer")
+    assert found["activations"] == layers * (block + attention) + end + targets + scalars
+    assert found["temporary"] == 4 * logits
+    assert found["gradients"] == 0
+    assert found["workspaces"] == CUBLAS
+
+
+def test_attention_on_a_gpu_without_flash_keeps_no_matrix_either() -> None:
+    flash, efficient = peak("transformer")["activations"], peak("transformer", "t4")["activations"]
+    assert abs(flash - efficient) < 64 * 1024
+
+
+@pytest.mark.parametrize(("gpu", "size"), [("a100", 8320 * 1024), ("h100", 32 * MIB), ("b200", 8320 * 1024)])
+def test_workspaces_of_cublas_are_larger_on_hopper(gpu: str, size: int) -> None:
+    def product() -> None:
+        torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
+
+    assert peak(product, gpu)["workspaces"] == size
+
+
+def test_blocks_are_multiples_of_512_bytes() -> None:
+    kept = []
+    assert peak(lambda: kept.append(torch.zeros(1, device="cuda")))["inputs and buffers"] == 512
+    assert peak(lambda: kept.append(torch.zeros(129, device="cuda")))["inputs and buffers"] == 1024
+
+
+def test_what_stays_on_the_host_is_not_counted() -> None:
+    assert sum(peak(lambda: nn.Linear(512, 512)(torch.ones(8, 512)).sum().backward()).values()) == 0
+
+
+def test_a_model_of_seven_billion_parameters_takes_no_memory() -> None:
+    def train() -> None:
+        model = nn.Sequential(*(nn.Linear(16384, 16384, bias=False) for _ in range(26))).cuda()
+        model(torch.ones(1, 16384, device="cuda")).sum().backward()
+
+    found = peak(train)
+    assert found["parameters"] == 26 * 16384**2 * 4
+    assert found["gradients"] + found["temporary"] == pytest.approx(found["parameters"], rel=0.001)
+
+
+def test_tied_parameters_stay_tied_on_the_way_to_the_gpu() -> None:
+    def train() -> None:
+        first, second = nn.Linear(512, 512, bias=False), nn.Linear(512, 512, bias=False)
+        second.weight = first.weight
+        optimizer = torch.optim.SGD(first.parameters())
+        model = nn.Sequential(first, second).to("cuda")
+        assert optimizer.param_groups[0]["params"][0] is model[1].weight
+        assert model[1].weight.device.type == "cuda"
+        model(torch.ones(1, 512, device="cuda")).sum().backward()
+        optimizer.step()
+
+    assert peak(train)["parameters"] == MIB
+
+
+def test_gradients_of_two_passes_lie_in_the_same_place() -> None:
+    def train() -> None:
+        model = nn.Linear(1024, 1024, bias=False).cuda()
+        for _ in range(2):
+            model(torch.ones(1, 1024, device="cuda")).sum().backward()
+
+    found = peak(train)
+    assert found["gradients"] == 4 * MIB
+    assert found["temporary"] == 4 * MIB
+
+
+@pytest.mark.parametrize("autocast", ["float16", "bfloat16"])
+def test_regions_are_put_where_a_script_has_none(autocast: str) -> None:
+    as_it_is, halved = peak("mlp"), peak("mlp", autocast=autocast)
+    assert halved["parameters"] == as_it_is["parameters"]
+
+    def forward() -> None:
+        model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4))).cuda()
+        loss = nn.functional.mse_loss(model(torch.ones(4096, 1024).cuda()), torch.ones(4096, 1024).cuda())
+        assert not halving or torch.is_autocast_enabled("cuda")
+        loss.backward()
+        assert not torch.is_autocast_enabled("cuda")
+
+    halving = False
+    whole = peak(forward)["activations"]
+    halving = True
+    assert peak(forward, autocast=autocast)["activations"] < 0.8 * whole
+
+
+def test_regions_are_switched_off_and_change_their_dtype() -> None:
+    half, whole = peak("cnn")["activations"], peak("cnn", autocast="off")["activations"]
+    assert half == pytest.approx(whole / 2, rel=0.01)
+    assert peak("cnn", autocast="bfloat16")["activations"] == half
+
+
+def test_a_region_that_is_off_inside_of_another_stays_off() -> None:
+    def forward() -> None:
+        model = nn.Linear(64, 64).cuda()
+        with torch.autocast("cuda", enabled=False):
+            assert model(torch.ones(8, 64).cuda()).dtype == torch.bfloat16
+            with torch.autocast("cuda", enabled=False):
+                assert model(torch.ones(8, 64).cuda()).dtype == torch.float32
+
+    peak(forward, autocast="bfloat16")
+
+
+def test_accumulation_divides_batches_and_keeps_gradients() -> None:
+    whole, divided = peak("cnn"), peak("cnn", accumulate=4)
+    assert divided["activations"] == pytest.approx(whole["activations"] / 4, rel=0.01)
+    assert divided["gradients"] == divided["parameters"]
+
+
+def test_accumulation_needs_a_loader() -> None:
+    with pytest.raises(Refused, match="no DataLoader has a batch that can be divided by 4"):
+        peak("mlp", accumulate=4)
+
+
+def test_checkpoints_keep_what_goes_into_blocks() -> None:
+    image = 2 * 64 * 128 * 64 * 64
+    found = peak("cnn", checkpoint=True)["activations"]
+    # The results of the stem and of four blocks, and what one block needs in its backward pass but for its result.
+    assert found - 8 * image < 4 * MIB
+
+
+def test_checkpoints_need_blocks() -> None:
+    with pytest.raises(Refused, match="no model has blocks that repeat"):
+        peak("mlp", checkpoint=True)
+
+
+def test_numbers_that_are_not_there_are_plausible() -> None:
+    seen: list[Any] = []
+
+    def script() -> None:
+        loss = nn.Linear(8, 8).cuda()(torch.ones(4, 8).cuda()).mean()
+        seen.extend([loss.item(), float(loss), f"{loss:.2f}", loss.cpu().detach().numpy().tolist()])
+        seen.extend([bool(torch.isfinite(loss)), bool(torch.isnan(loss)), bool(loss > 0), loss.tolist()])
+        seen.append(int(torch.arange(4).cuda().argmax()))
+
+    peak(script)
+    assert seen == [1.0, 1.0, "1.00", 1.0, True, False, False, 1.0, 0]
+
+
+def test_scalers_step_and_keep_their_scale() -> None:
+    scales = []
+
+    def script() -> None:
+        model = nn.Linear(8, 8).cuda()
+        optimizer, scaler = torch.optim.SGD(model.parameters()), torch.amp.GradScaler("cuda")
+        scaler.scale(model(torch.ones(4, 8).cuda()).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+
+    peak(script)
+    assert scales == [65536.0]
+
+
+def test_shapes_that_depend_on_values_are_refused() -> None:
+    def script() -> None:
+        positive = torch.ones(8).cuda() > 0
+        torch.ones(8).cuda()[positive]
+
+    with pytest.raises(Refused, match="how large the result of index is depends on values"):
+        peak(script)
+
+
+def test_nothing_is_saved(tmp_path: Path) -> None:
+    peak(lambda: torch.save(nn.Linear(8, 8).cuda().state_dict(), tmp_path / "model.pt"))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_copies_of_models_are_models() -> None:
+    def script() -> None:
+        import copy
+
+        model = nn.Linear(512, 512, bias=False).cuda()
+        copied = copy.deepcopy(model)
+        assert isinstance(copied.weight, nn.Parameter)
+        assert copied.weight.is_cuda
+        (model(torch.ones(1, 512).cuda()) + copied(torch.ones(1, 512).cuda())).sum().backward()
+
+    assert peak(script)["parameters"] == 2 * MIB
+
+
+def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amplint.cli.memory.variants", lambda batches: [*variants(batches)[:5:4]])
+    (project / "train.py").write_text((TRAINED / "mlp.py").read_text(encoding="utf-8"), encoding="utf-8")
+    done = amplint("memory", "--gpu", "t4", "--output-format", "json", "train.py")
+    assert done.status == 0, done.err
+    found = {each["variant"]: each for each in json.loads(done.out)}
+    assert set(found["as it is"]["peak"]) == set(KINDS)
+    assert found["as it is"]["row"] == 13
+    assert found["as it is"]["total"] == sum(found["as it is"]["peak"].values())
+    assert found["accumulation by 4"]["refused"].startswith("no DataLoader")
+
+
+def test_the_tracer_has_it_as_an_option(amplint: Command, project: Path) -> None:
+    (project / "train.py").write_text("import sys\nraise ValueError(sys.argv[1])\n", encoding="utf-8")
+    done = amplint("trace", "--memory", "train.py", "--epochs")
+    assert done.status == 2
+    assert re.search(r"as it is +ValueError: --epochs \(train.py:2\)", done.out)
+    assert re.search(r"float32 +the script does not run as it is", done.out)
+
+
+def test_no_script_is_no_traceback(amplint: Command) -> None:
+    done = amplint("memory", "missing.py")
+    assert (done.status, done.out) == (2, "")
+    assert "missing.py: no such file" in done.err
