@@ -13,8 +13,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from amplint.trace.dry.replaced import replaced
 from amplint.trace.memory.refused import Refused
+from amplint.trace.replaced import replaced
 
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 

@@ -15,10 +15,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
 from torch.utils._pytree import tree_map
 
-from amplint.trace.dry.devices import CUDA
-from amplint.trace.dry.replaced import replaced
 from amplint.trace.memory.fakes import Fakes, new_parameter
 from amplint.trace.placement import placement
+from amplint.trace.replaced import replaced
 
 _INSIDE = ("/torch/_subclasses/", "/torch/_meta_registrations", "/torch/_decomp/", "/torch/_refs/", "/torch/_prims")
 """Code that has to see the device that fake tensors were made for."""
@@ -96,4 +95,4 @@ def _device(tensor: FakeTensor) -> torch.device:
         return torch.device("meta")
     asking = sys._getframe(1).f_code.co_filename.replace("\\", "/")
     inside = any(part in asking for part in _INSIDE)
-    return CUDA if not inside and placement.on_gpu(tensor) else tensor.fake_device
+    return placement.gpu if not inside and placement.on_gpu(tensor) else tensor.fake_device

@@ -13,8 +13,8 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.checkpoint import checkpoint
 
-from amplint.trace.dry.replaced import replaced
 from amplint.trace.memory.refused import Refused
+from amplint.trace.replaced import replaced
 
 
 @contextlib.contextmanager

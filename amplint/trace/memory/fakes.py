@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from amplint.trace.memory.refused import Refused
+from amplint.trace.memory.refused import DependsOnValues
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
@@ -36,7 +36,7 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._real = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`. Raises Refused where the shape of its result depends on numbers that are not there."""
+        """Run `func`. Raises DependsOnValues."""
         kwargs = kwargs or {}
         if self._real or func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
@@ -57,7 +57,7 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             try:
                 return func(*args, **kwargs)
             except (DataDependentOutputException, DynamicOutputShapeException):
-                raise Refused(f"how large the result of {op_name(func)} is depends on values") from None
+                raise DependsOnValues(f"how large the result of {op_name(func)} is depends on values") from None
 
     def parameter(self, data: torch.Tensor) -> torch.Tensor:
         """A fake tensor in the place of what a parameter is made of."""

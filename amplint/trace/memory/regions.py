@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from amplint.trace.dry.replaced import replaced
+from amplint.trace.replaced import replaced
 
 
 @contextlib.contextmanager

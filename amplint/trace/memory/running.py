@@ -10,8 +10,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
-from amplint.trace.dry import dry_run
-from amplint.trace.dry.replaced import replaced
+from amplint.trace.dry import CannotFollow, dry_run
 from amplint.trace.frames import raising_line
 from amplint.trace.gpus import Gpu
 from amplint.trace.memory.accumulation import accumulation, arguments_of_loader
@@ -20,9 +19,10 @@ from amplint.trace.memory.checkpointing import checkpointing
 from amplint.trace.memory.estimates import Estimate, Variant
 from amplint.trace.memory.fakes import Fakes
 from amplint.trace.memory.kernels import cuda_kernels
-from amplint.trace.memory.refused import Refused
+from amplint.trace.memory.refused import DependsOnValues, Refused
 from amplint.trace.memory.regions import regions
 from amplint.trace.memory.tracker import Tracker
+from amplint.trace.replaced import replaced
 from amplint.trace.run import NoScript, begin
 
 _STEPS = 2
@@ -44,8 +44,10 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
     except SystemExit as ended:
         if ended.code:
             return Estimate(variant.name, refused=f"the script ended with status {ended.code}")
-    except Refused as failure:
-        return Estimate(variant.name, refused=str(failure))
+    except DependsOnValues as failure:
+        return Estimate(variant.name, {}, *raising_line(failure), refused=str(failure))
+    except (CannotFollow, Refused) as failure:
+        return Estimate(variant.name, refused=str(failure).partition("\n")[0])
     except Exception as failure:
         message = f"{type(failure).__name__}: {failure}"
         return Estimate(variant.name, {}, *raising_line(failure), refused=message)
