@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,39 +17,37 @@ FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError
 """What an operator raises that does not take what it gets."""
 
 
-@dataclass(frozen=True, slots=True)
 class Blame:
-    """An operation `func` with its arguments as they were, and its `inputs`, among which there may be a culprit."""
+    """An operation `func` with its arguments as they were, and the `inputs` among them.
 
-    shadows: Shadows
-    func: Any
-    args: Any
-    kwargs: Any
-    inputs: list[Tensor]
+    `alone` are its results in float32 on the run's own inputs: what is wrong with them the inputs have brought.
+    """
 
-    def for_zeros(self, real: Tensor, exact: Tensor) -> Culprit | None:
-        """The culprit of the input whose wrong zeros are those of `real`; None where they are the operation's own."""
-        found = [shadow for shadow in map(self.shadows.find, self.inputs) if shadow is not None and shadow.zeros]
-        if not found:
-            return None
-        wrong = (real == 0) & (exact != 0)
-        own = any(bool((wrong & (one != 0)).any()) for one in self._again() if one.shape == real.shape)
-        return None if own else found[0].culprit
+    def __init__(self, shadows: Shadows, func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -> None:
+        self.inputs = inputs
+        self._shadows = shadows
+        self._func = func
+        self._args = args
+        self._kwargs = kwargs
+        self.alone = self._again()
 
-    def for_infinity(self, real: Tensor, exact: Tensor) -> Culprit | None:
-        """The culprit of the input without whose error `real` would be finite; None where there is no such input."""
-        wrong = exact.isfinite() & ~real.isfinite()
+    def whose(self, is_cured: Callable[[Tensor], bool], index: int, *, for_zeros: bool) -> Culprit | None:
+        """What is to blame for the input that would cure the result if it were right; None where it is not an input's.
+
+        `is_cured` judges what takes the place of the result, which is that of this `index`. `for_zeros` says that wrong
+        zeros of an input may do it.
+        """
 
         def cures(results: list[Tensor]) -> bool:
-            alike = [one for one in results if one.shape == real.shape]
-            return bool(alike) and not any(bool((wrong & ~one.isfinite()).any()) for one in alike)
+            return index < len(results) and is_cured(results[index])
 
-        if cures(self._again()):
+        if cures(self.alone):
             return None
         for one in self.inputs:
-            shadow = self.shadows.find(one)
-            if shadow is not None and shadow.culprit is not None and cures(self._again(one)):
-                return shadow.culprit
+            shadow = self._shadows.find(one)
+            to_blame = shadow.to_blame(for_zeros=for_zeros) if shadow is not None else None
+            if to_blame is not None and cures(self._again(one)):
+                return to_blame
         return None
 
     def _again(self, instead: Tensor | None = None) -> list[Tensor]:
@@ -57,13 +55,13 @@ class Blame:
 
         def value(one: Any) -> Any:
             if isinstance(one, Tensor) and is_plain(one):
-                return (self.shadows.exact(one) if one is instead else in_float32(one)).clone()
+                return (self._shadows.exact(one) if one is instead else in_float32(one)).clone()
             if isinstance(one, (list, tuple)):
                 return type(one)(map(value, one))
             return in_float32(one)
 
         try:
-            result = self.func(*map(value, self.args), **{name: value(one) for name, one in self.kwargs.items()})
+            result = self._func(*map(value, self._args), **{name: value(one) for name, one in self._kwargs.items()})
         except FAILURES:
             return []
         return [result] if isinstance(result, torch.Tensor) else tensors((result,))

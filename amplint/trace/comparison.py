@@ -7,7 +7,7 @@ An inf or NaN is told at what is to blame for it: at the 1e-8 that half rounds t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from amplint.trace.blame import FAILURES, Blame
 from amplint.trace.calls import tensors
 from amplint.trace.compared import Comparison
-from amplint.trace.drift import distance, has_wrong_zeros, size
+from amplint.trace.drift import Distance, distance, size
 from amplint.trace.frames import is_in_optimizer
 from amplint.trace.held import parameters
 from amplint.trace.partings import Culprit, Partings, parts
@@ -33,6 +33,8 @@ _LEFT = 0.1
 _NUMBERLESS = ("empty", "new_empty", "resize", "set")
 _SUMS = frozenset({"add", "sub", "sum"})
 """Operators of which little may be left. In the backward pass that is noise: a bias in front of a normalisation."""
+_RIGHT = Shadow(None, torch.float32, torch.empty(0))
+"""What holds for inputs without shadows."""
 
 
 class Comparer:
@@ -73,9 +75,8 @@ class Comparer:
         with unseen():
             blame = Blame(self._shadows, kind.func, *before, inputs)
             known = [shadow for shadow in map(self._shadows.find, inputs) if shadow is not None]
-            least = max((size(self._shadows.exact(one)) for one in inputs if is_plain(one)), default=0.0)
-            for real, exact, shadow in self._pairs(kind, args, kwargs, inputs, outputs, written):
-                self._judge(kind, blame, known, real, exact, shadow, least)
+            for index, real, exact, shadow in self._results(kind, args, kwargs, inputs, outputs, written):
+                self._judge(kind, blame, known, index, real, exact, shadow)
 
     def leave_module(self, path: str, output: Tensor) -> None:
         """A module has returned `output`."""
@@ -102,20 +103,22 @@ class Comparer:
         """What was found, None where nothing ran in half."""
         return self._partings.result(map(op_name, self._refused))
 
-    def _pairs(
+    def _results(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], written: list[Tensor]
-    ) -> list[tuple[Tensor, Tensor, Shadow]]:
-        """What `kind` made, and what it would hold in float32, which is its shadow now; none where that is unknown."""
+    ) -> Iterator[tuple[int, Tensor, Tensor, Shadow]]:
+        """Each result of `kind`, and what it would hold in float32, which is its shadow now; none where unknown."""
         exact = self._exact(kind, args, kwargs, outputs)
-        if exact is None:
-            for one in written:
+        for index, one in enumerate(written):
+            shadow = self._shadows.find(one)
+            if exact is None:
                 self._shadows.drop(one)
-            return []
-        pairs = [(one, self._shadows.exact(one), self._shadows.find(one)) for one in written]
-        for real, one in zip(outputs, exact, strict=True):
+            elif shadow is not None:
+                yield index, one, self._shadows.exact(one), shadow
+        for index, (real, one) in enumerate(zip(outputs, exact or [], strict=False)):
             if is_plain(real) and not shares_storage(real, inputs):
-                pairs.append((real, one, self._shadows.keep(real, one)))
-        return [(real, one, shadow) for real, one, shadow in pairs if shadow is not None]
+                shadow = self._shadows.keep(real, one)
+                if shadow is not None:
+                    yield index, real, one, shadow
 
     def _exact(self, kind: Kind, args: Any, kwargs: Any, outputs: list[Tensor]) -> list[Tensor] | None:
         """What `kind` makes in float32, in place where it works so; None where that cannot be told."""
@@ -150,36 +153,73 @@ class Comparer:
         return in_float32(value)
 
     def _judge(
-        self, kind: Kind, blame: Blame, known: list[Shadow], real: Tensor, exact: Tensor, shadow: Shadow, least: float
+        self,
+        kind: Kind,
+        blame: Blame,
+        known: list[Shadow],
+        index: int,
+        real: Tensor,
+        exact: Tensor,
+        shadow: Shadow,
     ) -> None:
-        """Work out how far `real` is off, and which place is to blame."""
+        """Work out how far `real`, the result of that `index`, is off, and what is to blame."""
         found, own = distance(real, exact), _culprit(kind, real)
-        worst = max(known, key=lambda one: one.error, default=None)
-        arrived, culprit = (worst.error, worst.culprit) if worst is not None else (0.0, None)
+        worst = max(known, key=lambda one: one.error, default=_RIGHT)
+        arrived = worst.error
         cancelled = max((one.cancelled for one in known), default=1.0)
-        if kind.phase == "backward" and kind.op.rstrip("_") in _SUMS and found.norm:
-            cancelled = max(cancelled, _LEFT * least / found.norm)
+        if kind.phase == "backward" and found.norm:
+            cancelled = max(cancelled, self._before_summing(kind, blame.inputs, real) / found.norm)
         error = found.error(cancelled * found.norm)
         half = next((dtype for dtype in (*kind.inputs, *kind.outputs) if dtype in HALF), None)
         if half is not None:
             self._partings.ran_in(half)
-        zeros, off = has_wrong_zeros(real, exact), parts(error - arrived, half or torch.float16)
-        if zeros:
-            culprit = blame.for_zeros(real, exact) or own
-        elif off:
-            culprit = own
-        shadow.error, shadow.zeros, shadow.culprit, shadow.cancelled = error, zeros, culprit, cancelled
-        if kind.phase == "recomputation" or math.isinf(arrived) or (off and is_in_optimizer()):
+        off = parts(error - arrived, half or torch.float16)
+        if off and is_in_optimizer():
             return
+        own = _culprit(kind, real)
+        is_cured = _cure(real, exact, found.gap, off=off) if not math.isinf(arrived) else None
+        blamed = None
+        if is_cured is not None and (kind.phase != "backward" or math.isinf(error) or not off):
+            blamed = blame.whose(is_cured, index, for_zeros=not off or math.isinf(error)) or own
+        if kind.phase != "recomputation" and not math.isinf(arrived):
+            self._tell(blamed if blamed is not None and off else own, found, error - arrived, error)
+        brought = distance(blame.alone[index], exact).gap if index < len(blame.alone) else found.gap
+        shadow.source, shadow.part = (own, error) if brought <= found.gap / 2 else (worst.source, worst.part)
+        shadow.culprit = (blamed if off else None) or worst.culprit
+        shadow.zeroed = blamed if not off or math.isinf(error) else None
+        shadow.error, shadow.cancelled = error, cancelled
+
+    def _before_summing(self, kind: Kind, inputs: list[Tensor], real: Tensor) -> float:
+        """How large the numbers are that `real` is a sum of, 0 where it is none; gradients of biases are sums, too."""
+        if kind.op.rstrip("_") in _SUMS:
+            return max((size(self._shadows.exact(one)) for one in inputs if is_plain(one)), default=0.0)
+        is_bias = real.dim() == 1 and kind.op.endswith("_backward")
+        return size(self._shadows.exact(inputs[0])) if is_bias and is_plain(inputs[0]) else 0.0
+
+    def _tell(self, culprit: Culprit, found: Distance, added: float, error: float) -> None:
         if math.isinf(error):
-            self._partings.blame(blame.for_infinity(real, exact) or own, "nan" if found.nan else "inf")
+            self._partings.blame(culprit, "nan" if found.nan else "inf")
         else:
-            self._partings.add(own, error - arrived, error)
+            self._partings.add(culprit, added, error)
 
     def _compare(self, what: str, name: str, tensor: Tensor, least: float = 0.0) -> None:
         found, shadow = distance(tensor, self._shadows.exact(tensor)), self._shadows.find(tensor)
-        cancelled = shadow.cancelled if shadow is not None else 1.0
+        cancelled = _LEFT * shadow.cancelled if shadow is not None else 0.0
         self._partings.tensor(what, name, tensor.dtype, found.error(max(least, cancelled * found.norm)))
+
+
+def _cure(real: Tensor, exact: Tensor, gap: float, *, off: bool) -> Callable[[Tensor], bool] | None:
+    """What tells whether another result is free of what is wrong about `real`; None where nothing is.
+
+    `gap` is that of `real`, and `off` says that rounding does not explain it.
+    """
+    if math.isinf(gap):
+        bad = exact.isfinite() & ~real.isfinite()
+        return lambda one: not bool((bad & ~one.isfinite()).any())
+    if off:
+        return lambda one: distance(one, exact).gap <= gap / 2
+    zeros = (real == 0) & (exact != 0)
+    return (lambda one: bool((zeros & (one != 0)).any())) if bool(zeros.any()) else None
 
 
 def _culprit(kind: Kind, real: Tensor) -> Culprit:

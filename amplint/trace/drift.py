@@ -46,11 +46,6 @@ def size(tensor: Tensor) -> float:
     return float(vector_norm(tensor, dtype=torch.float64))
 
 
-def has_wrong_zeros(real: Tensor, exact: Tensor) -> bool:
-    """Whether something is 0 in `real` and not in `exact`."""
-    return bool(((real == 0) & (exact != 0)).any())
-
-
 def _norms(*tensors: Tensor) -> tuple[float, float]:
     gap, norm = torch.stack([vector_norm(tensor, dtype=torch.float64) for tensor in tensors]).tolist()
     return gap, norm

@@ -12,6 +12,8 @@ from amplint.trace.record import Record
 _LINES = 3
 _SHARE = 0.25
 """Lines that add less, of what the worst adds, are left out."""
+_LOST = 0.5
+"""Gradients are off by less without harm: numbers near 0 change sides in a ReLU."""
 
 
 class DriftFromFloat32(Check):
@@ -61,7 +63,8 @@ class DriftFromFloat32(Check):
 
 def _worst(comparison: Comparison) -> list[LineDrift]:
     """The first that make inf or NaN, otherwise those that add most; those of the backward pass only without others."""
-    off = [drift for drift in comparison.lines if drift.kind or (drift.added or 0.0) > comparison.tolerance]
+    limits = {"forward": comparison.tolerance, "backward": _LOST}
+    off = [drift for drift in comparison.lines if drift.kind or (drift.added or 0.0) > limits[drift.phase]]
     found = [drift for drift in off if drift.phase == "forward"] or off
     found = [drift for drift in found if drift.kind] or found
     most = max((drift.added or 0.0 for drift in found), default=0.0)
