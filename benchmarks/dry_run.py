@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -34,6 +35,7 @@ from benchmarks.dry_run_scripts import COMMITS, SCRIPTS, Script
 
 _DATA = Path(__file__).parent / "random_data"
 _FAILURE = re.compile(r"^(?:\[rank0\]: )?[\w.]*(?:Error|Exception|CannotFollow|Interrupt|Exit)\b.*", re.MULTILINE)
+_WIDTH = 200
 _ENDED = 124
 """The exit status of a run that took too long, as of timeout(1)."""
 
@@ -71,7 +73,12 @@ def run(script: Script, repository: Path, output: Path, options: list[str], limi
                 stdin=ends[1],
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **script.environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                env={
+                    **os.environ,
+                    "MPLBACKEND": "Agg",
+                    **script.environment,
+                    "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                },
                 timeout=limit,
             ).returncode
         except subprocess.TimeoutExpired:
@@ -90,7 +97,7 @@ def _told(status: int, record: Record, log: str) -> str:
         return "took too long"
     if status:
         failures = _FAILURE.findall(log) or log.splitlines() or [""]
-        return failures[-1]
+        return textwrap.shorten(failures[-1], _WIDTH)
     codes = Counter(found.code for found in findings(record))
     return ", ".join(f"{code} x{count}" if count > 1 else code for code, count in sorted(codes.items()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,6 +67,35 @@ def cameras(path: Path) -> None:
         images(8, (16, 16), channels=4)(path.parent / part)
         frames = [{"file_path": f"{part}/{number:04}", "transform_matrix": np.eye(4).tolist()} for number in range(8)]
         (path.parent / f"transforms_{part}.json").write_text(json.dumps({"camera_angle_x": 0.7, "frames": frames}))
+
+
+def boxes(path: Path) -> None:
+    """A data set in YOLO's layout: eight images with a box each, and the file that describes it."""
+    images(8, (64, 64))(path.parent / "images")
+    labels = path.parent / "labels"
+    labels.mkdir()
+    for number in range(8):
+        (labels / f"{number:04}.txt").write_text("0 0.5 0.5 0.4 0.4\n")
+    path.write_text(f"path: {path.parent.resolve()}\ntrain: images\nval: images\nnames: [thing]\n")
+
+
+def vocabulary(path: Path) -> None:
+    """A tokenizer of the 256 bytes and nanochat's first special token, pickled, and the length of each token."""
+    import tiktoken
+    import torch
+
+    ranks = {bytes([number]): number for number in range(256)}
+    path.write_bytes(
+        pickle.dumps(tiktoken.Encoding("bytes", pat_str=".", mergeable_ranks=ranks, special_tokens={"<|bos|>": 256}))
+    )
+    torch.save(torch.tensor([1] * 256 + [0]), path.parent / "token_bytes.pt")
+
+
+def documents(path: Path) -> None:
+    """A table with a column of texts."""
+    from pyarrow import parquet, table
+
+    parquet.write_table(table({"text": ["some words of a document " * 20] * 400}), path, row_group_size=100)
 
 
 def empty(path: Path) -> None:
@@ -255,6 +285,18 @@ SCRIPTS = [
     Script("graykode/nlp-tutorial", "5-1.Transformer/Transformer.py"),
     Script("jadore801120/attention-is-all-you-need-pytorch", "train.py", "-data_pkl data.pkl -output_dir out"),
     Script("karpathy/minGPT", "projects/adder/adder.py", "--trainer.batch_size=8"),
+    Script(
+        "karpathy/nanochat",
+        "scripts/base_train.py",
+        "--depth 2 --head-dim 32 --aspect-ratio 32 --max-seq-len 64 --device-batch-size 2 --total-batch-size 256 "
+        "--num-iterations 10 --eval-every -1 --core-metric-every -1 --sample-every -1 --window-pattern L",
+        {
+            "data/tokenizer/tokenizer.pkl": vocabulary,
+            **{f"data/base_data_climbmix/shard_{number:05}.parquet": documents for number in range(2)},
+        },
+        inside="",
+        environment={"NANOCHAT_BASE_DIR": "data"},
+    ),
     Script("kuangliu/pytorch-cifar", "main.py"),
     Script("labmlai/annotated_deep_learning_paper_implementations", "labml_nn/gan/dcgan/__init__.py", inside=""),
     Script("lucidrains/vit-pytorch", "train_vit_decorr.py"),
@@ -267,7 +309,14 @@ SCRIPTS = [
         inside="",
     ),
     Script("rosinality/stylegan2-pytorch", "train.py", "--batch 2 --size 32 data"),
-    Script("ultralytics/yolov5", "train.py", "--img 64 --batch-size 2 --weights '' --cfg yolov5n.yaml --workers 1"),
+    Script(
+        "ultralytics/yolov5",
+        "train.py",
+        "--img 64 --batch-size 2 --weights '' --cfg yolov5n.yaml --workers 1 --data random/data.yaml --noautoanchor "
+        "--noplots",
+        {"random/data.yaml": boxes, "settings/Arial.ttf": empty},
+        environment={"YOLOV5_CONFIG_DIR": "settings", "YOLO_AUTOINSTALL": "false", "YOLO_OFFLINE": "true"},
+    ),
     Script("vwxyzjn/cleanrl", "cleanrl/ppo.py", "--num-envs 1 --num-steps 16", inside=""),
     Script("vwxyzjn/cleanrl", "cleanrl/dqn.py", "--learning-starts 20 --batch-size 8 --buffer-size 100", inside=""),
     Script("weiaicunzai/pytorch-cifar100", "train.py", "-net resnet18 -gpu -b 8"),

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, NonCallableMagicMock
 
 MOCKED = frozenset(
     {
-        *("lmdb", "lpips", "matplotlib", "panopticapi", "requests", "sentencepiece", "skimage", "submitit"),
+        *("lmdb", "lpips", "panopticapi", "requests", "sentencepiece", "skimage", "submitit"),
         *("tensorboardX", "tensorboard_logger", "torch.utils.tensorboard", "wandb"),
     }
 )
@@ -29,7 +29,7 @@ class Mocked(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         mock = MagicMock(name=f"{self.__name__}.{name}")
-        mock.return_value.log_dir = "."
+        mock.return_value = NonCallableMagicMock(log_dir=".")
         return mock
 
 

@@ -10,6 +10,8 @@ from amplint.trace.check import Check, by_line, times, within
 from amplint.trace.record import Operation, Record
 
 _PER_ROUND = 2
+_CASTING = frozenset({"rms_norm", "scaled_dot_product_attention"})
+"""Functions that cast for themselves where a device has no kernel for the whole of them."""
 
 
 class CastChurn(Check):
@@ -64,6 +66,7 @@ def _is_cast(operation: Operation) -> bool:
     return (
         operation.phase == "forward"
         and operation.op == "_to_copy"
+        and operation.api.rpartition(".")[2] not in _CASTING
         and len(half) == 1
         and "float32" in (*operation.inputs, *operation.outputs)
     )
