@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
+from amplint.trace.attention import HALF_ONLY, attention
 from amplint.trace.blame import FAILURES, Blame
 from amplint.trace.calls import tensors
 from amplint.trace.compared import Comparison
@@ -115,7 +116,7 @@ class Comparer:
             elif shadow is not None:
                 yield index, one, self._shadows.exact(one), shadow
         for index, (real, one) in enumerate(zip(outputs, exact or [], strict=False)):
-            if is_plain(real) and not shares_storage(real, inputs):
+            if one is not real and is_plain(real) and not shares_storage(real, inputs):
                 shadow = self._shadows.keep(real, one)
                 if shadow is not None:
                     yield index, real, one, shadow
@@ -128,6 +129,11 @@ class Comparer:
         if func in self._refused or draws(func, args, kwargs):
             return None
         values = [self._value(value) for value in args]
+        if kind.op in HALF_ONLY:
+            names = [argument.name for argument in func._schema.arguments]
+            defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+            known = attention(defaults | dict(zip(names, values, strict=False)) | kwargs)
+            return [*known, *outputs[len(known) :]] if known is not None else None
         for index, argument in enumerate(func._schema.arguments[: len(values)]):
             if _is_statistic(argument) and isinstance(values[index], Tensor):
                 values[index] = values[index].clone()

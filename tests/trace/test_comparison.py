@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import amplint.trace
+from amplint.trace import comparison
+from amplint.trace.attention import attention
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift, joined
 from amplint.trace.findings import findings
 from amplint.trace.merge import merged
@@ -172,8 +174,40 @@ def test_a_step_on_the_way_to_the_scale_tells_nothing_of_gradients() -> None:
 
 
 def test_dropout_keeps_its_mask_and_checkpoints_their_numbers() -> None:
-    comparison = compared(lambda x: F.dropout(x, 0.5))
-    assert max(drift.size for drift in comparison.tensors) < comparison.tolerance
+    found = compared(lambda x: F.dropout(x, 0.5))
+    assert max(drift.size for drift in found.tensors) < found.tolerance
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize("biased", [False, True])
+def test_attention_written_out_is_that_of_pytorch(is_causal: bool, scale: float | None, biased: bool) -> None:
+    torch.manual_seed(0)
+    query, key, value, grad_out = (torch.randn(2, 3, 5, 4) for _ in range(4))
+    attn_bias = torch.randn(2, 3, 5, 5) if biased and not is_causal else None
+    given = {"query": query, "key": key, "value": value, "dropout_p": 0.0, "is_causal": is_causal, "scale": scale}
+    leaves = [one.clone().requires_grad_() for one in (query, key, value)]
+    wanted = F.scaled_dot_product_attention(*leaves, attn_mask=attn_bias, is_causal=is_causal, scale=scale)
+    wanted.backward(grad_out)
+    torch.testing.assert_close(attention(given | {"attn_bias": attn_bias}), [wanted.detach()])
+    found = attention(given | {"attn_bias": attn_bias, "grad_out": grad_out})
+    torch.testing.assert_close(found, [leaf.grad for leaf in leaves])
+    assert attention(given | {"dropout_p": 0.1}) is None
+    assert attention(given | {"key": key[:, :1], "value": value[:, :1]}) is None
+
+
+def test_kernels_for_half_only_are_compared_with_attention_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, usual = gradients("transformer", torch.bfloat16, amp=True)
+    assert usual.comparison is not None
+    kernel = "_scaled_dot_product_flash_attention_for_cpu"
+    assert any(operation.op == kernel for operation in usual.operations)
+    monkeypatch.setattr(comparison, "HALF_ONLY", {kernel, f"{kernel}_backward"})
+    _, _, written_out = gradients("transformer", torch.bfloat16, amp=True)
+    assert written_out.comparison is not None
+    assert written_out.comparison.refused == ()
+    sizes = {(drift.what, drift.name): drift.size for drift in usual.comparison.tensors}
+    for drift in written_out.comparison.tensors:
+        assert drift.size == pytest.approx(sizes[drift.what, drift.name], rel=1e-3, abs=1e-6)
 
 
 def test_ranks_are_one_comparison_with_the_worst_of_each() -> None:
