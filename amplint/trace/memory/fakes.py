@@ -1,11 +1,12 @@
-"""Tensors without numbers: those on the GPU, parameters and large ones of the host take no memory and no time.
+"""Tensors without numbers: parameters, and large tensors, take no memory and no time.
 
-What stays real is what decides shapes: data as a script reads it, indices, single numbers. An operation with a fake
-operand has a fake result, whose numbers, where a script asks for them, are ones, and zeros for integers.
+What stays real is what decides shapes: data as a script reads it, labels, masks, single numbers. An operation with a
+fake operand has a fake result. Where a script asks for its numbers, they are plausible: ones, and zeros for integers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,7 +25,8 @@ from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
 _LARGE = 2**16
-"""Elements from which on floating-point tensors that are made on the host are fake."""
+"""Elements from which on tensors on the GPU, and floating-point tensors of the host, are fake."""
+_INDEXING = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default)
 
 
 class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -42,15 +44,25 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         if any(isinstance(operand, FakeTensor) for operand in operands):
-            if func is torch.ops.aten._local_scalar_dense.default:
-                return self.stand_in(args[0]).item()
-            return self._fake(func, args, kwargs)
-        if operands:
-            gpu = placement.wanted if placement.wanted is not None else any(map(placement.on_gpu, operands))
-            fake = gpu and not func.is_view and any(operand.dim() for operand in operands)
-            return self._fake(func, args, kwargs) if fake else func(*args, **kwargs)
-        made = self._fake(func, args, kwargs)
-        return made if _is_better_fake(made) else func(*args, **kwargs)
+            return self._without_numbers(func, args, kwargs)
+        gpu = placement.wanted if placement.wanted is not None else any(map(placement.on_gpu, operands))
+        if func.is_view or (operands and not gpu):
+            return func(*args, **kwargs)
+        try:
+            made = self._fake(func, args, kwargs)
+        except DependsOnValues:
+            return func(*args, **kwargs)
+        return made if _is_large(made, gpu or (placement.around and not operands)) else func(*args, **kwargs)
+
+    def _without_numbers(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self.stand_in(args[0]).item()
+        if func in _INDEXING:
+            args = (args[0], _positions(args[1]), *args[2:])
+        result = self._fake(func, args, kwargs)
+        if op_name(func) == "all":
+            result.all_hold = True  # what is checked of all numbers is meant to be so
+        return result
 
     def _fake(self, func: Any, args: Any, kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction(), self._mode:
@@ -70,19 +82,26 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """A real tensor on the host in the place of a fake one: of ones, or of zeros where it holds integers."""
         self._real = True
         try:
-            make = torch.ones if tensor.is_floating_point() or tensor.is_complex() else torch.zeros
+            ones = tensor.is_floating_point() or tensor.is_complex() or hasattr(tensor, "all_hold")
             with placement.making(False):
-                return make(tensor.shape, dtype=tensor.dtype)
+                return (torch.ones if ones else torch.zeros)(tensor.shape, dtype=tensor.dtype)
         finally:
             self._real = False
 
 
-def _is_better_fake(made: Any) -> bool:
-    """Whether what was made out of nothing can stay fake."""
-    if not isinstance(made, torch.Tensor) or not made.dim():
-        return False
-    gpu = placement.wanted if placement.wanted is not None else placement.around
-    return gpu or (made.is_floating_point() and made.numel() >= _LARGE)
+def _is_large(made: Any, gpu: bool) -> bool:
+    """Whether numbers of what was made out of real ones, or of nothing, would cost too much."""
+    tensors = [value for value in tree_leaves(made) if isinstance(value, torch.Tensor)]
+    return any(tensor.numel() >= _LARGE and (gpu or tensor.is_floating_point()) for tensor in tensors)
+
+
+def _positions(indices: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Where masks hold whose numbers are known; other indices as they are."""
+    found: list[torch.Tensor | None] = []
+    for index in indices:
+        known = isinstance(index, torch.Tensor) and index.dtype == torch.bool and not isinstance(index, FakeTensor)
+        found += index.nonzero().unbind(1) if known and index is not None else [index]
+    return found
 
 
 _new_parameter: Any = nn.Parameter.__new__

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.library import Library
 from torch.nn.functional import pad
 
@@ -40,7 +41,8 @@ def cuda_kernels(gpu: Gpu) -> Iterator[None]:
 
 def _where_placed(operator: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
     def chosen(first: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        result = kernel(first, *args, **kwargs) if placement.on_gpu(first) else NotImplemented
+        known = not isinstance(first, FakeTensor) or not placement.on_gpu(first)
+        result = NotImplemented if known else kernel(first, *args, **kwargs)
         return operator.decompose(first, *args, **kwargs) if result is NotImplemented else result
 
     return chosen

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
 from amplint.trace.dry import CannotFollow, dry_run
@@ -49,7 +50,7 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
     except (CannotFollow, Refused) as failure:
         return Estimate(variant.name, refused=str(failure).partition("\n")[0])
     except Exception as failure:
-        message = f"{type(failure).__name__}: {failure}"
+        message = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
         return Estimate(variant.name, {}, *raising_line(failure), refused=message)
     if not sum(tracker.peak.values()):
         return Estimate(variant.name, refused="the script put nothing on a GPU")
@@ -85,20 +86,20 @@ def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
 @contextlib.contextmanager
 def _until_enough() -> Iterator[None]:
     """Raise _Enough when a step was taken, and whole forward and backward passes after it."""
-    steps = passes = 0
+    steps: Counter[Optimizer] = Counter()
+    passes = 0
     run: Any = torch.autograd.backward
 
-    def stepped(*_: object) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == _STEPS:
+    def stepped(optimizer: Optimizer, *_: object) -> None:
+        steps[optimizer] += 1
+        if steps[optimizer] == _STEPS:
             raise _Enough
 
     def backward(*args: Any, **kwargs: Any) -> None:
         nonlocal passes
         run(*args, **kwargs)
         passes += bool(steps)
-        if passes > _STEPS:
+        if passes > _STEPS * len(steps):
             raise _Enough
 
     hook = register_optimizer_step_post_hook(stepped)
