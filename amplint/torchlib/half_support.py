@@ -36,6 +36,17 @@ COMPLEX = words("complex view_as_complex")
 """Functions of `torch` that refuse bfloat16 on every device."""
 
 
+CUDA_LACKS = words(
+    "angle histc igamma igammac lu_unpack ldl_solve ctc_loss ndtri log_ndtr erfcx zeta airy_ai spherical_bessel_j0 "
+    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
+    "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 chebyshev_polynomial_t "
+    "chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he "
+    "laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
+    "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w"
+)
+"""Operations of `torch`, `torch.linalg` and `torch.special` that refuse both on CUDA alone."""
+
+
 def lacks(name: str) -> frozenset[str]:
     """The half dtypes that the function with this qualified name, or the tensor method with this name, refuses."""
     module, _, last = name.rpartition(".")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 _SWEEP = 4096
+_FORKED = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
+    "method"
+)
 _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
 class Placement:
     """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
 
-    `gpu` is its device, and there are `gpus`: ranks of one machine have one each.
+    `gpu` is its device, and there are `gpus`: ranks of one machine have one each. `process` is the one that has put
+    something there.
     `wanted` says where new tensors are to lie, None where their operands decide; `around`, where those without
     operands lie that a function of PyTorch makes for itself.
     """
@@ -24,6 +30,7 @@ class Placement:
         self.gpu, self.gpus = torch.device("cuda", 0), 1
         self.wanted: bool | None = None
         self.around = False
+        self.process: int | None = None
         self._storages: dict[int, StorageWeakRef] = {}
         self._limit = _SWEEP
 
@@ -43,9 +50,12 @@ class Placement:
         return storage._cdata in self._storages
 
     def take(self, storage: torch.UntypedStorage) -> None:
-        """Let `storage` lie on the GPU."""
+        """Let `storage` lie on the GPU. Raises RuntimeError in a process that was forked after one did before."""
         if self.holds(storage):
             return
+        if self.process not in (None, os.getpid()):
+            raise RuntimeError(_FORKED)
+        self.process = os.getpid()
         if len(self._storages) >= self._limit:
             known = self._storages.items()
             self._storages = {key: held for key, held in known if not held.expired()}  # type: ignore[no-untyped-call]

@@ -13,9 +13,9 @@ from torch import distributed, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from amplint.trace.dry import dry_run
+from amplint.trace.dry import CannotFollow, dry_run
 from amplint.trace.gpus import GPUS
 
 
@@ -177,3 +177,25 @@ def test_optimizers_keep_their_state_there() -> None:
         file.seek(0)
         optimizer.load_state_dict(torch.load(file, map_location="cpu"))
         assert optimizer.state[layer.weight]["exp_avg"].is_cuda
+
+
+def test_a_worker_that_was_forked_has_no_gpu() -> None:
+    class Data(Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            return torch.ones(1).cuda()
+
+    torch.ones(1).cuda()
+    with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
+        list(DataLoader(Data(), num_workers=1, multiprocessing_context="fork"))
+    assert next(iter(DataLoader(Data()))).is_cuda
+
+
+def test_one_process_for_each_gpu_is_this_process() -> None:
+    seen: list[tuple[int, bool]] = []
+    torch.multiprocessing.spawn(lambda rank, tensor: seen.append((rank, tensor.is_cuda)), (torch.ones(1).cuda(),), 1)
+    assert seen == [(0, True)]
+    with pytest.raises(CannotFollow, match="several processes that a script starts"):
+        torch.multiprocessing.spawn(print, nprocs=2)

@@ -54,12 +54,17 @@ class CannotFollow(RuntimeError):
 
 class _Refused(type):
     def __call__(cls, *_: Any, **__: Any) -> NoReturn:
-        raise CannotFollow(_message(calling_line(), *REFUSED[cls.__name__]))
+        raise refused(*REFUSED[cls.__name__])
 
 
 def refusing(name: str) -> type:
     """What stands in for the function or class `name` of `REFUSED`: a class, for scripts ask what is one of it."""
     return _Refused(name, (), {})
+
+
+def refused(what: str, instead: str) -> CannotFollow:
+    """The exception to raise for `what`, at the line of the user's code that asks for it."""
+    return CannotFollow(_message(calling_line(), what, instead))
 
 
 def understood(failure: Exception) -> CannotFollow | None:

@@ -66,7 +66,7 @@ def cuda_module(gpu: Gpu) -> Iterator[None]:
     """Let `torch.cuda`, `torch.accelerator` and what asks them describe `gpu`; under torchrun each rank has one."""
     index, gpus = (int(os.environ.get(name, default)) for name, default in (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1)))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(placement, gpu=torch.device("cuda", index), gpus=gpus))
+        stack.enter_context(replaced(placement, gpu=torch.device("cuda", index), gpus=gpus, process=None))
         functions = _functions(gpu)
         for part in _PARTS:
             shared = {name: function for name, function in functions.items() if hasattr(part, name)}

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_leaves, tree_map
 
+from amplint.trace.dry.fourier import TRANSFORMS
 from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
 
@@ -160,13 +161,15 @@ def _to(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     other = args[0] if args and isinstance(args[0], torch.Tensor) else kwargs.get("other")
     if other is not None:
         return moved(tensor, placement.on_gpu(other)).to(other.dtype)
-    options = {name: value for name, value in kwargs.items() if name != "copy"}
-    device, dtype, _, layout = _named(torch._C._nn._parse_to, *args, **options)
+    options = {name: value for name, value in kwargs.items() if name not in ("copy", "non_blocking")}
+    flags = [value for value in args if isinstance(value, bool)]  # non_blocking and copy, both only by their place
+    named = [value for value in args if not isinstance(value, bool)]
+    device, dtype, _, layout = _named(torch._C._nn._parse_to, *named, **options)
     gpu = _asks_for_gpu(device)
     if gpu is None and device is not None:
         return func(tensor, *args, **kwargs)
     result = tensor if gpu is None else moved(tensor, gpu)
-    copy = kwargs.get("copy") and result is tensor
+    copy = (kwargs.get("copy") or any(flags[1:])) and result is tensor
     rest = {"dtype": dtype, "memory_format": layout, "copy": copy or None}
     return func(result, **{name: value for name, value in rest.items() if value is not None})
 
@@ -204,6 +207,16 @@ def _pin_memory(func: Any, tensor: torch.Tensor, *_: Any) -> torch.Tensor:
     return tensor
 
 
+def _ctc_loss(func: Any, probabilities: torch.Tensor, targets: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Lengths may lie anywhere, and targets as cuDNN takes them on the CPU."""
+    gpu = placement.on_gpu(probabilities)
+    if targets.dim() == 1 and targets.dtype == torch.int32:
+        targets = moved(targets, gpu)
+    given = [moved(value, gpu) if isinstance(value, torch.Tensor) else value for value in args]
+    named = {name: moved(value, gpu) if isinstance(value, torch.Tensor) else value for name, value in kwargs.items()}
+    return func(probabilities, targets, *given, **named)
+
+
 def _deepcopy(func: Any, tensor: torch.Tensor, memo: Any) -> torch.Tensor:
     result: torch.Tensor = func(tensor, memo)
     if placement.on_gpu(tensor):
@@ -227,4 +240,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__array__: _numpy,
     torch.Tensor.pin_memory: _pin_memory,
     torch.Tensor.__deepcopy__: _deepcopy,
+    torch.nn.functional.ctc_loss: _ctc_loss,
+    torch.ctc_loss: _ctc_loss,
+    **TRANSFORMS,
 }

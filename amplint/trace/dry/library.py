@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import distributed, multiprocessing, nn, serialization
 from torch.autograd import profiler
 from torch.utils._pytree import tree_leaves
 
+from amplint.trace.dry.beyond import refused
 from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
 
@@ -26,6 +27,8 @@ def library() -> Iterator[None]:
         for owner, attributes in (
             (data_parallel, {"_get_available_device_type": lambda: None}),
             (pinning, {"pin_memory": _pinned}),
+            (multiprocessing, {"spawn": _spawn}),
+            (import_module("torch.multiprocessing.spawn"), {"spawn": _spawn}),
             (multiprocessing, {"start_processes": _started}),
             (spawning, {"start_processes": _started}),
             (profiler.profile, {"__init__": _without_device(profiler.profile.__init__)}),
@@ -179,3 +182,10 @@ def _on_gpu(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *args, **kwargs)
 
     return run
+
+
+def _spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
+    """Run what is one process for the one GPU in this process, where it is watched."""
+    if nprocs != 1:
+        raise refused("several processes that a script starts", "Start it by torchrun, or with one process.")
+    fn(0, *args)

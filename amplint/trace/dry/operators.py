@@ -9,15 +9,15 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from amplint.torchlib.half_support import LIFTED, NEVER
+from amplint.trace.dry.refusals import lacks_half, refuse
 from amplint.trace.placement import placement
-from amplint.trace.tally import HALF, op_name
+from amplint.trace.tally import op_name
 
-_BOTH = frozenset({"_to_copy", "copy_", "_foreach_copy_", "set_", "index", "index_put", "index_put_", "_unsafe_index"})
-"""Operators whose operands can lie on two devices, indices for one."""
 _PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "convolution", "convolution_backward", "mm"})
 """What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
-_APART = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+_SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
+"""What gives a tensor that lies with its operand and lengths that the CPU has."""
+_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
 class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -30,13 +30,14 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         placed = [placement.on_gpu(operand) for operand in operands]
         name = op_name(func)
         gpu = any(placed)
-        if gpu and name not in _BOTH and any(one.dim() and not at for one, at in zip(operands, placed, strict=True)):
-            raise RuntimeError(_APART)
+        if gpu:
+            refuse(name, args, operands, placed)
         result = _computed(func, name, args, kwargs) if gpu else func(*args, **kwargs)
-        if placement.wanted if placement.wanted is not None else gpu or (placement.around and not operands):
-            for value in tree_leaves(result):
+        made = not operands or name == "lift_fresh"  # a constant that is written out
+        if placement.wanted if placement.wanted is not None else gpu or (placement.around and made):
+            for value in tree_leaves(result[0] if name in _SEQUENCES else result):
                 if isinstance(value, torch.Tensor):
-                    placement.put(value, besides=operands)
+                    placement.put(value, besides=() if made else operands)
         return result
 
 
@@ -46,26 +47,23 @@ def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
     try:
         return func(*args, **kwargs)
     except (NotImplementedError, RuntimeError) as failure:
-        only_here = "not implemented for" in str(failure) and not _never(name)
-        if not only_here or _dtypes((args, kwargs)).isdisjoint(HALF):
+        only_here = "not implemented for" in str(failure) and not lacks_half(name)
+        if not only_here or _dtypes((args, kwargs)).isdisjoint(_WIDE):
             raise
         return _in_float32(func, args, kwargs)
 
 
-def _never(name: str) -> bool:
-    """Whether the operator refuses half on the GPU, too."""
-    return any(name.strip("_").removeprefix("linalg_").startswith(function) for function in NEVER | LIFTED)
-
-
 def _in_float32(func: OpOverload, args: Any, kwargs: Any) -> Any:
-    """Run `func` in float32 and round the result to the dtype of its half operands."""
-    half = next(iter(_dtypes((args, kwargs)) & HALF))
+    """Run `func` in float32, or its complex kin, and round the result to the dtype of its half operands."""
+    half = next(iter(_dtypes((args, kwargs)) & _WIDE.keys()))
+    real = torch.bfloat16 if half == torch.bfloat16 else torch.float16
+    rounding = {torch.float32: real} | ({torch.complex64: torch.complex32} if real == torch.float16 else {})
     wide: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def widened(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dtype != half:
             return value
-        return wide.setdefault(id(value), (value, value.float()))[1]
+        return wide.setdefault(id(value), (value, value.to(_WIDE[half])))[1]
 
     result = func(*tree_map(widened, args), **tree_map(widened, kwargs))
     if func._schema.is_mutable:
@@ -74,9 +72,9 @@ def _in_float32(func: OpOverload, args: Any, kwargs: Any) -> Any:
     owners = {id(computed): narrow for narrow, computed in wide.values()}
 
     def rounded(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        if not isinstance(value, torch.Tensor) or value.dtype not in rounding:
             return value
-        return owners[id(value)] if id(value) in owners else value.to(half)
+        return owners[id(value)] if id(value) in owners else value.to(rounding[value.dtype])
 
     return tree_map(rounded, result)
 
