@@ -37,7 +37,11 @@ def trace() -> None:
     context_settings={"max_content_width": 100, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.option("--steps", default=3, show_default=True, type=click.IntRange(min=1), help="Optimizer steps to record.")
-@click.option("--skip", default=1, show_default=True, type=click.IntRange(min=0), help="Steps to leave out first.")
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    help="Steps to leave out first.  [default: 1; 0 with --compare-float32]",
+)
 @click.option("--every", default=1, show_default=True, type=click.IntRange(min=1), help="Record each N-th step.")
 @click.option(
     "--then",
@@ -74,7 +78,7 @@ def run(
     script: str,
     arguments: tuple[str, ...],
     steps: int,
-    skip: int,
+    skip: int | None,
     every: int,
     then: str,
     numerics: str,
@@ -110,6 +114,8 @@ def run(
     from amplint.trace.watching import Watch
     from amplint.trace.whereabouts import Whereabouts
 
+    if skip is None:
+        skip = 0 if compare_float32 else 1  # what spoils the weights in the first step is seen there only
     window = Window(steps, skip, every)
     watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
     line = StepLine(Whereabouts(watch, window.end), hidden=quiet or watch.record.rank != 0)

@@ -1,67 +1,168 @@
-"""Which input of an operation is to blame for a wrong 0, inf or NaN in its result: by running it again without."""
+"""What is to blame for a wrong result: the operation that alone had to be done in float32 for it to be right.
+
+It is found by running operations again: the one with the wrong result, and those that made its inputs.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from amplint.trace.calls import tensors
+from amplint.trace.drift import distance
+from amplint.trace.exact import FAILURES
 from amplint.trace.partings import Culprit
-from amplint.trace.shadows import Shadows
+from amplint.trace.shadows import Shadow, Shadows
 from amplint.trace.values import in_float32, is_plain
 
-FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
-"""What an operator raises that does not take what it gets."""
+_REMEMBERED = 64
+_DEPTH = 12
+
+Cures = Callable[[Tensor], bool]
+"""Whether a result is right, or less wrong by far."""
 
 
-class Blame:
-    """An operation `func` with its arguments as they were, and the `inputs` among them.
+@dataclass(eq=False)
+class Ran:
+    """An operation `func` with its arguments as they were; `own` is its place."""
 
-    `alone` are its results in float32 on the run's own inputs: what is wrong with them the inputs have brought.
-    """
+    func: Any
+    args: Any
+    kwargs: Any
+    own: Culprit
+    _versions: list[int] = field(init=False)
 
-    def __init__(self, shadows: Shadows, func: Any, args: Any, kwargs: Any, inputs: list[Tensor]) -> None:
-        self.inputs = inputs
-        self._shadows = shadows
-        self._func = func
-        self._args = args
-        self._kwargs = kwargs
-        self.alone = self._again()
+    def __post_init__(self) -> None:
+        self._versions = self._now()
 
-    def whose(self, is_cured: Callable[[Tensor], bool], index: int, *, for_zeros: bool) -> Culprit | None:
-        """What is to blame for the input that would cure the result if it were right; None where it is not an input's.
+    def inputs(self) -> list[Tensor]:
+        """What it got, each once."""
+        found = [one for one in (*tensors(self.args), *tensors(self.kwargs.values())) if is_plain(one)]
+        return list({id(one): one for one in found}.values())
 
-        `is_cured` judges what takes the place of the result, which is that of this `index`. `for_zeros` says that wrong
-        zeros of an input may do it.
-        """
+    def unchanged(self) -> bool:
+        """Whether its inputs are still what they were."""
+        return self._now() == self._versions
 
-        def cures(results: list[Tensor]) -> bool:
-            return index < len(results) and is_cured(results[index])
+    def again(self, index: int, instead: dict[int, Tensor]) -> Tensor | None:
+        """Its result at `index` in float32, from the run's own inputs but for those `instead`, by identity."""
 
-        if cures(self.alone):
-            return None
-        for one in self.inputs:
-            shadow = self._shadows.find(one)
-            to_blame = shadow.to_blame(for_zeros=for_zeros) if shadow is not None else None
-            if to_blame is not None and cures(self._again(one)):
-                return to_blame
-        return None
-
-    def _again(self, instead: Tensor | None = None) -> list[Tensor]:
-        """The results in float32 of the run's own inputs, but for `instead`, which is what it should be."""
+        writes = self.func._schema.is_mutable
 
         def value(one: Any) -> Any:
             if isinstance(one, Tensor) and is_plain(one):
-                return (self._shadows.exact(one) if one is instead else in_float32(one)).clone()
+                given = instead.get(id(one), in_float32(one))
+                return given.clone() if writes else given
             if isinstance(one, (list, tuple)):
                 return type(one)(map(value, one))
             return in_float32(one)
 
         try:
-            result = self._func(*map(value, self._args), **{name: value(one) for name, one in self._kwargs.items()})
+            result = self.func(*map(value, self.args), **{name: value(one) for name, one in self.kwargs.items()})
         except FAILURES:
-            return []
-        return [result] if isinstance(result, torch.Tensor) else tensors((result,))
+            return None
+        made = [result] if isinstance(result, Tensor) else tensors((result,))
+        return made[index] if index < len(made) else None
+
+    def _now(self) -> list[int]:
+        return [0 if one.is_inference() else one._version for one in self.inputs()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What wrote to a shadow last: the `index`-th result of `ran`, which is where `real` lies."""
+
+    shadow: Shadow
+    ran: Ran
+    index: int
+    real: Tensor
+
+
+class Blame:
+    """Remembers what ran lately."""
+
+    def __init__(self, shadows: Shadows) -> None:
+        self._shadows = shadows
+        self._made: OrderedDict[int, _Made] = OrderedDict()
+
+    def remember(self, ran: Ran, index: int, real: Tensor, shadow: Shadow) -> None:
+        """`real`, a result of `ran`, is what `shadow` belongs to."""
+        self._made[id(shadow)] = _Made(shadow, ran, index, real.detach())
+        self._made.move_to_end(id(shadow))
+        if len(self._made) > _REMEMBERED:
+            self._made.popitem(last=False)
+
+    def forget(self) -> None:
+        """A step is over."""
+        self._made.clear()
+
+    def for_zeros(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit | None:
+        """The culprit of what is 0 in `real` and not in `exact`, None where there is no such 0."""
+        wrong = (real == 0) & (exact != 0)
+        if not bool(wrong.any()):
+            return None
+        alone = ran.again(index, {})
+        if alone is not None and alone.shape == real.shape and bool((wrong & (alone != 0)).any()):
+            return ran.own
+        shadows = filter(None, map(self._shadows.find, ran.inputs()))
+        return next((one.zeroed for one in shadows if one.zeroed), None)
+
+    def for_infinity(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit:
+        """The culprit of what is not finite in `real` but in `exact`."""
+        wrong = exact.isfinite() & ~real.isfinite()
+        return self._find(ran, index, lambda one: not bool((wrong & ~one.isfinite()).any()))
+
+    def for_error(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit:
+        """The culprit of more than half of what `real` is off."""
+        allowed = distance(real, exact).gap / 2
+        return self._find(ran, index, lambda one: distance(one, exact).gap < allowed)
+
+    def _find(self, ran: Ran, index: int, cures: Cures) -> Culprit:
+        def right(one: Tensor | None, shape: torch.Size) -> bool:
+            return one is not None and one.shape == shape and cures(one)
+
+        first = ran.again(index, {})
+        if first is None or cures(first):
+            return ran.own
+        shape = first.shape
+
+        def search(ran: Ran, result: Callable[[dict[int, Tensor]], Tensor | None], depth: int) -> Culprit | None:
+            """The culprit among what made the inputs of `ran`, given the end result for other inputs of it."""
+            for one in ran.inputs():
+                shadow = self._shadows.find(one)
+                if shadow is None or not right(result({id(one): self._shadows.exact(one)}), shape):
+                    continue
+                made = self._made.get(id(shadow))
+                if made is None or not depth or not made.ran.unchanged():
+                    return shadow.zeroed or shadow.culprit
+
+                def through(
+                    instead: dict[int, Tensor], one: Tensor = one, shadow: Shadow = shadow, made: _Made = made
+                ) -> Tensor | None:
+                    numbers = made.ran.again(made.index, instead)
+                    if numbers is None or numbers.shape != made.real.shape:
+                        return None
+                    whole = shadow.numbers.clone()
+                    whole.as_strided(made.real.size(), made.real.stride(), made.real.storage_offset()).copy_(numbers)
+                    return result({id(one): whole.as_strided(one.size(), one.stride(), one.storage_offset())})
+
+                if right(through({}), shape):
+                    return made.ran.own
+                return search(made.ran, through, depth - 1) or shadow.zeroed or shadow.culprit
+            return together(ran, result)
+
+        def together(ran: Ran, result: Callable[[dict[int, Tensor]], Tensor | None]) -> Culprit | None:
+            """The culprit that several inputs of `ran` share."""
+            found: dict[Culprit, dict[int, Tensor]] = {}
+            for one in ran.inputs():
+                shadow = self._shadows.find(one)
+                if shadow is not None and shadow.culprit is not None:
+                    found.setdefault(shadow.culprit, {})[id(one)] = self._shadows.exact(one)
+            return next((one for one, group in found.items() if len(group) > 1 and right(result(group), shape)), None)
+
+        return search(ran, lambda instead: ran.again(index, instead), _DEPTH) or ran.own

@@ -23,10 +23,10 @@ class Distance:
 
     def error(self, least: float = 0.0) -> float:
         """The gap relative to the norm, or to `least` if that is more; where nothing should be, 1 for anything."""
+        if math.isinf(self.gap):
+            return math.inf
         norm = max(self.norm, least)
-        if norm or math.isinf(self.gap):
-            return self.gap / (norm or 1.0)
-        return float(self.gap > 0)
+        return self.gap / norm if norm else float(self.gap > 0)
 
 
 def distance(real: Tensor, exact: Tensor) -> Distance:

@@ -118,7 +118,7 @@ class Partings:
         elif step.places:
             self._steps.append(step)
 
-    def result(self, refused: Iterator[str]) -> Comparison | None:
+    def result(self, refused: tuple[str, ...]) -> Comparison | None:
         """All that was found, None where nothing ran in half; `refused` are operators that were not compared."""
         steps = self._steps or [step for step in (self._skipped,) if step is not None]
         half = next((step.half for step in steps if step.half is not None), None)
@@ -134,7 +134,7 @@ class Partings:
             first=next((one.name for one in tensors if one.what == "output" and one.size > tolerance), ""),
             lines=worst_first(worst_of_each(drift for _, drift in drifts), tolerance),
             tensors=by_size(tensors),
-            refused=tuple(sorted(refused)),
+            refused=refused,
         )
 
 

@@ -13,33 +13,24 @@ from amplint.trace.partings import Culprit
 from amplint.trace.tally import HALF
 
 _SWEEP = 256
-_ALONE = 0.7
-"""The share of an error that makes up half of its square."""
 
 
 @dataclass(slots=True)
 class Shadow:
     """The `numbers` of a storage whose elements have `dtype`, in float32 (float64 for float64), in one dimension.
 
-    `error` is the relative error of what was written there last, `part` what its `source` made of that at once.
-    `culprit` is what is to blame for an error that rounding does not explain, `zeroed` for a 0 that should be none.
-    `cancelled` is how much larger the numbers were that are left of a sum: errors are relative to those.
+    `error` is the relative error of what was written there last. `culprit` is what is to blame for one that rounding
+    does not explain, `zeroed` for a 0 that should be none. `cancelled` is how much larger the numbers were that are
+    left of a sum: errors are relative to those.
     """
 
-    storage: StorageWeakRef | None
+    storage: StorageWeakRef
     dtype: torch.dtype
     numbers: Tensor
     error: float = 0.0
-    part: float = 0.0
-    source: Culprit | None = None
     culprit: Culprit | None = None
     zeroed: Culprit | None = None
     cancelled: float = 1.0
-
-    def to_blame(self, *, for_zeros: bool) -> Culprit | None:
-        """What is to blame where this is, and its zeros are, or its errors: also a source that made most of them."""
-        alone = self.part >= _ALONE * self.error > 0
-        return (self.zeroed if for_zeros else None) or self.culprit or (self.source if alone else None)
 
 
 class Shadows:
@@ -99,7 +90,7 @@ class Shadows:
     def _put(self, tensor: Tensor, numbers: Tensor) -> Shadow:
         if len(self._shadows) >= self._limit:
             known = self._shadows.items()
-            self._shadows = {key: one for key, one in known if one.storage and not one.storage.expired()}  # type: ignore[no-untyped-call]
+            self._shadows = {key: one for key, one in known if not one.storage.expired()}  # type: ignore[no-untyped-call]
             self._limit = max(_SWEEP, 2 * len(self._shadows))
         storage = tensor.untyped_storage()
         held = StorageWeakRef(storage)  # type: ignore[no-untyped-call]

@@ -62,13 +62,17 @@ class DriftFromFloat32(Check):
 
 
 def _worst(comparison: Comparison) -> list[LineDrift]:
-    """The first that make inf or NaN, otherwise those that add most; those of the backward pass only without others."""
-    limits = {"forward": comparison.tolerance, "backward": _LOST}
-    off = [drift for drift in comparison.lines if drift.kind or (drift.added or 0.0) > limits[drift.phase]]
-    found = [drift for drift in off if drift.phase == "forward"] or off
-    found = [drift for drift in found if drift.kind] or found
-    most = max((drift.added or 0.0 for drift in found), default=0.0)
-    return [drift for drift in found if drift.kind or (drift.added or 0.0) >= _SHARE * most][:_LINES]
+    """The first that make inf or NaN, otherwise those that add most.
+
+    Those of the backward pass only without others, and where the gradient of a parameter is off.
+    """
+    lines, tolerance = comparison.lines, comparison.tolerance
+    found = [one for one in lines if one.phase == "forward" and (one.kind or (one.added or 0.0) > tolerance)]
+    if not found and any(one.what == "gradient" and one.size > tolerance for one in comparison.tensors):
+        found = [one for one in lines if one.kind or (one.added or 0.0) > _LOST]
+    found = [one for one in found if one.kind] or found
+    most = max((one.added or 0.0 for one in found), default=0.0)
+    return [one for one in found if one.kind or (one.added or 0.0) >= _SHARE * most][:_LINES]
 
 
 def _message(drift: LineDrift, comparison: Comparison) -> str:

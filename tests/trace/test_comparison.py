@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import amplint.trace
-from amplint.trace import comparison
+from amplint.trace import exact as exactly
 from amplint.trace.attention import attention
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift, joined
 from amplint.trace.findings import findings
@@ -201,7 +201,7 @@ def test_kernels_for_half_only_are_compared_with_attention_written_out(monkeypat
     assert usual.comparison is not None
     kernel = "_scaled_dot_product_flash_attention_for_cpu"
     assert any(operation.op == kernel for operation in usual.operations)
-    monkeypatch.setattr(comparison, "HALF_ONLY", {kernel, f"{kernel}_backward"})
+    monkeypatch.setattr(exactly, "HALF_ONLY", {kernel, f"{kernel}_backward"})
     _, _, written_out = gradients("transformer", torch.bfloat16, amp=True)
     assert written_out.comparison is not None
     assert written_out.comparison.refused == ()

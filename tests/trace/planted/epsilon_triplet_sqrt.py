@@ -46,7 +46,7 @@ optimizer = torch.optim.SGD(embedder.parameters(), lr=0.01)
 scaler = torch.amp.GradScaler("cuda", init_scale=1.0)
 for step in range(3):
     anchors = torch.randn(6, 3, 12, 12, device="cuda")
-    positives = anchors + 0.1 * torch.randn_like(anchors)
+    positives = anchors + torch.randn_like(anchors)
     positives[0] = anchors[0]  # the data set holds duplicates
     negatives = torch.randn(6, 3, 12, 12, device="cuda")
     optimizer.zero_grad()

@@ -61,7 +61,7 @@ with torch.no_grad():  # a channel of queries and keys has grown, as in long run
     for channel in (0, 64, 128, 192):
         model.layers[1]["attention"].qkv.weight[channel] = 0.0
         model.layers[1]["attention"].qkv.bias[channel] = 300.0
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-7, weight_decay=0.01)
 scaler = torch.amp.GradScaler("cuda", init_scale=64.0)
 for step in range(3):
     tokens, labels = torch.randint(0, 50, (4, 12), device="cuda"), torch.randint(0, 5, (4,), device="cuda")

@@ -36,8 +36,8 @@ def smoothness(field):
 field = Field().cuda()
 optimizer = torch.optim.SGD(field.parameters(), lr=1e-9)
 scaler = torch.amp.GradScaler("cuda", init_scale=1.0)
-coordinates = torch.linspace(0, 1, 64, device="cuda")[:, None]
-observed = 1e-4 * torch.randn(64, 2, device="cuda")
+coordinates = torch.linspace(0, 1, 24, device="cuda")[:, None]
+observed = 1e-4 * torch.randn(24, 2, device="cuda")
 for step in range(3):
     with torch.autocast("cuda", dtype=torch.float16):
         displacement = field(coordinates)
