@@ -37,8 +37,8 @@ _ZERO = words(
 )
 _STATISTICS = words("memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict")
 _TUNING = words("enable tuning_enable record_untuned_enable")
-_PARTS = (cuda, cuda.memory, cuda.random, cuda.streams, cuda.graphs, accelerator, accelerator.memory)
-"""Modules that share functions: each is given those that it has."""
+_PARTS = words("cuda cuda.memory cuda.random cuda.streams cuda.graphs accelerator accelerator.memory")
+"""Modules that share functions: each is given those that it has. Not every version of PyTorch has all of them."""
 
 
 class _Library:
@@ -68,7 +68,7 @@ def cuda_module(gpu: Gpu) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(placement, gpu=torch.device("cuda", index), gpus=gpus, process=None))
         functions = _functions(gpu)
-        for part in _PARTS:
+        for part in map(_named, _PARTS):
             shared = {name: function for name, function in functions.items() if hasattr(part, name)}
             stack.enter_context(replaced(part, **shared))
         for owner, attributes in (
@@ -85,8 +85,9 @@ def cuda_module(gpu: Gpu) -> Iterator[None]:
         ):
             stack.enter_context(replaced(owner, **attributes))
         for name in REFUSED:
-            path, _, attribute = name.rpartition(".")
-            stack.enter_context(replaced(_named(path), **{attribute: refusing(name)}))
+            path, _, attribute = name.removeprefix("torch.").rpartition(".")
+            if hasattr(_named(path), attribute):
+                stack.enter_context(replaced(_named(path), **{attribute: refusing(name)}))
         stack.enter_context(tensor_kinds())
         stack.enter_context(library())
         yield
@@ -183,7 +184,8 @@ def _checked(value: Any) -> Callable[..., Any]:
 
 
 def _named(path: str) -> Any:
+    """What lies in `torch` at `path`; None where this version lacks it."""
     owner: Any = torch
-    for name in path.split(".")[1:]:
-        owner = getattr(owner, name)
+    for name in path.split("."):
+        owner = getattr(owner, name, None)
     return owner
