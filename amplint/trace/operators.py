@@ -8,6 +8,8 @@ The names that begin with an underscore are not public API of PyTorch; tests/tra
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
@@ -22,7 +24,7 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.calls import Calls, region_of, tensors
-from amplint.trace.frames import NOWHERE, Line, calling_line
+from amplint.trace.frames import NOWHERE, Line, calling_line, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.placement import device_type
@@ -140,6 +142,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if node is not None and not torch.is_grad_enabled():
             phase, api = "backward", None
             line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
+            if _is_written_out(type(node)):
+                line = calling_line()
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
             api, line, module = self.calls.current, calling_line(), self._modules.current
@@ -153,6 +157,13 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             does = may_overflow(func, took, gave), replayable(func, gave)
             kind = self._kinds[key] = Kind(phase, func, api, line, module, took, gave, region, device, *does)
         return kind
+
+
+@functools.cache
+def _is_written_out(node: type) -> bool:
+    """Whether a kind of nodes runs a `backward` of the user's own, of a `torch.autograd.Function`."""
+    function = inspect.unwrap(getattr(getattr(node, "_forward_cls", None), "backward", len))
+    return hasattr(function, "__code__") and is_own(function.__code__)
 
 
 def _stacks() -> tuple[int, int]:

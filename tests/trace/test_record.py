@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +76,26 @@ def test_the_backward_pass_belongs_to_lines_of_the_forward_pass(model: str) -> N
         assert product.row in own
         assert product.module.startswith("model.")
         assert product.outputs[0] == "bfloat16"
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return 2 * gradient * ctx.saved_tensors[0]
+
+
+def test_a_backward_pass_of_ones_own_has_its_own_lines() -> None:
+    with amplint.trace.watch() as record:
+        Square.apply(torch.ones(2, requires_grad=True)).sum().backward()
+    rows = {operation.row for operation in record.operations if operation.op == "mul" and operation.phase == "backward"}
+    lines, first = inspect.getsourcelines(Square)
+    assert rows == {first + len(lines) - 1}
 
 
 def test_what_is_computed_again_is_told_from_the_forward_pass() -> None:
