@@ -12,17 +12,18 @@ from amplint.trace.record import Call, Failure, HalfLoss, Held, NonFinite, Opera
 
 Rows = range
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_HIDDEN = ("backward", "step")
-"""Methods of custom functions and of optimizers."""
+_HIDDEN = "step"
+"""A method of optimizers."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen at a place. `operations` are those that compute or convert, without those of backward passes.
+    """What was seen at a place. `operations` are those that compute or convert, without those of backward passes that
+    PyTorch wrote.
 
     `inner` are the forward operations in the modules that are called there, and `around` tells whether anything was
     seen in the function, or the module, that the place is in. `hidden` says that nothing could be: operations of
-    backward passes count at lines of the forward pass, those of optimizers nowhere.
+    optimizers count nowhere.
     """
 
     operations: tuple[tuple[Operation, int], ...]
@@ -70,6 +71,7 @@ class Evidence:
         block, head = _statement(tree, start, end)
         record, function = self.record, _function(tree, start, end)
         rows = range(1, 1 << 30) if function is None else _rows(function)
+        named = function.name if function is not None else ""
 
         def here(place: Operation | Call | Failure | Held | NonFinite | HalfLoss, among: Rows = block) -> bool:
             return place.row in among and place.filename in names
@@ -78,7 +80,7 @@ class Evidence:
         calls = tuple((call, count) for call, count in record.calls.items() if here(call))
         paths = {call.module for call, _ in calls if call.module}
         return Seen(
-            operations=tuple((one, count) for one, count in self._computing() if here(one)),
+            operations=tuple((one, count) for one, count in self._computing(named == "backward") if here(one)),
             calls=calls,
             failures=tuple(failure for failure in record.failures if here(failure, head)),
             held=tuple(filter(here, record.held)),
@@ -86,12 +88,12 @@ class Evidence:
             losses=tuple(filter(here, record.losses)),
             inner=tuple((one, count) for one, count in self._computing() if _inside(one.module, paths)),
             around=around,
-            hidden=not around and function is not None and function.name in _HIDDEN,
+            hidden=not around and named == _HIDDEN,
         )
 
-    def _computing(self) -> Iterator[tuple[Operation, int]]:
+    def _computing(self, backward: bool = False) -> Iterator[tuple[Operation, int]]:
         for operation, count in self.record.operations.items():
-            if operation.phase != "backward" and computes(operation):
+            if (backward or operation.phase != "backward") and computes(operation):
                 yield operation, count
 
     def _tree(self, raw: bytes) -> ast.Module:

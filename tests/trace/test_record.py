@@ -80,6 +80,7 @@ def test_the_backward_pass_belongs_to_lines_of_the_forward_pass(model: str) -> N
 
 class Square(torch.autograd.Function):
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x)
         return x * x
