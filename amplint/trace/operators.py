@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch._C import _current_autograd_node as _autograd_node
 from torch._C import _RestorePythonTLSSnapshot as _outside  # type: ignore[attr-defined]
+from torch._ops import HigherOrderOperator
 from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[attr-defined]
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
@@ -38,6 +39,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to leave them out the modes are
     taken off PyTorch's stack meanwhile.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self, modules: Modules, *, optimizers: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -59,7 +62,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and count it."""
-        if not self.on:
+        if not self.on or isinstance(func, HigherOrderOperator):
             return func(*args, **(kwargs or {}))
         numerics = self.numerics
         began = numerics is None or numerics.before(func, args, kwargs)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterable, Iterator
 
 import torch
+from torch._C import _functorch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 _SWEEP = 4096
@@ -17,19 +19,23 @@ _FORKED = (
 _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
+class _Wishes(threading.local):
+    wanted: bool | None = None
+    around = False
+
+
 class Placement:
     """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
 
     `gpu` is its device, and there are `gpus`: ranks of one machine have one each. `process` is the one that has put
     something there.
-    `wanted` says where new tensors are to lie, None where their operands decide; `around`, where those without
-    operands lie that a function of PyTorch makes for itself.
+    `wanted` says where new tensors of this thread are to lie, None where their operands decide; `around`, where those
+    without operands lie that a function of PyTorch makes for itself.
     """
 
     def __init__(self) -> None:
         self.gpu, self.gpus = torch.device("cuda", 0), 1
-        self.wanted: bool | None = None
-        self.around = False
+        self._wishes = _Wishes()
         self.process: int | None = None
         self._storages: dict[int, StorageWeakRef] = {}
         self._limit = _SWEEP
@@ -63,6 +69,16 @@ class Placement:
         self._storages[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
     @property
+    def wanted(self) -> bool | None:
+        """Whether new tensors are to lie on the GPU; None where their operands decide."""
+        return self._wishes.wanted
+
+    @property
+    def around(self) -> bool:
+        """Whether those without operands lie there."""
+        return self._wishes.around
+
+    @property
     def used(self) -> bool:
         """Whether anything lies on the GPU."""
         return bool(self._storages)
@@ -70,16 +86,17 @@ class Placement:
     @contextlib.contextmanager
     def making(self, wanted: bool | None, *, around: bool = False) -> Iterator[None]:
         """Say where tensors lie that are made in this context."""
-        before = self.wanted, self.around
-        self.wanted, self.around = wanted, around
+        wishes = self._wishes
+        before = wishes.wanted, wishes.around
+        wishes.wanted, wishes.around = wanted, around
         try:
             yield
         finally:
-            self.wanted, self.around = before
+            wishes.wanted, wishes.around = before
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """That of `tensor`, of its values where it is sparse; None where it has none."""
+    """That of `tensor`, of its values where it is sparse, of what it wraps in `torch.func`; None where it has none."""
     try:
         return tensor.untyped_storage()
     except NotImplementedError:
@@ -89,6 +106,8 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
             return tensor._values().untyped_storage()
         if tensor.layout in _COMPRESSED:
             return tensor.values().untyped_storage()
+    if _functorch.is_functorch_wrapped_tensor(tensor):
+        return _storage(_functorch.get_unwrapped(tensor))
     return None
 
 

@@ -30,6 +30,7 @@ GONE = {
     "CUDA graphs": "graph = torch.cuda.CUDAGraph()",
     "calls of NCCL": "torch.cuda.nccl.all_reduce([torch.ones(1, device='cuda')])",
     "kernels written in CUDA": "square = torch.cuda.jiterator._create_jit_fn('T f(T x) { return x * x; }')",
+    "operators that only CUDA has": "raise ValueError('Could not run with arguments from the \\'CPU\\' backend')",
     "Triton kernels": "raise RuntimeError('0 active drivers ([]). There should only be one.')",
     "what needs a real GPU": "torch.ones(1).cuda().__cuda_array_interface__",
     "compiled CUDA extensions": "import extension",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+import amplint.trace
 from amplint.trace.dry import CannotFollow, dry_run
 from amplint.trace.gpus import GPUS
 
@@ -193,9 +195,59 @@ def test_a_worker_that_was_forked_has_no_gpu() -> None:
     assert next(iter(DataLoader(Data()))).is_cuda
 
 
-def test_one_process_for_each_gpu_is_this_process() -> None:
-    seen: list[tuple[int, bool]] = []
-    torch.multiprocessing.spawn(lambda rank, tensor: seen.append((rank, tensor.is_cuda)), (torch.ones(1).cuda(),), 1)
-    assert seen == [(0, True)]
+def alone(rank: int) -> None:
+    """What a process does that is not this one."""
+    torch.ones(1).cuda()
+
+
+def test_several_processes_are_too_many() -> None:
+    alone(0)
     with pytest.raises(CannotFollow, match="several processes that a script starts"):
-        torch.multiprocessing.spawn(print, nprocs=2)
+        torch.multiprocessing.start_processes(alone, nprocs=2, start_method="fork")
+
+
+def test_threads_see_the_gpu() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        there = pool.submit(torch.ones, 1, device="cuda").result()
+        assert pool.submit(torch.add, there, 1).result().is_cuda
+
+
+def test_tensors_are_shown_with_their_device() -> None:
+    there = nn.Parameter(torch.ones(2, device="cuda", dtype=torch.float16))
+    assert repr(there.detach().float()) == "tensor([1., 1.], device='cuda:0')"
+    shown = "Parameter containing:\ntensor([1., 1.], device='cuda:0', dtype=torch.float16, requires_grad=True)"
+    assert str(there) == shown
+    assert str(torch.ones(1)) == "tensor([1.])"
+
+
+def test_what_has_no_memory_of_its_own() -> None:
+    there = torch.ones(2).cuda()
+    assert there.to("meta").device.type == "meta"
+    assert torch.func.hessian(lambda values: values.exp().sum())(there).is_cuda
+
+
+def test_storages_can_be_put_there() -> None:
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    assert torch.load(file, map_location=lambda storage, location: storage.cuda(0)).is_cuda
+
+
+def test_seeds_of_the_gpu_count() -> None:
+    drawn = []
+    for _ in range(2):
+        torch.cuda.manual_seed_all(1)
+        drawn.append(torch.randn(2, device="cuda"))
+    assert torch.equal(*drawn)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_higher_order_operators() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    query = torch.ones(1, 2, 16, 8, device="cuda", requires_grad=True)
+    with amplint.trace.watch():
+        attended = flex_attention(query, query, query)
+        attended.sum().backward()  # type: ignore[union-attr]
+    assert attended.is_cuda  # type: ignore[union-attr]
+    assert query.grad is not None

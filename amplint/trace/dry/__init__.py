@@ -20,6 +20,7 @@ from amplint.trace.dry.beyond import CannotFollow, understood
 from amplint.trace.dry.cuda import cuda_module
 from amplint.trace.dry.devices import devices
 from amplint.trace.dry.operators import Placing
+from amplint.trace.dry.threads import threads
 from amplint.trace.gpus import Gpu
 
 __all__ = ["CannotFollow", "dry_run"]
@@ -29,7 +30,7 @@ __all__ = ["CannotFollow", "dry_run"]
 def dry_run(gpu: Gpu) -> Iterator[None]:
     """Let what runs in this context believe in `gpu`. Raises CannotFollow where that is not enough."""
     placing = Placing()  # type: ignore[no-untyped-call]
-    with cuda_module(gpu), cuda_autocast(), placing, devices():
+    with cuda_module(gpu), cuda_autocast(), placing, devices() as mode, threads(mode):
         try:
             yield
         except Exception as failure:

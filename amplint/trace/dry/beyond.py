@@ -37,6 +37,7 @@ _SIGNS = (
     (("CUDA_HOME", "nvcc"), "CUDA extensions that are compiled", _KERNELS),
     (("libcud", "libc10_cuda", "libtorch_cuda", "libnvrtc", "libcublas"), "compiled CUDA extensions", _KERNELS),
     (("nccl", "NCCL", "with Gloo", "not support gloo"), "calls that only NCCL has", "Trace it on a GPU."),
+    (("arguments from the 'CPU' backend",), "operators that only CUDA has", _KERNELS),
     (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver"), "what needs a real GPU", _EAGER),
     (("compiled with CUDA", "compiled without CUDA", "CUDA build"), "what needs a real GPU", _EAGER),
     (

@@ -23,7 +23,7 @@ from amplint.trace.replaced import replaced
 
 _GIB = 2**30
 _NOTHING = words(
-    "_lazy_init init synchronize empty_cache empty_host_cache ipc_collect manual_seed manual_seed_all seed seed_all "
+    "_lazy_init init synchronize empty_cache empty_host_cache ipc_collect seed seed_all "
     "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats "
     "reset_peak_host_memory_stats reset_accumulated_host_memory_stats set_per_process_memory_fraction set_stream "
     "set_sync_debug_mode change_current_allocator caching_allocator_enable "
@@ -136,6 +136,8 @@ def _functions(gpu: Gpu) -> dict[str, Any]:
         "set_rng_state": lambda state, *_: torch.set_rng_state(state),
         "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
         "initial_seed": torch.initial_seed,
+        "manual_seed": _seeded,
+        "manual_seed_all": _seeded,
         "Stream": Stream,
         "ExternalStream": Stream,
         "Event": Event,
@@ -169,6 +171,11 @@ _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536}
 
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *_, **__: value
+
+
+def _seeded(seed: int) -> None:
+    """Seed the one generator that there is."""
+    torch.default_generator.manual_seed(int(seed))
 
 
 def _checked(value: Any) -> Callable[..., Any]:

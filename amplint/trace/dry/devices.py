@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
 
 CPU = torch.device("cpu")
+_END = re.compile(r"(, (size|dtype|layout|requires_grad|grad_fn|nnz)=[^\]]*)?\)$")
+"""What stands behind the device where a tensor is shown."""
 _TO_NUMPY = "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 
 
@@ -50,7 +53,7 @@ class Devices(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def devices() -> Iterator[None]:
+def devices() -> Iterator[Devices]:
     """Switch `Devices` on, also for what PyTorch calls back: a mode is off while it handles a function."""
     mode = Devices()
 
@@ -69,7 +72,7 @@ def devices() -> Iterator[None]:
         init(self, on(pack), on(unpack))
 
     with replaced(torch.autograd, _engine_run_backward=on(backward)), replaced(hooks, __init__=made), mode:
-        yield
+        yield mode
 
 
 def _check_generator(generator: torch.Generator | None, gpu: bool) -> None:
@@ -162,6 +165,8 @@ def _to(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     if other is not None:
         return moved(tensor, placement.on_gpu(other)).to(other.dtype)
     options = {name: value for name, value in kwargs.items() if name not in ("copy", "non_blocking")}
+    if type(options.get("device")) is int:
+        options["device"] = torch.device("cuda", options["device"])
     flags = [value for value in args if isinstance(value, bool)]  # non_blocking and copy, both only by their place
     named = [value for value in args if not isinstance(value, bool)]
     device, dtype, _, layout = _named(torch._C._nn._parse_to, *named, **options)
@@ -193,6 +198,12 @@ def _type(func: Any, tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwar
         return name.replace("torch.", "torch.cuda.", 1) if placement.on_gpu(tensor) else name
     name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
     return func(moved(tensor, name.startswith("torch.cuda.")), name.replace("torch.cuda.", "torch."), *args, **kwargs)
+
+
+def _repr(func: Any, tensor: torch.Tensor, **kwargs: Any) -> str:
+    text: str = func(tensor, **kwargs)
+    end = _END.search(text) if placement.on_gpu(tensor) else None
+    return f"{text[: end.start()]}, device='{placement.gpu}'{text[end.start() :]}" if end else text
 
 
 def _numpy(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -236,6 +247,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.to: _to,
     torch.Tensor.type: _type,
     torch.Tensor.type_as: _type_as,
+    torch.Tensor.__repr__: _repr,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.__array__: _numpy,
     torch.Tensor.pin_memory: _pin_memory,

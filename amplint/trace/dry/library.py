@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import distributed, multiprocessing, nn, serialization
 from torch.autograd import profiler
+from torch.multiprocessing.spawn import ProcessRaisedException
 from torch.utils._pytree import tree_leaves
 
 from amplint.trace.dry.beyond import refused
@@ -27,8 +28,7 @@ def library() -> Iterator[None]:
         for owner, attributes in (
             (data_parallel, {"_get_available_device_type": lambda: None}),
             (pinning, {"pin_memory": _pinned}),
-            (multiprocessing, {"spawn": _spawn}),
-            (import_module("torch.multiprocessing.spawn"), {"spawn": _spawn}),
+            (torch.UntypedStorage, {"cuda": _stored}),
             (multiprocessing, {"start_processes": _started}),
             (spawning, {"start_processes": _started}),
             (profiler.profile, {"__init__": _without_device(profiler.profile.__init__)}),
@@ -79,6 +79,13 @@ def _checkpoints() -> Iterator[None]:
 
 def _untyped(storage: Any) -> torch.UntypedStorage:
     return storage._untyped_storage if isinstance(storage, torch.TypedStorage) else storage
+
+
+def _stored(storage: torch.UntypedStorage, *_: Any, **__: Any) -> torch.UntypedStorage:
+    """A copy of `storage` on the GPU."""
+    copied: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call]
+    placement.take(copied)
+    return copied
 
 
 def _grouping() -> Callable[..., Any]:
@@ -143,9 +150,14 @@ _start: Callable[..., Any] = import_module("torch.multiprocessing.spawn").start_
 def _started(
     fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, *rest: Any, **more: Any
 ) -> Any:
-    """A single process is this one, which knows of the GPU and is watched."""
+    """A single process is this one, which knows of the GPU and is watched. Raises CannotFollow where others need it."""
     if nprocs != 1:
-        return _start(fn, args, nprocs, join, *rest, **more)
+        try:
+            return _start(fn, args, nprocs, join, *rest, **more)
+        except ProcessRaisedException as failure:
+            if "CUDA" not in str(failure):
+                raise
+            raise refused("several processes that a script starts", "Start it by torchrun, or with one.") from failure
     fn(0, *args)
     return None if join else _Ended()
 
@@ -182,10 +194,3 @@ def _on_gpu(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *args, **kwargs)
 
     return run
-
-
-def _spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
-    """Run what is one process for the one GPU in this process, where it is watched."""
-    if nprocs != 1:
-        raise refused("several processes that a script starts", "Start it by torchrun, or with one process.")
-    fn(0, *args)

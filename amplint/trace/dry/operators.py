@@ -23,12 +23,14 @@ _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.comp
 class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the placement of all tensors up to date."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`. Raises RuntimeError where a GPU would refuse its operands."""
         kwargs = kwargs or {}
         operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         placed = [placement.on_gpu(operand) for operand in operands]
-        name = op_name(func)
+        name = op_name(func) if isinstance(func, OpOverload) else ""
         gpu = any(placed)
         if gpu:
             refuse(name, args, operands, placed)
@@ -36,7 +38,7 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = not operands or name == "lift_fresh"  # a constant that is written out
         if placement.wanted if placement.wanted is not None else gpu or (placement.around and made):
             for value in tree_leaves(result[0] if name in _SEQUENCES else result):
-                if isinstance(value, torch.Tensor):
+                if isinstance(value, torch.Tensor) and value.device.type != "meta":
                     placement.put(value, besides=() if made else operands)
         return result
 
