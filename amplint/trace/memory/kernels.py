@@ -23,6 +23,7 @@ from amplint.trace.tally import HALF
 
 aten = torch.ops.aten
 _AMPERE = (8, 0)
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 @contextlib.contextmanager
@@ -43,7 +44,7 @@ def _where_placed(operator: Any, kernel: Callable[..., Any]) -> Callable[..., An
     def chosen(first: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         known = not isinstance(first, FakeTensor) or not placement.on_gpu(first)
         result = NotImplemented if known else kernel(first, *args, **kwargs)
-        return operator.decompose(first, *args, **kwargs) if result is NotImplemented else result
+        return operator._op_dk(_COMPOSITE, first, *args, **kwargs) if result is NotImplemented else result
 
     return chosen
 
