@@ -279,6 +279,18 @@ def test_nothing_is_saved(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(("options", "buckets"), [({}, MIB), ({"gradient_as_bucket_view": True}, 0)])
+def test_parallel_models_have_buckets_for_gradients(options: dict[str, bool], buckets: int) -> None:
+    def train() -> None:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(512, 512, bias=False).cuda(), **options)
+        for _ in range(2):
+            model(torch.ones(1, 512).cuda()).sum().backward()
+
+    found = peak(train)
+    assert found["gradients"] == MIB
+    assert found["temporary"] == MIB + buckets
+
+
 def test_copies_of_models_are_models() -> None:
     def script() -> None:
         import copy

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
@@ -20,6 +21,7 @@ from amplint.trace.memory.checkpointing import checkpointing
 from amplint.trace.memory.estimates import Estimate, Variant
 from amplint.trace.memory.fakes import Fakes
 from amplint.trace.memory.kernels import cuda_kernels
+from amplint.trace.memory.parallel import OneOfSeveral
 from amplint.trace.memory.refused import DependsOnValues, Refused
 from amplint.trace.memory.regions import regions
 from amplint.trace.memory.tracker import Tracker
@@ -73,6 +75,8 @@ def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
             faked(fakes),
             cuda_kernels(gpu),
             replaced(DataLoader, __init__=_without_workers(DataLoader.__init__)),
+            replaced(nn.parallel, DistributedDataParallel=OneOfSeveral),
+            replaced(nn.parallel.distributed, DistributedDataParallel=OneOfSeveral),
             checkpointing(variant.checkpoint),
             accumulation(variant.accumulate),
             regions(variant.autocast),
