@@ -106,6 +106,8 @@ def run(
     to run.
     """
     if memory:
+        if output or html or fail_on or max_batch or image_size:
+            raise click.UsageError("--memory goes with --gpu, --accumulate and -m only.", ctx)
         ctx.exit(show_peaks(script, arguments, gpu, accumulate, module=module))
     if importlib.util.find_spec("torch") is None:
         raise Failure("amplint trace runs PyTorch, which is not installed: pip install amplint[trace]")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from amplint.reports.context import Sources
@@ -11,23 +12,24 @@ from amplint.reports.text import one_line, visible
 from amplint.reports.trace import place
 from amplint.trace.gpus import GPUS, Gpu, fitting
 from amplint.trace.memory.estimates import KINDS, Estimate
-from amplint.trace.memory.states import GIB, States
+from amplint.trace.memory.states import States
 
-_COLUMNS = ("", "weights", "gradients", "masters", "optimizer", "total", "fits in", "half copies")
+_COLUMNS = ("", "weights", "gradients", "masters", "optimizer", "total", "fits in GiB", "half copies")
 
 
 def of_states(parameters: int, optimizer: str, found: Sequence[States], width: int = 80) -> str:
     """What a model of so many `parameters` keeps from step to step under each recipe, and which GPUs hold it."""
+    unit = Unit.for_sizes(each.total for each in found)
     rows = [
         (
             each.recipe,
-            *map(gib, (each.weights, each.gradients, each.masters, each.optimizer, each.total)),
+            *map(unit.of, (each.weights, each.gradients, each.masters, each.optimizer, each.total)),
             _smallest(each.total),
-            gib(each.copies),
+            unit.of(each.copies),
         )
         for each in found
     ]
-    head = f"model states of {parameters:,} parameters with {optimizer}, in GiB"
+    head = f"model states of {parameters:,} parameters with {optimizer}, in {unit.name}"
     parts = [head, "", *table(_COLUMNS, rows), ""]
     for text in (
         f"GPUs: {gpus()}.",
@@ -38,29 +40,32 @@ def of_states(parameters: int, optimizer: str, found: Sequence[States], width: i
     return "\n".join(parts) + "\n"
 
 
+_PHASES = {"forward": "the forward pass of", "backward": "the backward pass of", "optimizer": "the step at"}
 _SHOWN = KINDS[:4]
 """Kinds of memory with a column of their own."""
 
 
 def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
     """The peak of each variant of a script by what the memory is used for, and where that of the first one is."""
-    head = f"peak memory on {gpu.name}, in GiB"
-    parts = [head, "", *table(("", *_SHOWN, "other", "total", "fits in"), [_row(each) for each in found]), ""]
+    unit = Unit.for_sizes(each.total for each in found)
+    rows = [_row(each, unit) for each in found]
+    head = f"peak memory on {gpu.name}, in {unit.name}"
+    parts = [head, "", *table(("", *_SHOWN, "other", "total", "fits in GiB"), rows), ""]
     for each in found[:1]:
         if not each.refused:
-            parts.append(f"{each.variant}: the peak is at {_place(each)}"[:width])
-            others = [f"{kind} {gib(each.peak[kind])}" for kind in KINDS[4:] if each.peak[kind]]
+            parts += [f"{each.variant}: the peak is in {_PHASES[each.phase]}", f"  {_place(each)}"[:width]]
+            others = [f"{kind} {unit.of(each.peak[kind])}" for kind in KINDS[4:] if each.peak[kind]]
             parts += textwrap.wrap(f"other, {each.variant}: {', '.join(others)}", width)
     return "\n".join([*parts, *textwrap.wrap(f"GPUs: {gpus()}.", width)]) + "\n"
 
 
-def _row(each: Estimate) -> tuple[str, ...]:
+def _row(each: Estimate, unit: Unit) -> tuple[str, ...]:
     if each.refused:
         at = f" ({place(each.filename, each.row)})" if each.row else ""
         return visible(each.variant), one_line(f"{each.refused}{at}")
     shown = [each.peak[kind] for kind in _SHOWN]
     sizes = [*shown, each.total - sum(shown), each.total]
-    return (visible(each.variant), *map(gib, sizes), _smallest(each.total))
+    return (visible(each.variant), *map(unit.of, sizes), _smallest(each.total))
 
 
 def _place(found: Estimate) -> str:
@@ -79,12 +84,22 @@ def gpus() -> str:
     return "; ".join(f"{memory} GiB {', '.join(names)}" for memory, names in by_size)
 
 
-def gib(size: int) -> str:
-    """`size` bytes as GiB, with digits enough to tell small ones apart."""
-    number = size / GIB
-    if not size:
-        return "-"
-    return f"{number:.2f}" if number >= 0.1 else f"{number:.4f}"
+@dataclass(frozen=True)
+class Unit:
+    """What sizes are told in."""
+
+    name: str
+    size: int
+
+    @classmethod
+    def for_sizes(cls, sizes: Iterable[int]) -> Unit:
+        """GiB, or MiB where all `sizes` in bytes are small."""
+        return cls("GiB", 2**30) if max(sizes) >= 2**30 else cls("MiB", 2**20)
+
+    def of(self, size: int) -> str:
+        """`size` bytes with two decimals."""
+        number = f"{size / self.size:.2f}"
+        return "-" if not size else "<0.01" if number == "0.00" else number
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -132,6 +132,15 @@ def test_dropout_that_does_nothing_keeps_nothing(dropout: nn.Module) -> None:
     assert forward(dropout) == forward()
 
 
+def test_a_peak_in_the_backward_pass_is_at_the_line_whose_gradient_is_computed() -> None:
+    tracker = Tracker(GPUS["a100"])
+    with tracked(Variant(""), GPUS["a100"], tracker):
+        runpy.run_path(str(TRAINED / "transformer.py"), run_name="__main__")
+    source = (TRAINED / "transformer.py").read_text(encoding="utf-8").splitlines()
+    assert tracker.phase == "backward"
+    assert "F.cross_entropy" in source[tracker.line[1] - 1]
+
+
 def test_blocks_are_multiples_of_512_bytes() -> None:
     kept = []
     assert peak(lambda: kept.append(torch.zeros(1, device="cuda")))["inputs and buffers"] == 512
@@ -311,7 +320,7 @@ def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, mo
     assert done.status == 0, done.err
     found = {each["variant"]: each for each in json.loads(done.out)}
     assert set(found["as it is"]["peak"]) == set(KINDS)
-    assert found["as it is"]["row"] == 13
+    assert (found["as it is"]["phase"], found["as it is"]["row"]) == ("optimizer", 13)
     assert found["as it is"]["total"] == sum(found["as it is"]["peak"].values())
     assert found["accumulation by 4"]["refused"].startswith("no DataLoader")
 

@@ -10,7 +10,7 @@ import pytest
 
 from amplint.cli.memory import Count
 from amplint.trace.gpus import fitting
-from amplint.trace.memory.states import GIB, OPTIMIZERS, states
+from amplint.trace.memory.states import OPTIMIZERS, states
 from tests.conftest import Command
 
 
@@ -32,7 +32,7 @@ def test_the_smallest_gpu_that_holds_them_comes_first(optimizer: str) -> None:
     for each in states(3_500_000_000, optimizer):
         sizes = [gpu.memory for gpu in fitting(each.total)]
         assert sizes == sorted(sizes)
-        assert all(size * GIB > each.total for size in sizes)
+        assert all(size * 2**30 > each.total for size in sizes)
 
 
 @pytest.mark.parametrize(

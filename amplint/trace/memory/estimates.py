@@ -33,12 +33,17 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The peak of one variant, in bytes by kind, and the line that led to it; or why there is none."""
+    """The peak of one variant, in bytes by kind, or why there is none.
+
+    `phase` is what ran then, `forward`, `backward` or `optimizer`; in the backward pass, the line is the one whose
+    gradient was computed.
+    """
 
     variant: str
     peak: Mapping[str, int] = field(default_factory=dict)
     filename: str = ""
     row: int = 0
+    phase: str = ""
     refused: str = ""
 
     @property

@@ -56,7 +56,7 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
         return Estimate(variant.name, {}, *raising_line(failure), refused=message)
     if not sum(tracker.peak.values()):
         return Estimate(variant.name, refused="the script put nothing on a GPU")
-    return Estimate(variant.name, tracker.peak, *tracker.line)
+    return Estimate(variant.name, tracker.peak, *tracker.line, tracker.phase)
 
 
 @contextlib.contextmanager

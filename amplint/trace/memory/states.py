@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GIB = 2**30
-
 OPTIMIZERS = {
     "sgd": 0,
     "momentum": 1,

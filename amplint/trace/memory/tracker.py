@@ -42,13 +42,18 @@ class _Block:
 
 
 class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts bytes on `gpu` by kind. `peak` is how they stood when the sum was highest, last; `line` is where."""
+    """Counts bytes on `gpu` by kind. `peak` is how they stood when the sum was highest, the last time.
+
+    `phase` and `line` say what ran then: in the backward pass, the line whose gradient was computed.
+    """
 
     def __init__(self, gpu: Gpu) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = dict.fromkeys(KINDS, 0)
         self.peak = dict(self.now)
         self.line: Line = NOWHERE
+        self.phase = ""
+        self._lines: dict[int, Line] = {}
         self._gpu = gpu
         self._total = self._highest = 0
         self._blocks: dict[int, _Block] = {}
@@ -80,6 +85,8 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _ran(self, func: Any, args: Any, result: Any) -> None:
         backward = torch._C._current_graph_task_id() != -1
+        if not backward:
+            self._lines.setdefault(torch._C._autograd._get_sequence_nr() - 1, calling_line())
         made = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
         fresh = [block for block in map(functools.partial(self._add, func, args, backward), made) if block]
         if backward and made and _accumulates():
@@ -89,7 +96,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._handles.add(backward)
             self._grow("workspaces", cublas(name, self._gpu))
         if fresh and not (backward and name == "add"):  # where gradients meet, CUDA adds one to the other in place
-            self._compare(transient(name, args) if backward else 0)
+            self._compare(transient(name, args) if backward else 0, backward)
 
     def _add(self, func: Any, args: Any, backward: bool, tensor: torch.Tensor) -> _Block | None:
         if not placement.on_gpu(tensor):
@@ -129,12 +136,14 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.now[kind] += size
         self._total += size
 
-    def _compare(self, passing: int) -> None:
+    def _compare(self, passing: int, backward: bool) -> None:
         if self._total + passing >= self._highest:
             self._highest = self._total + passing
             self.peak = dict(self.now)
             self.peak["workspaces"] += passing
-            self.line = calling_line()
+            self.phase = "optimizer" if self._stepping else "backward" if backward else "forward"
+            node: Any = torch._C._current_autograd_node() if backward else None
+            self.line = self._lines.get(node._sequence_nr() if node is not None else -1) or calling_line()
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:
         """What `tensor` holds is of this kind."""
@@ -159,6 +168,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _end_step(self, optimizer: Optimizer, *_: object) -> None:
         self._stepping = False
+        self._lines.clear()
         with torch._C.DisableTorchFunction():
             for value in tree_leaves([*optimizer.state.values()]):
                 if isinstance(value, torch.Tensor):
