@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -79,7 +80,8 @@ def _run(arguments: list[str]) -> int:
 
 def _flushed(status: int) -> int:
     try:
-        sys.stdout.flush()
+        with contextlib.suppress(AttributeError, ValueError):  # a script that was traced has closed or replaced it
+            sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()
     return status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -127,7 +128,8 @@ def run(
                 status = runs.run(script, arguments, watch, module=module, gpu=GPUS[gpu] if dry_run else None)
         except runs.NoScript as failure:
             raise Failure(str(failure)) from None
-        sys.stdout.flush()
+        with contextlib.suppress(AttributeError, ValueError):  # the script has closed or replaced it
+            sys.stdout.flush()
         found = ending.tell(watch.record)
     ctx.exit(status or found)
 

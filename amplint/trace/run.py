@@ -16,7 +16,7 @@ from amplint.trace.gpus import Gpu
 from amplint.trace.watching import Watch, WindowPassed
 
 RAISED, INTERRUPTED = 1, 130
-_TRACER = f"{os.path.dirname(__file__)}{os.sep}"
+_TRACER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 
 
 class NoScript(Exception):
@@ -91,7 +91,8 @@ def _exit_status(code: object) -> int:
 
 def _show(failure: BaseException) -> None:
     """Show the exception as Python does at its end, with the traceback that it would have alone."""
-    sys.stdout.flush()
+    with contextlib.suppress(AttributeError, ValueError):  # the script has closed or replaced it
+        sys.stdout.flush()
     failure.__traceback__ = _without_tracer(failure.__traceback__)
     sys.excepthook(type(failure), failure, failure.__traceback__)
 

@@ -136,3 +136,11 @@ def test_a_script_behind_a_link_finds_its_neighbours(
     os.symlink("there/train.py", "link.py")
     assert watched("link.py", (), Watch(Window())) == 0
     assert capsys.readouterr().out == f"beside {tmp_path / 'link.py'}\n"
+
+
+def test_a_script_may_close_its_output(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nsys.stdout.close()\nint('x')\n")
+    ran = trace(tmp_path, "-q", "train.py")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "\nValueError: invalid literal for int()" in ran.stderr
+    assert "amplint" not in ran.stderr

@@ -93,7 +93,8 @@ def _message(line: Line, what: str, instead: str, failure: Exception | None = No
     """Such as `train.py:41: a dry run cannot follow CUDA graphs: graph = torch.cuda.CUDAGraph()`, and what to do."""
     filename, row = line
     source = linecache.getline(filename, row).strip()[:_WIDTH]
-    place = f"{os.path.relpath(filename)}:{row}: " if filename else ""
+    near = os.path.relpath(filename) if filename else ""
+    place = f"{filename if near.startswith(os.pardir) else near}:{row}: " if filename else ""
     told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}\n{instead}"
     if failure is not None:
         told += f"\nPyTorch said: {type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
