@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import shlex
@@ -96,6 +97,16 @@ def documents(path: Path) -> None:
     from pyarrow import parquet, table
 
     parquet.write_table(table({"text": ["some words of a document " * 20] * 400}), path, row_group_size=100)
+
+
+def compressed(size: int) -> Writer:
+    """A file of `size` bytes, gzip."""
+
+    def write(path: Path) -> None:
+        with gzip.open(path, "wb", compresslevel=1) as file:
+            file.write(b"some words of a text " * (size // 21 + 1))
+
+    return write
 
 
 def empty(path: Path) -> None:
@@ -301,6 +312,12 @@ SCRIPTS = [
     Script("labmlai/annotated_deep_learning_paper_implementations", "labml_nn/gan/dcgan/__init__.py", inside=""),
     Script("lucidrains/vit-pytorch", "train_vit_decorr.py"),
     Script("lucidrains/x-transformers", "train_copy.py"),
+    Script(
+        "lucidrains/x-transformers",
+        "train_enwik8.py",
+        "--seq_len 64 --batch_size 2",
+        {"data/enwik8.gz": compressed(95_000_000)},
+    ),
     Script(
         "openai/guided-diffusion",
         "scripts/image_train.py",

@@ -20,6 +20,10 @@ _INNER = {
 """Operators that are run for those of the policy's tables."""
 
 
+_RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
+"""Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
+
+
 class SensitiveOpInHalf(Check):
     """An operation that autocast computes in float32 ran in half, and stored its result in half.
 
@@ -58,14 +62,17 @@ class SensitiveOpInHalf(Check):
             for name in group[device]
             if "upsample_nearest" not in name  # copies numbers, none is rounded
         }
+        learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}
         coarse = ((operation, count) for operation, count in record.operations.items() if _is_coarse(operation, names))
         for (filename, row), kinds in by_line(coarse).items():
             worst = kinds[0][0]
+            often = sum(count for _, count in kinds)
+            if often < record.steps and not worst.module and (filename, row) not in learned:
+                continue  # it prepares the training
             yield self.found(
                 filename,
                 row,
-                f"{worst.op} ran and stored its result in {worst.outputs[0]}, "
-                f"{times(sum(count for _, count in kinds))}{within(worst)}",
+                f"{worst.op} ran and stored its result in {worst.outputs[0]}, {times(often)}{within(worst)}",
                 advice="Compute it in a region, or convert what goes in with .float().",
             )
 
@@ -77,6 +84,7 @@ def _is_coarse(operation: Operation, names: set[str]) -> bool:
         and not operation.api.endswith(".cross_entropy")
         and (op in names or _INNER.get(op) in names)
         and any(dtype in HALF_DTYPES for dtype in operation.inputs)
+        and (op not in _RELATIVE or "float16" in operation.inputs)
         and operation.outputs[:1] in {(dtype,) for dtype in HALF_DTYPES}
         and all(dtype in HALF_DTYPES for dtype in operation.inputs[:1] if is_floating(dtype))
     )

@@ -48,3 +48,31 @@ class Enlarged(nn.Module):
 
 def test_nearest_neighbours_are_copied_and_lose_nothing() -> None:
     assert "AMP802" not in _codes(Enlarged(), torch.randn(2, 1, 4, 4))
+
+
+class Squared(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.linear(x, self.inner.weight.to(x.dtype))).square()
+
+
+def test_squares_in_bfloat16_keep_their_range_and_digits() -> None:
+    inputs = torch.randn(4, 8)
+    assert "AMP802" not in _codes(Squared(), inputs.bfloat16())
+    assert "AMP802" in _codes(Squared(), inputs.half())
+
+
+def test_what_prepares_a_training_is_not_told() -> None:
+    with dry_run(GPUS["a100"]), watch(steps=2, skip=0) as record:
+        model = nn.Linear(8, 8).cuda()
+        model.weight.data.copy_(1 / model.weight.data.half().exp())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8).cuda()).sum().backward()
+            optimizer.step()
+    assert record.steps == 2
+    assert not findings(record)
