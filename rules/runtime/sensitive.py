@@ -66,13 +66,13 @@ class SensitiveOpInHalf(Check):
         coarse = ((operation, count) for operation, count in record.operations.items() if _is_coarse(operation, names))
         for (filename, row), kinds in by_line(coarse).items():
             worst = kinds[0][0]
-            often = sum(count for _, count in kinds)
-            if often < record.steps and not worst.module and (filename, row) not in learned:
+            counts = [count for _, count in kinds]
+            if max(counts) < record.steps and not worst.module and (filename, row) not in learned:
                 continue  # it prepares the training
             yield self.found(
                 filename,
                 row,
-                f"{worst.op} ran and stored its result in {worst.outputs[0]}, {times(often)}{within(worst)}",
+                f"{worst.op} ran and stored its result in {worst.outputs[0]}, {times(sum(counts))}{within(worst)}",
                 advice="Compute it in a region, or convert what goes in with .float().",
             )
 
