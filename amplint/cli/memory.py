@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 
 from amplint.cli.failures import Failure
+from amplint.cli.step_line import StepLine
 from amplint.cli.terminal import width
 from amplint.reports.memory import of_peaks, of_states
 from amplint.trace.gpus import GPUS
@@ -103,8 +103,9 @@ def show_peaks(
     from amplint.trace.memory.estimating import estimates
 
     wanted = variants(accumulate)
-    with click.progressbar(length=len(wanted), label="runs", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        found = estimates(script, arguments, wanted, gpu, module=module, done=lambda _: bar.update(1))
+    done: list[str] = []
+    with StepLine(lambda: f"{len(done)} of {len(wanted)} runs are done", hidden=False):
+        found = estimates(script, arguments, wanted, gpu, module=module, done=done.append)
     if output_format == "json":
         click.echo(json.dumps([asdict(each) | {"total": each.total} for each in found], indent=2))
     else:

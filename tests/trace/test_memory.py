@@ -327,6 +327,7 @@ def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, mo
 
 def test_the_tracer_has_it_as_an_option(amplint: Command, project: Path) -> None:
     (project / "train.py").write_text("import sys\nraise ValueError(sys.argv[1])\n", encoding="utf-8")
+    (project / "inspect.py").write_text("raise SystemExit('the wrong module')\n", encoding="utf-8")
     done = amplint("trace", "--memory", "train.py", "--epochs")
     assert done.status == 2
     assert re.search(r"as it is +ValueError: --epochs \(train.py:2\)", done.out)

@@ -14,6 +14,12 @@ from pathlib import Path
 from amplint.trace.memory.estimates import Estimate, Variant
 
 _AT_A_TIME = 2
+_CHILD = """
+import sys
+sys.path[0] = sys.path[0] or sys.prefix  # not the current folder, whose modules would come before all others
+from amplint.trace.memory.child import main
+main()
+"""
 
 
 def estimates(
@@ -23,9 +29,9 @@ def estimates(
     gpu: str,
     *,
     module: bool = False,
-    done: Callable[[Estimate], None] = lambda _: None,
+    done: Callable[[str], None] = lambda _: None,
 ) -> list[Estimate]:
-    """The peak of each variant on the GPU of this name; `done` hears of each as it comes. Output is thrown away.
+    """The peak of each variant on the GPU of this name; `done` hears the name of each. Output is thrown away.
 
     Where the first, which is the script as it is, cannot be run, the others are not tried.
     """
@@ -39,7 +45,7 @@ def estimates(
             "module": module,
         }
         found = _run(variant, json.dumps(request))
-        done(found)
+        done(variant.name)
         return found
 
     first, *others = variants
@@ -53,7 +59,7 @@ def estimates(
 def _run(variant: Variant, request: str) -> Estimate:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "estimate.json"
-        command = [sys.executable, "-m", "amplint.trace.memory", request, str(result)]
+        command = [sys.executable, "-c", _CHILD, request, str(result)]
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if result.exists():
             return Estimate.from_json(result.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""One variant in a process of its own: `python -m amplint.trace.memory REQUEST RESULT`, a JSON text and a file."""
+"""One variant in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from amplint.trace.memory.running import estimate
 from amplint.trace.run import NoScript
 
 
-def main(request: str, result: Path) -> None:
-    """Run what `request` says, and write the estimate to `result`."""
+def main() -> None:
+    """Run what the first argument of the process says, in JSON, and write the estimate to the file that is the second.
+
+    Takes over the process.
+    """
+    request, result = sys.argv[1:]
     asked = json.loads(request)
     variant = Variant(**asked["variant"])
     try:
         found = estimate(asked["script"], asked["arguments"], variant, GPUS[asked["gpu"]], module=asked["module"])
     except NoScript as failure:
         found = Estimate(variant.name, refused=str(failure))
-    result.write_text(found.to_json(), encoding="utf-8")
-
-
-main(sys.argv[1], Path(sys.argv[2]))
+    Path(result).write_text(found.to_json(), encoding="utf-8")
