@@ -1,15 +1,16 @@
 """What CUDA runs where the CPU runs something else, as far as it keeps other things for the backward pass.
 
-Dropout keeps a mask of one byte an element, not the factors; attention is one kernel that keeps no matrix of weights;
-softmax of float16 is read as it is, without a copy in float32. Which attention runs is decided as in PyTorch's
-aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; what cuDNN runs on Hopper keeps what FlashAttention keeps.
+Dropout keeps a mask of one byte an element, not the factors; attention is one kernel that keeps no matrix of weights,
+and an RMSNorm one that keeps what it reads; softmax of float16 is read as it is, without a copy in float32. Which
+attention runs is decided as in PyTorch's aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; what cuDNN runs on
+Hopper keeps what FlashAttention keeps.
 """
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -55,7 +56,9 @@ def _kernels(gpu: Gpu) -> dict[Any, Callable[..., Any]]:
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return _attention(gpu, query, key, value, *args, **kwargs)
 
+    fused = {aten._fused_rms_norm.default: _rms_norm} if hasattr(aten, "_fused_rms_norm") else {}
     return {
+        **fused,
         aten.dropout.default: _dropout,
         aten.scaled_dot_product_attention.default: attention,
         aten.softmax.int: _softmax(aten._softmax.default),
@@ -65,6 +68,29 @@ def _kernels(gpu: Gpu) -> dict[Any, Callable[..., Any]]:
 
 def _dropout(tensor: torch.Tensor, p: float, train: bool) -> Any:
     return aten.native_dropout(tensor, p, True)[0] if train and 0 < p < 1 and tensor.numel() else NotImplemented
+
+
+class _RmsNorm(torch.autograd.Function):
+    """One kernel that keeps what it reads and a number for each row; only shapes matter here."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = tensor.shape[: tensor.dim() - len(shape)]
+        result, scales = torch.empty_like(tensor), tensor.new_empty((*rows, *(1 for _ in shape)), dtype=torch.float32)
+        ctx.save_for_backward(tensor, weight, scales)
+        ctx.mark_non_differentiable(scales)
+        return result, scales
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor, _: object) -> tuple[torch.Tensor, None, torch.Tensor | None]:
+        tensor, weight, _ = ctx.saved_tensors
+        return torch.empty_like(tensor), None, torch.empty_like(weight) if weight is not None else None
+
+
+def _rms_norm(tensor: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float | None) -> Any:
+    return _RmsNorm.apply(tensor, shape, weight)  # type: ignore[no-untyped-call]
 
 
 def _softmax(operator: Any) -> Callable[..., Any]:

@@ -21,8 +21,8 @@ class OneOfSeveral(nn.Module):
         self.module = module
         self.require_backward_grad_sync = True
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        with torch.no_grad():
-            self._buckets = [] if gradient_as_bucket_view else [torch.empty_like(each) for each in parameters]
+        kept = [] if gradient_as_bucket_view else parameters
+        self._buckets = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in kept]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns."""

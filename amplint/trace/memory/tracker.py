@@ -122,7 +122,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return "inputs and buffers"
         if op_name(func) == "_to_copy" and self._kind_of(operands[0]) == "parameters":
             return "half copies"
-        return "activations" if torch.is_grad_enabled() else "temporary"
+        return "activations"
 
     def _kind_of(self, tensor: torch.Tensor) -> str:
         block = self._blocks.get(tensor.untyped_storage()._cdata)
