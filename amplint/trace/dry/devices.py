@@ -11,8 +11,9 @@ import torch
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import _device_constructors
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
+from amplint.trace.calls import tensors
 from amplint.trace.dry.fourier import TRANSFORMS
 from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
@@ -29,6 +30,8 @@ class Devices(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`. Raises RuntimeError for a second GPU, and TypeError where a GPU's tensor goes to NumPy."""
         kwargs = kwargs or {}
+        if isinstance(func, OpOverload) and not _asks_for_gpu(kwargs.get("device")):
+            return func(*args, **kwargs)  # PyTorch's own call, whose "cpu" is where it computes
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(func, *args, **kwargs)
@@ -38,11 +41,8 @@ class Devices(TorchFunctionMode):
         elif kwargs.get("device") is None and func in _device_constructors():
             kwargs["device"] = default_device()
         asked = [gpu for gpu in map(_asks_for_gpu, (*args, kwargs.get("device"))) if gpu is not None]
-        if isinstance(func, OpOverload) and True not in asked:  # PyTorch's own call: "cpu" is where it computes
-            return func(*args, **kwargs)
         if not asked:
-            operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-            around = any(map(placement.on_gpu, operands))
+            around = any(map(placement.on_gpu, tensors((*args, *kwargs.values()))))
             _check_generator(kwargs.get("generator"), around)
             with placement.making(placement.wanted, around=around):
                 return func(*args, **kwargs)

@@ -9,6 +9,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from amplint.trace.calls import tensors
 from amplint.trace.dry.refusals import lacks_half, refuse
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
@@ -27,20 +28,28 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`. Raises RuntimeError where a GPU would refuse its operands."""
-        kwargs = kwargs or {}
-        operands = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-        placed = [placement.on_gpu(operand) for operand in operands]
-        name = op_name(func) if isinstance(func, OpOverload) else ""
-        gpu = any(placed)
-        if gpu:
-            refuse(name, args, operands, placed)
-        result = _computed(func, name, args, kwargs) if gpu else func(*args, **kwargs)
-        made = not operands or name == "lift_fresh"  # a constant that is written out
-        if placement.wanted if placement.wanted is not None else gpu or (placement.around and made):
-            for value in tree_leaves(result[0] if name in _SEQUENCES else result):
-                if isinstance(value, torch.Tensor) and value.device.type != "meta":
-                    placement.put(value, besides=() if made else operands)
-        return result
+        with torch._C.DisableTorchFunction():  # on in a backward pass, and slow
+            return _run(func, args, kwargs or {})
+
+
+def _run(func: Any, args: Any, kwargs: Any) -> Any:
+    device = kwargs.get("device")
+    if device is not None and device.type == "cuda":  # PyTorch's C++ asks
+        with placement.making(True):
+            return _run(func, args, {**kwargs, "device": torch.device("cpu")})
+    operands = tensors((*args, *kwargs.values()))
+    placed = [placement.on_gpu(operand) for operand in operands]
+    name = op_name(func) if isinstance(func, OpOverload) else ""
+    gpu = any(placed)
+    if gpu:
+        refuse(name, args, operands, placed)
+    result = _computed(func, name, args, kwargs) if gpu else func(*args, **kwargs)
+    made = not operands or name == "lift_fresh"  # a constant that is written out
+    if placement.wanted if placement.wanted is not None else gpu or (placement.around and made):
+        for value in tensors((result[0],) if name in _SEQUENCES else (result,)):
+            if value.device.type != "meta":
+                placement.put(value, besides=() if made else operands)
+    return result
 
 
 def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:

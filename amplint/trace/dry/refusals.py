@@ -6,6 +6,7 @@ which tests/trace/test_dry_operators.py asks.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ def lacks_half(name: str) -> bool:
     return any(function(name).startswith(lacking) for lacking in NEVER | LIFTED)
 
 
+@functools.cache
 def function(name: str) -> str:
     """The name of the function that runs an operator: `svd` for `_linalg_svd`."""
     return name.strip("_").removeprefix("linalg_").removeprefix("special_")
