@@ -130,14 +130,14 @@ class Comparer:
             self._partings.ran_in(half)
         found = distance(real, exact)
         arrived = max((one.error for one in known), default=0.0)
-        shadow.cancelled = max((one.cancelled for one in known), default=1.0)
-        if kind.phase == "backward" and found.norm:
-            shadow.cancelled = max(shadow.cancelled, self._summed(kind, ran, real) / found.norm)
-        shadow.error = error = found.error(shadow.cancelled * found.norm)
+        cancelled = max((one.cancelled for one in known), default=1.0)
+        norm = max(cancelled * found.norm, self._summed(kind, ran, real))
+        shadow.cancelled = norm / found.norm if kind.phase == "backward" and found.norm else cancelled
+        shadow.error = error = found.error(norm)
         infinite, off = math.isinf(error), parts(error - arrived, half or torch.float16)
         if math.isinf(arrived) or (off and is_in_optimizer()):
             return
-        if off and not infinite and kind.op == "_to_copy":  # it matters where something is made of it
+        if off and not infinite and _is_aside(kind, index):
             shadow.error = arrived
             return
         culprit = ran.own
@@ -155,17 +155,30 @@ class Comparer:
             self._partings.add(culprit, error - arrived, error)
 
     def _summed(self, kind: Kind, ran: Ran, real: Tensor) -> float:
-        """How large the numbers are that are summed up, 0 where none are; gradients of biases are sums, too."""
+        """The norm of a sum of numbers whose signs are random, 0 where `real` is none: less is left by cancelling only.
+
+        Gradients of biases are sums, too.
+        """
         inputs = ran.inputs()
+        if not inputs:
+            return 0.0
+        if kind.phase != "backward":
+            share = {"sum": 1.0, "mean": real.numel() / inputs[0].numel()}.get(kind.op, 0.0)
+            return share and share * size(self._shadows.exact(inputs[0]))
         if kind.op.rstrip("_") in _SUMS:
-            return max(map(size, map(self._shadows.exact, inputs)), default=0.0)
+            return max(map(size, map(self._shadows.exact, inputs)))
         is_bias = real.dim() == 1 and kind.op.endswith("_backward")
-        return size(self._shadows.exact(inputs[0])) if is_bias and inputs else 0.0
+        return size(self._shadows.exact(inputs[0])) if is_bias else 0.0
 
     def _compare(self, what: str, name: str, tensor: Tensor, least: float = 0.0) -> None:
         found, shadow = distance(tensor, self._shadows.exact(tensor)), self._shadows.find(tensor)
         cancelled = _LEFT * shadow.cancelled if shadow is not None else 0.0
         self._partings.tensor(what, name, tensor.dtype, found.error(max(least, cancelled * found.norm)))
+
+
+def _is_aside(kind: Kind, index: int) -> bool:
+    """Whether a result matters only where something is made of it: a cast, or what a norm keeps for its derivative."""
+    return kind.op == "_to_copy" or (index > 0 and kind.op.endswith("_norm"))
 
 
 def _place(kind: Kind, real: Tensor) -> Culprit:

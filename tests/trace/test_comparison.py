@@ -158,6 +158,15 @@ def test_a_bias_that_cancels_out_is_noise() -> None:
     assert not [one for one in findings(record) if one.code == "AMP811"]
 
 
+def test_a_mean_of_nothing_is_noise() -> None:
+    def norms(x: torch.Tensor) -> torch.Tensor:
+        x = F.batch_norm(F.batch_norm(x, None, None, training=True), None, None, training=True)
+        return x - x.mean(0)
+
+    comparison = compared(norms)
+    assert max(drift.added or 0.0 for drift in comparison.lines if drift.phase == "forward") < comparison.tolerance
+
+
 def test_a_step_on_the_way_to_the_scale_tells_nothing_of_gradients() -> None:
     model = nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
