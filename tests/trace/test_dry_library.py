@@ -223,6 +223,7 @@ def test_tensors_are_shown_with_their_device() -> None:
 def test_what_has_no_memory_of_its_own() -> None:
     there = torch.ones(2).cuda()
     assert there.to("meta").device.type == "meta"
+    assert torch.nested.nested_tensor([there, there], device="cuda").is_cuda
     assert torch.func.hessian(lambda values: values.exp().sum())(there).is_cuda
 
 

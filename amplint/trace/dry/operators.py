@@ -18,6 +18,7 @@ _PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "convolution", "convolution_ba
 """What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 """What gives a tensor that lies with its operand and lengths that the CPU has."""
+_CPU = torch.device("cpu")
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
@@ -33,11 +34,12 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
-    device = kwargs.get("device")
-    if device is not None and device.type == "cuda":  # PyTorch's C++ asks
+    given = (*args, *kwargs.values())
+    if torch.device in map(type, given) and any(map(_is_gpu, given)):  # PyTorch's C++ asks
         with placement.making(True):
-            return _run(func, args, {**kwargs, "device": torch.device("cpu")})
-    operands = tensors((*args, *kwargs.values()))
+            on_cpu = [_CPU if _is_gpu(value) else value for value in given]
+            return _run(func, on_cpu[: len(args)], dict(zip(kwargs, on_cpu[len(args) :], strict=True)))
+    operands = tensors(given)
     placed = [placement.on_gpu(operand) for operand in operands]
     name = op_name(func) if isinstance(func, OpOverload) else ""
     gpu = any(placed)
@@ -50,6 +52,10 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
             if value.device.type != "meta":
                 placement.put(value, besides=() if made else operands)
     return result
+
+
+def _is_gpu(value: Any) -> bool:
+    return isinstance(value, torch.device) and value.type == "cuda"
 
 
 def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
