@@ -49,15 +49,23 @@ def checkpointing(wanted: bool) -> Iterator[None]:
 
 
 def _repeated(module: nn.Module) -> Iterator[nn.Module]:
-    """Modules with children of their own of which one list has several; none inside of others."""
-    children = [*module.children()]
+    """Modules with children of their own of which one list has several, or lists in it; none inside of others."""
+    children = [*_flat(module)]
     counts = Counter(type(child) for child in children if any(True for _ in child.children()))
     lists = isinstance(module, (nn.ModuleList, nn.Sequential))
     for child in children:
-        if lists and counts[type(child)] > 1 and not isinstance(child, (nn.ModuleList, nn.Sequential)):
+        if lists and counts[type(child)] > 1 and not isinstance(child, nn.Sequential):
             yield child
         else:
             yield from _repeated(child)
+
+
+def _flat(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(module, nn.ModuleList) and isinstance(child, nn.ModuleList):
+            yield from _flat(child)
+        else:
+            yield child
 
 
 def _again(forward: Any, *args: Any, **kwargs: Any) -> Any:

@@ -33,12 +33,12 @@ _BLOCK = 512
 
 
 class _Block:
-    """Bytes on the GPU, as the allocator rounds them, and what for."""
+    """Bytes on the GPU, as the allocator rounds them, what for, and how many operations came before."""
 
-    __slots__ = ("kind", "reference", "size")
+    __slots__ = ("born", "kind", "reference", "size")
 
-    def __init__(self, kind: str, size: int, reference: Any) -> None:
-        self.kind, self.size, self.reference = kind, size, reference
+    def __init__(self, kind: str, size: int, born: int, reference: Any) -> None:
+        self.kind, self.size, self.born, self.reference = kind, size, born, reference
 
 
 class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -56,6 +56,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._lines: dict[int, Line] = {}
         self._gpu = gpu
         self._total = self._highest = 0
+        self._operations = self._peak_at = 0
         self._blocks: dict[int, _Block] = {}
         self._handles: set[bool] = set()
         self._stepping = False
@@ -79,6 +80,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`, and count what it makes."""
         result = func(*args, **kwargs or {})
+        self._operations += 1
         with torch._C.DisableTorchFunction():
             self._ran(func, args, result)
         return result
@@ -109,7 +111,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             known.size = size
             return None
         forget = functools.partial(self._forget, storage._cdata)
-        block = _Block(self._kind(func, args, backward), size, weakref.ref(storage, forget))
+        block = _Block(self._kind(func, args, backward), size, self._operations, weakref.ref(storage, forget))
         self._blocks[storage._cdata] = block
         self._grow(block.kind, size)
         return block
@@ -139,6 +141,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _compare(self, passing: int, backward: bool) -> None:
         if self._total + passing >= self._highest:
             self._highest = self._total + passing
+            self._peak_at = self._operations
             self.peak = dict(self.now)
             self.peak["workspaces"] += passing
             self.phase = "optimizer" if self._stepping else "backward" if backward else "forward"
@@ -146,11 +149,12 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.line = self._lines.get(node._sequence_nr() if node is not None else -1) or calling_line()
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:
-        """What `tensor` holds is of this kind."""
+        """What `tensor` holds is of this kind, and was so at the peak, if it was there."""
         block = self._blocks.get(tensor.untyped_storage()._cdata)
         if block is not None and block.kind != kind:
-            self.now[block.kind] -= block.size
-            self.now[kind] += block.size
+            for sizes in (self.now, self.peak) if block.born <= self._peak_at else (self.now,):
+                sizes[block.kind] -= block.size
+                sizes[kind] += block.size
             block.kind = kind
 
     def _called(self, module: nn.Module, *_: object) -> None:
