@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.data import BatchSampler, DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from amplint.trace.frames import calling_line
+from amplint.trace.frames import Line, calling_line
 from amplint.trace.replaced import replaced
 
 _CHANNELS = (1, 3, 4)
@@ -36,51 +35,32 @@ def shrunk(max_batch: int | None, image_size: int | None, tell: Tell, paused: Pa
 
 @contextlib.contextmanager
 def smaller_batches(samples: int, tell: Tell) -> Iterator[None]:
-    """Let each `DataLoader` that is made in this context give the first `samples` of each of its batches.
+    """Let each `DataLoader` give the first `samples` of each of its batches.
 
     Its length stays as it was, also with `drop_last`, and so do epochs, schedules and windows of accumulation. `tell`
     is told of loaders that cannot be made smaller, and where there was none.
     """
-    init = DataLoader.__init__
-    made = False
+    following: Callable[..., Any] = _BaseDataLoaderIter._next_index
+    told: set[Line] = set()
+    found = False
 
-    def make(self: DataLoader[Any], *args: Any, **kwargs: Any) -> None:
-        nonlocal made
-        made = True
-        init(self, *args, **kwargs)
-        name = "batch_sampler" if self.batch_sampler is not None else "sampler"
-        batches = getattr(self, name)
-        if name == "batch_sampler" or isinstance(batches, BatchSampler):
-            vars(self)[name] = FirstOfEach(batches, samples)  # which setattr refuses after the making
-            vars(self)["batch_size"] = self.batch_size and min(self.batch_size, samples)
-        else:
-            filename, row = calling_line()
-            tell(f"{Path(filename).name}:{row}: --max-batch leaves this DataLoader as it is: its dataset makes batches")
+    def following_fewer(self: Any) -> Any:
+        nonlocal found
+        found = True
+        indices = following(self)
+        if isinstance(indices, (list, tuple)):
+            return indices[:samples]
+        line = calling_line()
+        if line not in told:
+            told.add(line)
+            place = f"{Path(line[0]).name}:{line[1]}"
+            tell(f"{place}: --max-batch leaves this DataLoader as it is: its dataset makes the batches")
+        return indices
 
-    with replaced(DataLoader, __init__=make):
+    with replaced(_BaseDataLoaderIter, _next_index=following_fewer):
         yield
-    if not made:
-        tell("--max-batch changed nothing: no DataLoader was made")
-
-
-class FirstOfEach(BatchSampler):
-    """The first samples of each batch of another sampler, which it otherwise is like."""
-
-    def __init__(self, batches: Any, samples: int) -> None:
-        self.batches, self.samples = batches, samples
-        self.batch_size = min(getattr(batches, "batch_size", samples), samples)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for batch in self.batches:
-            yield batch[: self.samples]
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "batches":  # of a copy that is being made
-            raise AttributeError(name)
-        return getattr(self.batches, name)
+    if not found:
+        tell("--max-batch changed nothing: no DataLoader was used")
 
 
 @contextlib.contextmanager

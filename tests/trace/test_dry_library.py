@@ -52,7 +52,7 @@ def trained(model: nn.Module) -> torch.Tensor:
 def test_data_parallel_in_one_process() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
     with torch.autocast("cuda"):
-        assert trained(DistributedDataParallel(model, device_ids=[0], output_device=0)).is_cuda
+        assert trained(DistributedDataParallel(module=model, device_ids=[0], output_device=0)).is_cuda
     assert all(parameter.grad is not None and parameter.grad.is_cuda for parameter in model.parameters())
 
 

@@ -189,7 +189,7 @@ def _on_gpu(method: Callable[..., Any]) -> Callable[..., Any]:
     """`method` of a module: what PyTorch's C++ makes in it lies on the GPU where parameters do."""
 
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        module = args[0] if method.__name__ == "__init__" else self
+        module = (args[0] if args else kwargs["module"]) if method.__name__ == "__init__" else self
         with placement.making(None, around=any(map(placement.on_gpu, module.parameters()))):
             return method(self, *args, **kwargs)
 
