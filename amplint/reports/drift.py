@@ -22,7 +22,7 @@ def against_float32(record: Record, width: int) -> Iterator[str]:
     yield ""
     yield from wrap(f"against float32, {steps}, what lines add to the relative error ({rounding}):", width, "  ", "")
     sources = Sources()
-    shown = [drift for drift in comparison.lines if drift.kind or drift.added][:_LINES]
+    shown = [drift for drift in comparison.lines if drift.kind or drift.added or drift.coarse][:_LINES]
     rows = [(_place(drift), _source(sources, drift), _adds(drift)) for drift in shown]
     places = max((columns(place) for place, _, _ in rows), default=0)
     marks = max((columns(mark) for _, _, mark in rows), default=0)

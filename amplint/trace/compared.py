@@ -15,7 +15,8 @@ class LineDrift:
     Errors are norms of differences relative to that of the float32 numbers. `error` is the largest of a result's,
     `added` how much the line's operations added to what arrived with their inputs, `op` the one that added most and
     `dtype` that of its result. `kind` is `inf` or `nan` where the line is to blame for one that float32 does not have:
-    there is no number then. `phase` is `forward` or `backward`; other places are as in `Operation`.
+    there is no number then. `coarse` tells that an operation ran in half which autocast keeps in float32. `phase` is
+    `forward` or `backward`; other places are as in `Operation`.
     """
 
     phase: str
@@ -27,6 +28,7 @@ class LineDrift:
     kind: str
     added: float | None
     error: float | None
+    coarse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,16 @@ def worst_first(lines: Iterable[LineDrift], tolerance: float) -> list[LineDrift]
     """`lines` in the order in which to look at them.
 
     What is not finite comes first, in the order given, then what parts in the forward pass: gradients that part may do
-    so for it.
+    so for it. Of what rounding explains, that which autocast would have kept in float32 comes first.
     """
 
     def order(drift: LineDrift) -> tuple[int, float]:
         if drift.kind:
             return (0 if drift.phase == "forward" else 1), 0.0
         added = drift.added or 0.0
-        return (2 if drift.phase == "forward" and added > tolerance else 3), -added
+        if drift.phase == "forward" and added > tolerance:
+            return 2, -added
+        return (3 if drift.coarse else 4), -added
 
     return sorted(lines, key=order)
 

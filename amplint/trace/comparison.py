@@ -22,6 +22,7 @@ from amplint.trace.drift import distance, size
 from amplint.trace.exact import Exact, written
 from amplint.trace.frames import is_in_optimizer
 from amplint.trace.held import parameters
+from amplint.trace.kinds import is_coarse
 from amplint.trace.partings import Culprit, Partings, parts
 from amplint.trace.shadows import Shadow, Shadows, shares_storage
 from amplint.trace.tally import HALF, Kind
@@ -44,6 +45,7 @@ class Comparer:
         self._exact = Exact(self._shadows)
         self._blame = Blame(self._shadows)
         self._partings = Partings()
+        self._coarse: dict[Any, bool] = {}
         self._before: tuple[Any, Any] | None = None
         self._involved = False
 
@@ -74,7 +76,7 @@ class Comparer:
         with unseen():
             known = [shadow for shadow in map(self._shadows.find, inputs) if shadow is not None]
             for index, real, exact, shadow in self._results(kind, args, kwargs, inputs, outputs, targets):
-                ran = Ran(kind.func, *(self._before or (args, kwargs)), _place(kind, real))
+                ran = Ran(kind.func, *(self._before or (args, kwargs)), self._place(kind, real))
                 self._judge(kind, ran, known, index, real, exact, shadow)
                 self._blame.remember(ran, index, real, shadow)
 
@@ -170,6 +172,17 @@ class Comparer:
         is_bias = real.dim() == 1 and kind.op.endswith("_backward")
         return size(self._shadows.exact(inputs[0])) if is_bias else 0.0
 
+    def _place(self, kind: Kind, real: Tensor) -> Culprit:
+        phase = "backward" if kind.phase == "backward" else "forward"
+        coarse = real.dtype in HALF and kind.phase == "forward" and self._is_coarse(kind)
+        return Culprit((phase, kind.line, kind.module), kind.op, real.dtype, coarse)
+
+    def _is_coarse(self, kind: Kind) -> bool:
+        key = kind.func, kind.api, kind.inputs, kind.outputs
+        if key not in self._coarse:
+            self._coarse[key] = is_coarse(kind.operation(), kind.device)
+        return self._coarse[key]
+
     def _compare(self, what: str, name: str, tensor: Tensor, least: float = 0.0) -> None:
         found, shadow = distance(tensor, self._shadows.exact(tensor)), self._shadows.find(tensor)
         cancelled = _LEFT * shadow.cancelled if shadow is not None else 0.0
@@ -179,8 +192,3 @@ class Comparer:
 def _is_aside(kind: Kind, index: int) -> bool:
     """Whether a result matters only where something is made of it: a cast, or what a norm keeps for its derivative."""
     return kind.op == "_to_copy" or (index > 0 and kind.op.endswith("_norm"))
-
-
-def _place(kind: Kind, real: Tensor) -> Culprit:
-    phase = "backward" if kind.phase == "backward" else "forward"
-    return Culprit((phase, kind.line, kind.module), kind.op, real.dtype)

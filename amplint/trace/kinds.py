@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.tables import policy
 from amplint.trace.check import plain
 from amplint.trace.record import Operation, is_floating
 
@@ -19,6 +23,18 @@ _CONVERSIONS = frozenset(
 )
 
 
+_INNER = {
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "linalg_vector_norm": "norm",
+}
+"""Operators that are run for those of autocast's tables."""
+_RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
+"""Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
+
+
 def computes(operation: Operation) -> bool:
     """Whether it computes floating point numbers; copies and views of them alone are no computation, casts are."""
     floating = any(map(is_floating, (*operation.inputs, *operation.outputs)))
@@ -34,6 +50,32 @@ def is_float32_product(operation: Operation) -> bool:
         and "float32" in operation.inputs
         and "float32" in operation.outputs
     )
+
+
+def is_coarse(operation: Operation, device: str) -> bool:
+    """Whether autocast for `device` keeps it in float32, but it ran and stored its result in half.
+
+    Not the log-softmax that `F.cross_entropy` takes of half logits in half.
+    """
+    op, names = plain(operation), _kept(device)
+    return (
+        operation.phase == "forward"
+        and not operation.api.endswith(".cross_entropy")
+        and (op in names or _INNER.get(op) in names)
+        and any(dtype in HALF_DTYPES for dtype in operation.inputs)
+        and (op not in _RELATIVE or "float16" in operation.inputs)
+        and operation.outputs[:1] in {(dtype,) for dtype in HALF_DTYPES}
+        and all(dtype in HALF_DTYPES for dtype in operation.inputs[:1] if is_floating(dtype))
+    )
+
+
+@cache
+def _kept(device: str) -> frozenset[str]:
+    """The operators that autocast for `device`, or for CUDA where that has none, keeps in float32."""
+    table = policy()
+    groups = (table.float32, table.float32_set_dtype, table.float32_append_dtype)
+    names = (name for group in groups for name in group.get(device, group["cuda"]))
+    return frozenset(name.partition(".")[0] for name in names if "upsample_nearest" not in name)  # which only copies
 
 
 def is_cast(operation: Operation) -> bool:

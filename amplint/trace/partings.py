@@ -29,11 +29,12 @@ Place = tuple[str, Line, str]
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """An operation `op` at a place, with a result in `dtype`."""
+    """An operation `op` at a place, with a result in `dtype`; `coarse` as in `LineDrift`."""
 
     place: Place
     op: str
     dtype: torch.dtype
+    coarse: bool = False
 
 
 @dataclass(slots=True)
@@ -46,6 +47,7 @@ class _Sum:
     turn: int = 0
     op: str = ""
     dtype: str = ""
+    coarse: bool = False
     most: float = -1.0
 
 
@@ -62,8 +64,9 @@ class _Step:
         """What happened at lines, each with its turn among those that are to blame."""
         for (phase, line, module), found in self.places.items():
             if line[1]:
-                numbers = (None, None) if found.kind else (min(found.added, found.error), found.error)
-                yield found.turn, LineDrift(phase, found.op, *line, module, found.dtype, found.kind, *numbers)
+                added, error = (None, None) if found.kind else (min(found.added, found.error), found.error)
+                told = LineDrift(phase, found.op, *line, module, found.dtype, found.kind, added, error, found.coarse)
+                yield found.turn, told
 
     def forward(self) -> _Step:
         """The part that says nothing of gradients."""
@@ -92,6 +95,7 @@ class Partings:
         """The result of `one` is off by `error`, and the operation added `added` of it."""
         found = self._step.places.setdefault(one.place, _Sum())
         found.added += max(added, 0.0)
+        found.coarse |= one.coarse
         found.error = max(found.error, error)
         if added > found.most and not found.kind:
             found.most, found.op, found.dtype = added, one.op, dtype_name(one.dtype)

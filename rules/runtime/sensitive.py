@@ -5,23 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.tables import policy
-from amplint.trace.check import Check, by_line, plain, times, within
-from amplint.trace.record import Operation, Record, is_floating
-
-_INNER = {
-    "_softmax": "softmax",
-    "_log_softmax": "log_softmax",
-    "native_layer_norm": "layer_norm",
-    "native_group_norm": "group_norm",
-    "linalg_vector_norm": "norm",
-}
-"""Operators that are run for those of the policy's tables."""
-
-
-_RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
-"""Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
+from amplint.trace.check import Check, by_line, times, within
+from amplint.trace.kinds import is_coarse
+from amplint.trace.record import Record
 
 
 class SensitiveOpInHalf(Check):
@@ -54,16 +40,8 @@ class SensitiveOpInHalf(Check):
 
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line with such operations."""
-        table = policy()
-        device = record.device if record.device in table.float32 else "cuda"
-        names = {
-            name.partition(".")[0]
-            for group in (table.float32, table.float32_set_dtype, table.float32_append_dtype)
-            for name in group[device]
-            if "upsample_nearest" not in name  # copies numbers, none is rounded
-        }
         learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}
-        coarse = ((operation, count) for operation, count in record.operations.items() if _is_coarse(operation, names))
+        coarse = ((one, count) for one, count in record.operations.items() if is_coarse(one, record.device))
         for (filename, row), kinds in by_line(coarse).items():
             worst = kinds[0][0]
             counts = [count for _, count in kinds]
@@ -75,16 +53,3 @@ class SensitiveOpInHalf(Check):
                 f"{worst.op} ran and stored its result in {worst.outputs[0]}, {times(sum(counts))}{within(worst)}",
                 advice="Compute it in a region, or convert what goes in with .float().",
             )
-
-
-def _is_coarse(operation: Operation, names: set[str]) -> bool:
-    op = plain(operation)
-    return (
-        operation.phase == "forward"
-        and not operation.api.endswith(".cross_entropy")
-        and (op in names or _INNER.get(op) in names)
-        and any(dtype in HALF_DTYPES for dtype in operation.inputs)
-        and (op not in _RELATIVE or "float16" in operation.inputs)
-        and operation.outputs[:1] in {(dtype,) for dtype in HALF_DTYPES}
-        and all(dtype in HALF_DTYPES for dtype in operation.inputs[:1] if is_floating(dtype))
-    )

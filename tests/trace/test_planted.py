@@ -19,14 +19,14 @@ PROGRAMS = {path.stem: path.read_text() for path in sorted((Path(__file__).paren
 PLANTED = {name: text for name, text in PROGRAMS.items() if "# culprit" in text}
 REPAIRED = {name: text for name, text in PLANTED.items() if "\nRepaired: " in text}
 CLEAN = {name: text for name, text in PROGRAMS.items() if name not in PLANTED}
-WITHIN_ROUNDING = {"plain_softmax_cast"}
+WITHIN_ROUNDING = {"plain_softmax_cast", "plain_softmax_region"}
 """Their line comes first, but makes no more of an error than rounding explains."""
 
 
 def test_there_are_programs_of_each_kind() -> None:
     kinds = [name.partition("_")[0] for name in PROGRAMS]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "clean": 11, "epsilon": 9, "plain": 4, "softmax": 8, "square": 9
+        "clean": 11, "epsilon": 9, "plain": 5, "softmax": 8, "square": 9
     }  # fmt: skip
 
 
