@@ -221,6 +221,7 @@ def test_the_gpu_is_described() -> None:
         assert torch.cuda.get_device_name(0) == "Tesla T4"
         assert torch.cuda.get_device_capability() == (7, 5)
         assert torch.cuda.get_device_properties(0).total_memory == 16 * 2**30
+        assert torch.cuda.get_device_properties("cuda").L2_cache_size == 4 * 2**20
         assert torch.accelerator.current_accelerator() == torch.device("cuda")
         assert torch.cuda.is_bf16_supported(including_emulation=False) is False
 
@@ -270,3 +271,9 @@ def test_the_command_runs_dry(amplint: Command, tmp_path: Path) -> None:
     assert "dry run: the CPU computed for NVIDIA H100" in ran.err
     assert "%" not in ran.err.partition("loss scale:")[0]
     assert "float16" in ran.err
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_gpu_can_be_pretended(name: str) -> None:
+    with dry_run(GPUS[name]):
+        assert torch.cuda.get_device_properties(0).shared_memory_per_block_optin >= 48 * 2**10

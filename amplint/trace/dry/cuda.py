@@ -17,11 +17,11 @@ from amplint.trace.dry.beyond import REFUSED, refusing
 from amplint.trace.dry.kinds import tensor_kinds
 from amplint.trace.dry.library import library
 from amplint.trace.dry.streams import Event, Generator, Stream
-from amplint.trace.gpus import Gpu
+from amplint.trace.gpus import LIMITS, Gpu
 from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
 
-_GIB = 2**30
+_KIB, _GIB = 2**10, 2**30
 _NOTHING = words(
     "_lazy_init init synchronize empty_cache empty_host_cache ipc_collect seed seed_all "
     "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats "
@@ -149,24 +149,25 @@ def _functions(gpu: Gpu) -> dict[str, Any]:
 
 
 def _properties(gpu: Gpu) -> SimpleNamespace:
-    """What `torch.cuda.get_device_properties` tells of `gpu`; that of the chip's insides is left out."""
+    """What `torch.cuda.get_device_properties` tells of `gpu`."""
+    limits = LIMITS[gpu.capability]
     return SimpleNamespace(
         name=gpu.name,
         major=gpu.capability[0],
         minor=gpu.capability[1],
         total_memory=gpu.memory * _GIB,
         multi_processor_count=gpu.multiprocessors,
-        max_threads_per_multi_processor=_THREADS.get(gpu.capability, 2048),
+        max_threads_per_multi_processor=limits.threads,
+        max_threads_per_block=1024,
         warp_size=32,
         regs_per_multiprocessor=65536,
-        shared_memory_per_block=48 * 1024,
+        shared_memory_per_block=48 * _KIB,
+        shared_memory_per_block_optin=limits.block * _KIB,
+        shared_memory_per_multiprocessor=limits.shared * _KIB,
+        L2_cache_size=gpu.cache * _KIB**2,
         is_integrated=0,
         is_multi_gpu_board=0,
     )
-
-
-_THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536}
-"""Compute capability -> threads of a multiprocessor, where not 2048. Source: NVIDIA's CUDA programming guide."""
 
 
 def _always(value: Any) -> Callable[..., Any]:
