@@ -280,6 +280,24 @@ class Layers(nn.Module):
         return x
 
 
+def test_optimizers_that_rarely_step_are_waited_for() -> None:
+    taken = {"often": 0, "rarely": 0}
+
+    def train() -> None:
+        model = nn.Linear(8, 8).cuda()
+        often, rarely, _ = (torch.optim.SGD(model.parameters()) for _ in range(3))
+        for batch in range(100):
+            model(torch.ones(1, 8).cuda()).sum().backward()
+            taken["often"] += 1
+            often.step()
+            if batch % 5 == 4:
+                taken["rarely"] += 1
+                rarely.step()
+
+    peak(train)
+    assert taken == {"often": 20, "rarely": 3}
+
+
 def test_state_that_a_first_step_makes_is_the_optimizers() -> None:
     def train() -> None:
         model = nn.Linear(512, 512, bias=False).cuda()

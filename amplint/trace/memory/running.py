@@ -28,7 +28,7 @@ from amplint.trace.memory.tracker import Tracker
 from amplint.trace.replaced import replaced
 from amplint.trace.run import NoScript, begin
 
-_STEPS = 2
+_STEPS, _MANY = 2, 20
 
 
 class _Enough(BaseException):
@@ -36,14 +36,12 @@ class _Enough(BaseException):
 
 
 def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, *, module: bool = False) -> Estimate:
-    """Run `script` as `variant` until nothing more can come, two steps at most; the peak. Takes over the process."""
+    """Run `script` as `variant` for two steps or so; the peak. Takes over the process. Raises NoScript."""
     tracker = Tracker(gpu)
     try:
         with tracked(variant, gpu, tracker):
             code, main = begin(script, arguments, module=module)
             exec(code, vars(main))
-    except NoScript:
-        raise
     except SystemExit as ended:
         if ended.code:
             return Estimate(variant.name, refused=f"the script ended with status {ended.code}")
@@ -51,6 +49,8 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
         return Estimate(variant.name, {}, *raising_line(failure), refused=str(failure))
     except (CannotFollow, Refused) as failure:
         return Estimate(variant.name, refused=str(failure).partition("\n")[0])
+    except NoScript:
+        raise
     except Exception as failure:
         message = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
         return Estimate(variant.name, {}, *raising_line(failure), refused=message)
@@ -63,7 +63,7 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
 def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
     """Let what runs here take no memory on a GPU that is pretended, and `tracker` see what it would. Raises Refused.
 
-    Ends the block when two steps are done, or one and two backward passes.
+    Ends the block when nothing new can come.
     """
     fakes = Fakes()
     with contextlib.ExitStack() as stack:
@@ -81,37 +81,53 @@ def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
             accumulation(variant.accumulate),
             regions(variant.autocast),
             tracker,
-            _until_enough(),
+            _Progress().followed(),
         ):
             stack.enter_context(context)
         yield
 
 
-@contextlib.contextmanager
-def _until_enough() -> Iterator[None]:
-    """Raise _Enough when a step was taken, and whole forward and backward passes after it."""
-    steps: Counter[Optimizer] = Counter()
-    passes = 0
-    run: Any = torch.autograd.backward
+class _Progress:
+    """Raises _Enough when nothing new can come: each optimizer took two steps, or one and whole passes after it.
 
-    def stepped(optimizer: Optimizer, *_: object) -> None:
-        steps[optimizer] += 1
-        if steps[optimizer] == _STEPS:
+    Optimizers that rarely step, or never, are waited for until another took many.
+    """
+
+    def __init__(self) -> None:
+        self._optimizers = self._passes = 0
+        self._steps: Counter[Optimizer] = Counter()
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """Count optimizers, their steps, and backward passes."""
+        init: Any = Optimizer.__init__
+        run: Any = torch.autograd.backward
+
+        def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            init(optimizer, *args, **kwargs)
+            self._optimizers += 1
+
+        def backward(*args: Any, **kwargs: Any) -> None:
+            run(*args, **kwargs)
+            self._passed()
+
+        hook = register_optimizer_step_post_hook(self._stepped)
+        try:
+            with replaced(Optimizer, __init__=made), replaced(torch.autograd, backward=backward):
+                yield
+        finally:
+            hook.remove()
+
+    def _stepped(self, optimizer: Optimizer, *_: object) -> None:
+        self._steps[optimizer] += 1
+        done = [steps for steps in self._steps.values() if steps >= _STEPS]
+        if len(done) >= self._optimizers or self._steps[optimizer] >= _MANY:
             raise _Enough
 
-    def backward(*args: Any, **kwargs: Any) -> None:
-        nonlocal passes
-        run(*args, **kwargs)
-        passes += bool(steps)
-        if passes > _STEPS * len(steps):
+    def _passed(self) -> None:
+        self._passes += len(self._steps) >= max(1, self._optimizers)
+        if self._passes > _STEPS * self._optimizers:
             raise _Enough
-
-    hook = register_optimizer_step_post_hook(stepped)
-    try:
-        with replaced(torch.autograd, backward=backward):
-            yield
-    finally:
-        hook.remove()
 
 
 def _without_workers(init: Any) -> Any:

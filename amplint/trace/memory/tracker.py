@@ -94,9 +94,10 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if backward and made and _accumulates():
             self.mark(made[0], "gradients")
         name = op_name(func)
-        if cublas(name) and backward not in self._handles and made and placement.on_gpu(made[0]):
+        workspace = cublas(name, self._gpu)
+        if workspace and backward not in self._handles and placement.on_gpu(made[0]):
             self._handles.add(backward)
-            self._grow("workspaces", cublas(name, self._gpu))
+            self._grow("workspaces", workspace)
         if fresh and not (backward and name == "add"):  # where gradients meet, CUDA adds one to the other in place
             self._compare(transient(name, args) if backward else 0, backward)
 

@@ -18,15 +18,14 @@ _KIB = 1024
 _HOPPER = (9, 0)
 
 
-def cublas(name: str, gpu: Gpu | None = None) -> int:
+def cublas(name: str, gpu: Gpu) -> int:
     """The bytes that cuBLAS keeps for each handle from its first operation on; 0 for what it does not run.
 
     Forward and backward have a handle each, for they run in two threads.
     """
     if name not in _PRODUCTS:
         return 0
-    hopper = gpu is not None and gpu.capability == _HOPPER
-    return 4096 * 8 * _KIB if hopper else (4096 * 2 + 16 * 8) * _KIB
+    return 4096 * 8 * _KIB if gpu.capability == _HOPPER else (4096 * 2 + 16 * 8) * _KIB
 
 
 def transient(name: str, args: Any) -> int:
