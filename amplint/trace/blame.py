@@ -20,7 +20,7 @@ from amplint.trace.partings import Culprit
 from amplint.trace.shadows import Shadow, Shadows
 from amplint.trace.values import in_float32, is_plain
 
-_REMEMBERED = 64
+_REMEMBERED = 256
 _DEPTH = 12
 
 Cures = Callable[[Tensor], bool]
