@@ -16,6 +16,7 @@ _FORKED = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
     "method"
 )
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
 
 
@@ -96,7 +97,12 @@ class Placement:
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """That of `tensor`, of its values where it is sparse, of what it wraps in `torch.func`; None where it has none."""
+    """That of `tensor`: of its values where it is sparse, of its part on this rank, of what it wraps in `torch.func`.
+
+    None where it has none.
+    """
+    if type(tensor) not in _PLAIN:
+        tensor = getattr(tensor, "_local_tensor", tensor)
     try:
         return tensor.untyped_storage()
     except NotImplementedError:

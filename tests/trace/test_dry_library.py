@@ -65,6 +65,7 @@ def test_fully_sharded() -> None:
     assert trained(FullyShardedDataParallel(nn.Linear(4, 4), device_id=0, mixed_precision=half)).is_cuda
     model = nn.Linear(4, 4).cuda()
     fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    assert model.weight.is_cuda
     assert trained(model).is_cuda
 
 
@@ -252,3 +253,11 @@ def test_higher_order_operators() -> None:
         attended.sum().backward()  # type: ignore[union-attr]
     assert attended.is_cuda  # type: ignore[union-attr]
     assert query.grad is not None
+
+
+def test_programs_that_are_taken_from_a_model() -> None:
+    layer, inputs = nn.Linear(2, 2).cuda(), torch.ones(1, 2).cuda()
+    assert torch.export.export(layer, (inputs,)).module()(inputs).is_cuda
+    taken = torch.compile(layer, backend="aot_eager")(inputs)
+    taken.sum().backward()
+    assert taken.is_cuda

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_map
@@ -71,8 +72,21 @@ def devices() -> Iterator[Devices]:
     def made(self: Any, pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
         init(self, on(pack), on(unpack))
 
-    with replaced(torch.autograd, _engine_run_backward=on(backward)), replaced(hooks, __init__=made), mode:
+    with (
+        replaced(torch.autograd, _engine_run_backward=on(backward)),
+        replaced(hooks, __init__=made),
+        replaced(FakeTensor, __new__=staticmethod(_fake)),
+        mode,
+    ):
         yield mode
+
+
+_new_fake: Callable[..., FakeTensor] = FakeTensor.__new__
+
+
+def _fake(cls: type, mode: Any, element: torch.Tensor, device: torch.device, *args: Any, **kwargs: Any) -> FakeTensor:
+    """A fake tensor on the CPU: PyTorch ends the process where one on a GPU takes part in autograd without CUDA."""
+    return _new_fake(cls, mode, element, CPU if device.type == "cuda" else device, *args, **kwargs)
 
 
 def _check_generator(generator: torch.Generator | None, gpu: bool) -> None:
