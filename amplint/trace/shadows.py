@@ -12,7 +12,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from amplint.trace.partings import Culprit
 from amplint.trace.tally import HALF
 
-_SWEEP = 256
+_ROOM = 2**26
+"""Bytes of shadows that are made between two looks for those whose storages are gone, at least."""
+_SHARE = 4
+"""And at least the bytes of all shadows by this."""
 
 
 @dataclass(slots=True)
@@ -41,7 +44,7 @@ class Shadows:
 
     def __init__(self) -> None:
         self._shadows: dict[int, Shadow] = {}
-        self._limit = _SWEEP
+        self._room = _ROOM
 
     def find(self, tensor: Tensor) -> Shadow | None:
         """The shadow of the storage of `tensor`."""
@@ -85,13 +88,14 @@ class Shadows:
     def forget(self) -> None:
         """Take everything for right."""
         self._shadows.clear()
-        self._limit = _SWEEP
+        self._room = _ROOM
 
     def _put(self, tensor: Tensor, numbers: Tensor) -> Shadow:
-        if len(self._shadows) >= self._limit:
+        self._room -= numbers.nbytes
+        if self._room < 0:
             known = self._shadows.items()
             self._shadows = {key: one for key, one in known if not one.storage.expired()}  # type: ignore[no-untyped-call]
-            self._limit = max(_SWEEP, 2 * len(self._shadows))
+            self._room = max(_ROOM, sum(one.numbers.nbytes for one in self._shadows.values()) // _SHARE)
         storage = tensor.untyped_storage()
         held = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         shadow = self._shadows[storage._cdata] = Shadow(held, tensor.dtype, numbers)
