@@ -33,7 +33,8 @@ from amplint.trace.findings import findings
 from amplint.trace.record import Record
 from benchmarks.dry_run_scripts import COMMITS, SCRIPTS, Script
 
-_DATA = Path(__file__).parent / "random_data"
+_DATA = Path(__file__).parent / "random_data" / "dist-packages"
+"""The name of the folder tells the tracer that this is no code of the user's."""
 _FAILURE = re.compile(r"^(?:\[rank0\]: )?[\w.]*(?:Error|Exception|CannotFollow|Interrupt|Exit)\b.*", re.MULTILINE)
 _WIDTH = 200
 _ENDED = 124

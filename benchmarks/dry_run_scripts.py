@@ -174,7 +174,6 @@ COMMITS = {
     "eriklindernoren/PyTorch-YOLOv3": "1d621c8489e2",
     "graykode/nlp-tutorial": "d05e31ec81d5",
     "jadore801120/attention-is-all-you-need-pytorch": "132907dd272e",
-    "karpathy/build-nanogpt": "6104ab1b5392",
     "karpathy/minGPT": "37baab71b9ab",
     "karpathy/nanochat": "92d63d4e8bb4",
     "kuangliu/pytorch-cifar": "49b7aa97b0c1",
