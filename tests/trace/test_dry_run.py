@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,28 @@ def test_weights_are_cast_once_in_a_region() -> None:
     casts = sum(count for operation, count in record.operations.items() if operation.op == "_to_copy")
     assert casts == 2 + 3
     assert {operation.device for operation in record.operations if operation.op == "addmm"} == {"cuda"}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_weights_that_were_cast_without_gradients_are_cast_again() -> None:
+    layer = nn.Linear(2, 2).cuda()
+    with torch.autocast("cuda"):
+        with torch.no_grad():
+            layer(torch.ones(1, 2).cuda())
+        outputs = layer(torch.ones(1, 2).cuda())
+    outputs.float().sum().backward()
+    assert layer.weight.grad is not None
+
+
+@pytest.mark.usefixtures("gpu")
+def test_regions_of_other_threads_are_of_the_same_dtype() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(product).result() == product() == torch.float16
+
+
+def product() -> torch.dtype:
+    with torch.autocast("cuda"):
+        return (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype
 
 
 @pytest.mark.usefixtures("gpu")

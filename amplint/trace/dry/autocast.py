@@ -66,7 +66,8 @@ class _Weights:
         if not kept or tensor._is_view() or not torch.is_autocast_cache_enabled():
             return tensor.to(dtype)
         known, copy = self._copies.get(id(tensor), (None, None))
-        if copy is None or known is None or known() is not tensor:
+        unlearnable = copy is not None and torch.is_grad_enabled() and not copy.requires_grad  # made under no_grad
+        if copy is None or known is None or known() is not tensor or unlearnable:
             copy = tensor.to(dtype)
             self._copies[id(tensor)] = weakref.ref(tensor), copy
         return copy
@@ -196,6 +197,13 @@ def _recurrent(operator: OpOverload, weights: _Weights) -> Kernel:
 
 def _refuse(*args: Any, **options: Any) -> None:
     raise RuntimeError(_BANNED)
+
+
+def exchange_dtypes() -> None:
+    """Give each of this thread's two states the dtype of the other: each thread begins with PyTorch's own."""
+    cuda, cpu = torch.get_autocast_dtype("cuda"), torch.get_autocast_dtype("cpu")
+    torch.set_autocast_dtype("cuda", cpu)
+    torch.set_autocast_dtype("cpu", cuda)
 
 
 @contextlib.contextmanager
