@@ -47,7 +47,8 @@ def _tensors(comparison: Comparison) -> Iterator[str]:
 
 def _adds(drift: LineDrift) -> str:
     number = amount(None, drift.kind) if drift.kind else f"+{amount(drift.added)}"
-    return f"{number}  {drift.op}{' backward' * (drift.phase == 'backward')}, {drift.dtype}"
+    instead = " instead of float32" if drift.coarse and not drift.kind else ""
+    return f"{number}  {drift.op}{' backward' * (drift.phase == 'backward')}, {drift.dtype}{instead}"
 
 
 def _tensor(drift: TensorDrift) -> str:
