@@ -15,8 +15,8 @@ class LineDrift:
     Errors are norms of differences relative to that of the float32 numbers. `error` is the largest of a result's,
     `added` how much the line's operations added to what arrived with their inputs, `op` the one that added most and
     `dtype` that of its result. `kind` is `inf` or `nan` where the line is to blame for one that float32 does not have:
-    there is no number then. `coarse` tells that an operation ran in half which autocast keeps in float32. `phase` is
-    `forward` or `backward`; other places are as in `Operation`.
+    there is no number then. `coarse` tells that an operation ran in half which autocast keeps in float32: that is `op`.
+    `phase` is `forward` or `backward`; other places are as in `Operation`.
     """
 
     phase: str

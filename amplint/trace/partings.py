@@ -39,7 +39,10 @@ class Culprit:
 
 @dataclass(slots=True)
 class _Sum:
-    """What the operations of a place added to the errors of what they got; `op` added most."""
+    """What the operations of a place added to the errors of what they got.
+
+    `op` added most, of the `coarse` ones where there are any.
+    """
 
     added: float = 0.0
     error: float = 0.0
@@ -95,10 +98,9 @@ class Partings:
         """The result of `one` is off by `error`, and the operation added `added` of it."""
         found = self._step.places.setdefault(one.place, _Sum())
         found.added += max(added, 0.0)
-        found.coarse |= one.coarse
         found.error = max(found.error, error)
-        if added > found.most and not found.kind:
-            found.most, found.op, found.dtype = added, one.op, dtype_name(one.dtype)
+        if (one.coarse, added) > (found.coarse, found.most) and not found.kind:
+            found.coarse, found.most, found.op, found.dtype = one.coarse, added, one.op, dtype_name(one.dtype)
 
     def blame(self, one: Culprit, kind: str) -> None:
         """`one` is to blame for something of `kind`, inf or NaN; the first time counts."""
