@@ -353,9 +353,23 @@ def test_shapes_that_depend_on_values_are_refused() -> None:
         peak(script)
 
 
-def test_nothing_is_saved(tmp_path: Path) -> None:
-    peak(lambda: torch.save(nn.Linear(8, 8).cuda().state_dict(), tmp_path / "model.pt"))
-    assert not [*tmp_path.iterdir()]
+def test_data_is_saved_and_models_are_not(tmp_path: Path) -> None:
+    def script() -> None:
+        model = nn.Linear(8, 8).cuda()
+        torch.save(model, tmp_path / "model.pt")
+        torch.save({"model": model.state_dict(), "epoch": 3}, tmp_path / "checkpoint.pt")
+        torch.save({"images": torch.ones(4), "names": ["a", "b"]}, tmp_path / "data.pt")
+        assert torch.load(tmp_path / "data.pt")["images"].sum() == 4
+
+    peak(script)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.pt"]
+
+
+def test_distributions_take_what_has_no_numbers() -> None:
+    def script() -> None:
+        torch.distributions.Categorical(logits=nn.Linear(8, 4).cuda()(torch.ones(2, 8).cuda())).sample()
+
+    peak(script)
 
 
 @pytest.mark.parametrize(("options", "buckets"), [({}, MIB), ({"gradient_as_bucket_view": True}, 0)])

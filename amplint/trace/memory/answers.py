@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _foreach_utils
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from amplint.trace.memory.fakes import Fakes, new_parameter
 from amplint.trace.placement import placement
@@ -21,6 +21,7 @@ from amplint.trace.replaced import replaced
 
 _INSIDE = ("/torch/_subclasses/", "/torch/_meta_registrations", "/torch/_decomp/", "/torch/_refs/", "/torch/_prims")
 """Code that has to see the device that fake tensors were made for."""
+_DATA = (torch.Tensor, str, int, float, bytes, type(None))
 _TENSOR: Any = torch.Tensor
 _TO_NUMPY = frozenset({_TENSOR.numpy, _TENSOR.__array__})
 _READERS = frozenset({_TENSOR.tolist, _TENSOR.__repr__, _TENSOR.__format__, _TENSOR.__contains__, *_TO_NUMPY})
@@ -70,19 +71,29 @@ def _deepcopy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
 
 @contextlib.contextmanager
 def faked(fakes: Fakes) -> Iterator[None]:
-    """Let parameters be fake, optimizers take fake tensors for ordinary ones, and nothing be saved."""
+    """Let parameters be fake, optimizers take fake tensors for ordinary ones, and no fake tensor be saved."""
     optimizers: Any = import_module("torch.optim.optimizer")
     foreach: Any = _foreach_utils
     with contextlib.ExitStack() as stack:
         stack.enter_context(Answers(fakes))
         stack.enter_context(replaced(nn.Parameter, __new__=new_parameter(fakes)))
         stack.enter_context(replaced(FakeTensor, device=property(_device)))
-        stack.enter_context(replaced(torch, save=lambda *_, **__: None))
+        stack.enter_context(replaced(torch, save=_saving(torch.save)))
         stack.enter_context(replaced(torch.utils, swap_tensors=_take_over))
         for module in (optimizers, foreach):
             ordinary = [*module._foreach_supported_types, FakeTensor]
             stack.enter_context(replaced(module, _foreach_supported_types=ordinary))
         yield
+
+
+def _saving(save: Any) -> Any:
+    """`torch.save` for data; models and checkpoints are not written."""
+
+    def saved(content: object, *args: Any, **kwargs: Any) -> None:
+        if all(isinstance(value, _DATA) and not isinstance(value, FakeTensor) for value in tree_leaves(content)):
+            save(content, *args, **kwargs)
+
+    return saved
 
 
 def _take_over(tensor: torch.Tensor, converted: torch.Tensor) -> None:

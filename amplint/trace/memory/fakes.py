@@ -60,7 +60,7 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func in _INDEXING:
             args = (args[0], _positions(args[1]), *args[2:])
         result = self._fake(func, args, kwargs)
-        if op_name(func) == "all":
+        if op_name(func) in ("all", "_is_all_true"):
             result.all_hold = True  # what is checked of all numbers is meant to be so
         return result
 
