@@ -1,4 +1,4 @@
-"""One process of several: DistributedDataParallel as far as it takes memory."""
+"""One process of several: groups that have no other member, DistributedDataParallel as far as it takes memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
+
+from amplint.trace.replaced import replaced
+
+
+@contextlib.contextmanager
+def one_process() -> Iterator[None]:
+    """Let scripts that begin a group of processes be alone in it, without a port, which other variants may have."""
+    with contextlib.ExitStack() as stack:
+        for module in (nn.parallel, nn.parallel.distributed):
+            stack.enter_context(replaced(module, DistributedDataParallel=OneOfSeveral))
+        if distributed.is_available():
+            begin = distributed.init_process_group
+
+            def begun(backend: str | None = None, *_: Any, **__: Any) -> None:
+                begin(backend, store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+
+            stack.enter_context(replaced(distributed, init_process_group=begun))
+        yield
 
 
 class OneOfSeveral(nn.Module):

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
@@ -21,14 +20,14 @@ from amplint.trace.memory.checkpointing import checkpointing
 from amplint.trace.memory.estimates import Estimate, Variant
 from amplint.trace.memory.fakes import Fakes
 from amplint.trace.memory.kernels import cuda_kernels
-from amplint.trace.memory.parallel import OneOfSeveral
+from amplint.trace.memory.parallel import one_process
 from amplint.trace.memory.refused import DependsOnValues, Refused
 from amplint.trace.memory.regions import regions
 from amplint.trace.memory.tracker import Tracker
 from amplint.trace.replaced import replaced
 from amplint.trace.run import NoScript, begin
 
-_STEPS, _MANY = 2, 20
+_STEPS, _MANY = 2, 12
 
 
 class _Enough(BaseException):
@@ -75,8 +74,7 @@ def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
             faked(fakes),
             cuda_kernels(gpu),
             replaced(DataLoader, __init__=_without_workers(DataLoader.__init__)),
-            replaced(nn.parallel, DistributedDataParallel=OneOfSeveral),
-            replaced(nn.parallel.distributed, DistributedDataParallel=OneOfSeveral),
+            one_process(),
             checkpointing(variant.checkpoint),
             accumulation(variant.accumulate),
             regions(variant.autocast),
