@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import amplint.trace
 from amplint.trace.dry import dry_run
 from amplint.trace.gpus import GPUS
+from amplint.trace.kinds import is_cast
 from tests.conftest import Command
 
 
@@ -167,7 +168,7 @@ def test_weights_are_cast_once_in_a_region() -> None:
     with amplint.trace.watch() as record, torch.autocast("cuda"):
         for _ in range(3):
             layer(torch.ones(1, 2).cuda())
-    casts = sum(count for operation, count in record.operations.items() if operation.op == "_to_copy")
+    casts = sum(count for operation, count in record.operations.items() if is_cast(operation))
     assert casts == 2 + 3
     assert {operation.device for operation in record.operations if operation.op == "addmm"} == {"cuda"}
 

@@ -127,7 +127,8 @@ class _Move(torch.autograd.Function):
 
 def _copy(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
     with placement.making(gpu):
-        return tensor.detach().clone()
+        copy: torch.Tensor = torch.ops.aten._to_copy.default(tensor.detach())
+        return copy
 
 
 def _asks_for_gpu(value: Any) -> bool | None:
