@@ -14,7 +14,7 @@ import click
 from amplint.cli.failures import Failure
 from amplint.cli.step_line import StepLine
 from amplint.cli.terminal import width
-from amplint.reports.memory import of_peaks, of_states
+from amplint.reports.memory import of_peaks, of_states, refusal
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.estimates import variants
 from amplint.trace.memory.states import OPTIMIZERS, states
@@ -81,7 +81,7 @@ def memory(
     Exit status: 0; 2 when there is nothing to run, or the script cannot be run as it is.
     """
     if (script is None) == (parameters is None):
-        raise click.UsageError("Name a script, or give --parameters.", ctx)
+        raise click.UsageError("Give either a script or --parameters.", ctx)
     if script is not None:
         ctx.exit(show_peaks(script, arguments, gpu, accumulate, output_format, module=module))
     assert parameters is not None
@@ -95,9 +95,11 @@ def memory(
 def show_peaks(
     script: str, arguments: Sequence[str], gpu: str, accumulate: int, output_format: str = "text", *, module: bool
 ) -> int:
-    """Print the peaks of a script's variants; the exit status. Raises Failure."""
+    """Print the peaks of a script's variants; the exit status. Raises Failure, and NoSuchOption."""
     if importlib.util.find_spec("torch") is None:
         raise Failure("estimates of a script's memory need PyTorch, which is not installed: pip install amplint[trace]")
+    if script.startswith("-"):
+        raise click.NoSuchOption(script)
     if not module and not Path(script).is_file():
         raise Failure(f"{script}: no such file")
     from amplint.trace.memory.estimating import estimates
@@ -108,6 +110,8 @@ def show_peaks(
         found = estimates(script, arguments, wanted, gpu, module=module, done=done.append)
     if output_format == "json":
         click.echo(json.dumps([asdict(each) | {"total": each.total} for each in found], indent=2))
+    elif found[0].refused:
+        raise Failure(f"{script}: {refusal(found[0])}")
     else:
         click.echo(of_peaks(found, GPUS[gpu], width()), nl=False)
     return Failure.exit_code if found[0].refused else 0

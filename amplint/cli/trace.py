@@ -107,7 +107,7 @@ def run(
     to run.
     """
     if memory:
-        if output or html or fail_on or max_batch or image_size:
+        if output or html or fail_on or max_batch or image_size or compare_float32:
             raise click.UsageError("--memory goes with --gpu, --accumulate and -m only.", ctx)
         ctx.exit(show_peaks(script, arguments, gpu, accumulate, module=module))
     if importlib.util.find_spec("torch") is None:

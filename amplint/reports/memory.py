@@ -46,23 +46,29 @@ _SHOWN = KINDS[:4]
 
 
 def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
-    """The peak of each variant of a script by what the memory is used for, and where that of the first one is."""
+    """The peak of each variant of a script by what the memory is used for, and where that of the first one is.
+
+    The first one has a peak.
+    """
     unit = Unit.for_sizes(each.total for each in found)
     rows = [_row(each, unit) for each in found]
     head = f"peak memory on {gpu.name}, in {unit.name}"
     parts = [head, "", *table(("", *_SHOWN, "other", "total", "fits in GiB"), rows), ""]
-    for each in found[:1]:
-        if not each.refused:
-            parts += [f"{each.variant}: the peak is in {_PHASES[each.phase]}", f"  {_place(each)}"[:width]]
-            others = [f"{kind} {unit.of(each.peak[kind])}" for kind in KINDS[4:] if each.peak[kind]]
-            parts += textwrap.wrap(f"other, {each.variant}: {', '.join(others)}", width)
+    first = found[0]
+    parts += [f"{first.variant}: the peak is in {_PHASES[first.phase]}", f"  {_place(first)}"[:width]]
+    others = [f"{kind} {unit.of(first.peak[kind])}" for kind in KINDS[4:] if first.peak[kind]]
+    parts += textwrap.wrap(f"other, {first.variant}: {', '.join(others)}", width)
     return "\n".join([*parts, *textwrap.wrap(f"GPUs: {gpus()}.", width)]) + "\n"
+
+
+def refusal(each: Estimate) -> str:
+    """Why a variant has no peak, and at which line."""
+    return one_line(f"{each.refused} ({place(each.filename, each.row)})" if each.row else each.refused)
 
 
 def _row(each: Estimate, unit: Unit) -> tuple[str, ...]:
     if each.refused:
-        at = f" ({place(each.filename, each.row)})" if each.row else ""
-        return visible(each.variant), one_line(f"{each.refused}{at}")
+        return visible(each.variant), refusal(each)
     shown = [each.peak[kind] for kind in _SHOWN]
     sizes = [*shown, each.total - sum(shown), each.total]
     return (visible(each.variant), *map(unit.of, sizes), _smallest(each.total))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.estimates import KINDS, Variant, variants
@@ -84,7 +84,8 @@ def test_a_transformer_peaks_in_its_loss() -> None:
     end = (4 + 2) * numbers + statistics + (2 + 2 + 4) * logits
     targets, scalars = 8 * tokens, 3 * 512
     found = peak("transformer")
-    assert found["activations"] == layers * (block + attention) + end + targets + scalars
+    assert found["activations"] == layers * (block + attention) + end + scalars
+    assert found["inputs and buffers"] == (8 * (tokens + 8) // 512 + 1) * 512 + targets + 8 * 512  # with positions
     assert found["temporary"] == 4 * logits
     assert found["gradients"] == 0
     assert found["workspaces"] == CUBLAS
@@ -388,6 +389,39 @@ def test_copies_of_models_are_models() -> None:
     assert peak(script)["parameters"] == 2 * MIB
 
 
+def test_averages_of_parameters_and_what_was_loaded_are_no_activations(tmp_path: Path) -> None:
+    saved = tmp_path / "weights.pt"
+    torch.save(torch.ones(512, 512), saved)
+
+    def script() -> None:
+        model = nn.Linear(512, 512, bias=False).cuda()
+        averages = [parameter.detach().clone() for parameter in model.parameters()]
+        loaded = torch.load(saved, map_location="cuda")
+        model(torch.ones(1, 512).cuda()).sum().backward()
+        assert averages[0].shape == loaded.shape
+
+    found = peak(script)
+    assert found["inputs and buffers"] == 2 * MIB + 2048
+    assert found["activations"] <= 2048 + 512
+
+
+def test_packed_sequences_are_as_long_as_they_are() -> None:
+    def script() -> None:
+        lengths = torch.tensor([3, 512, 100])
+        padded = torch.randn(3, 512, 64).cuda().requires_grad_()
+        packed = pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False)
+        assert (packed.data.shape, packed.data.is_cuda) == ((615, 64), True)
+        assert (packed.batch_sizes.is_cuda, packed.batch_sizes[[0, 2, 3, 100]].tolist()) == (False, [3, 3, 2, 1])
+        result, _ = nn.LSTM(64, 32, bidirectional=True).cuda()(packed)
+        unpacked, sizes = pad_packed_sequence(result, batch_first=True)
+        assert (unpacked.shape, sizes.tolist()) == ((3, 512, 64), [3, 512, 100])
+        unpacked.sum().backward()
+        assert padded.grad is not None
+        assert padded.grad.shape == padded.shape
+
+    assert peak(script)["parameters"] == 2 * 4 * 4 * 32 * (64 + 32 + 2)
+
+
 def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amplint.cli.memory.variants", lambda batches: [*variants(batches)[:5:4]])
     (project / "train.py").write_text((TRAINED / "mlp.py").read_text(encoding="utf-8"), encoding="utf-8")
@@ -405,8 +439,39 @@ def test_the_tracer_has_it_as_an_option(amplint: Command, project: Path) -> None
     (project / "inspect.py").write_text("raise SystemExit('the wrong module')\n", encoding="utf-8")
     done = amplint("trace", "--memory", "train.py", "--epochs")
     assert done.status == 2
-    assert re.search(r"as it is +ValueError: --epochs \(train.py:2\)", done.out)
-    assert re.search(r"float32 +the script does not run as it is", done.out)
+    assert (done.out, done.err) == ("", "Error: train.py: ValueError: --epochs (train.py:2)\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("sys.exit(3)", "the script ended with status 3"),
+        ("sys.exit('no data')", "the script ended by saying: no data"),
+        ("os._exit(5)", "the process ended with status 5"),
+    ],
+)
+def test_a_script_that_ends_early_gets_no_table(amplint: Command, project: Path, line: str, why: str) -> None:
+    (project / "train.py").write_text(f"import os, sys\n{line}\n", encoding="utf-8")
+    done = amplint("memory", "train.py")
+    assert (done.status, done.out, done.err) == (2, "", f"Error: train.py: {why}\n")
+
+
+def test_an_option_that_does_not_exist_is_no_script(amplint: Command) -> None:
+    done = amplint("memory", "--epochs", "train.py")
+    assert (done.status, done.out) == (2, "")
+    assert "No such option '--epochs'" in done.err
+
+
+def test_a_script_and_a_number_of_parameters_exclude_each_other(amplint: Command) -> None:
+    done = amplint("memory", "--parameters", "7B", "train.py")
+    assert (done.status, done.out) == (2, "")
+    assert "Give either a script or --parameters." in done.err
+
+
+def test_a_comparison_and_memory_exclude_each_other(amplint: Command) -> None:
+    done = amplint("trace", "--memory", "--compare-float32", "train.py")
+    assert (done.status, done.out) == (2, "")
+    assert "--memory goes with" in done.err
 
 
 def test_no_script_is_no_traceback(amplint: Command) -> None:

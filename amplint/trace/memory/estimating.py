@@ -64,4 +64,5 @@ def _run(variant: Variant, request: str) -> Estimate:
         if result.exists():
             return Estimate.from_json(result.read_text(encoding="utf-8"))
         last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return Estimate(variant.name, refused=f"the process ended with status {ran.returncode}: {last}")
+        ended = f"the process ended with status {ran.returncode}"
+        return Estimate(variant.name, refused=f"{ended}: {last}" if last else ended)

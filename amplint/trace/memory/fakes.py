@@ -57,6 +57,8 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _without_numbers(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
             return self.stand_in(args[0]).item()
+        if func is torch.ops.aten._pack_padded_sequence.default and not isinstance(args[1], FakeTensor):
+            return _packed(*args)
         if func in _INDEXING:
             args = (args[0], _positions(args[1]), *args[2:])
         result = self._fake(func, args, kwargs)
@@ -102,6 +104,12 @@ def _positions(indices: Sequence[torch.Tensor | None]) -> list[torch.Tensor | No
         known = isinstance(index, torch.Tensor) and index.dtype == torch.bool and not isinstance(index, FakeTensor)
         found += index.nonzero().unbind(1) if known and index is not None else [index]
     return found
+
+
+def _packed(padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Steps of sequences whose descending lengths are known, and how many sequences have each step."""
+    sizes = (lengths > torch.arange(int(lengths[0]))[:, None]).sum(1)
+    return padded.new_empty((int(lengths.sum()), *padded.shape[2:])), sizes
 
 
 _new_parameter: Any = nn.Parameter.__new__

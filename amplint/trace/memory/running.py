@@ -43,7 +43,8 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
             exec(code, vars(main))
     except SystemExit as ended:
         if ended.code:
-            return Estimate(variant.name, refused=f"the script ended with status {ended.code}")
+            how = f"with status {ended.code}" if isinstance(ended.code, int) else f"by saying: {ended.code}"
+            return Estimate(variant.name, refused=f"the script ended {how}")
     except DependsOnValues as failure:
         return Estimate(variant.name, {}, *raising_line(failure), refused=str(failure))
     except (CannotFollow, Refused) as failure:

@@ -121,9 +121,12 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._stepping or (backward and not torch.is_grad_enabled()):
             return "temporary"
         operands = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
-        if not any(map(placement.on_gpu, operands)):
+        name = op_name(func)
+        if not any(map(placement.on_gpu, operands)) or name == "set_":
             return "inputs and buffers"
-        if op_name(func) == "_to_copy" and self._kind_of(operands[0]) == "parameters":
+        if name == "clone" and self._kind_of(operands[0]) in ("parameters", "inputs and buffers"):
+            return "inputs and buffers"
+        if name == "_to_copy" and self._kind_of(operands[0]) == "parameters":
             return "half copies"
         return "activations"
 
