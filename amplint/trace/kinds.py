@@ -31,6 +31,8 @@ _INNER = {
     "linalg_vector_norm": "norm",
 }
 """Operators that are run for those of autocast's tables."""
+_CASTING = frozenset({"multi_head_attention_forward", "rms_norm", "scaled_dot_product_attention"})
+"""Functions that cast for themselves where a device has no kernel for the whole of them."""
 _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 """Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
 
@@ -41,6 +43,11 @@ def computes(operation: Operation) -> bool:
     return floating and operation.op not in _IDLE
 
 
+def casts_inside(operation: Operation) -> bool:
+    """Whether it is part of a function that chooses its dtypes by what the device has kernels for."""
+    return operation.api.rpartition(".")[2] in _CASTING
+
+
 def is_float32_product(operation: Operation) -> bool:
     """Whether it is a matrix product or convolution that ran in float32 in the forward pass of a region."""
     return (
@@ -49,6 +56,7 @@ def is_float32_product(operation: Operation) -> bool:
         and plain(operation) in PRODUCTS
         and "float32" in operation.inputs
         and "float32" in operation.outputs
+        and not casts_inside(operation)
     )
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check, by_line, times, within
+from amplint.trace.kinds import casts_inside
 from amplint.trace.record import Operation, Record
 
 _PER_ROUND = 2
-_CASTING = frozenset({"rms_norm", "scaled_dot_product_attention"})
-"""Functions that cast for themselves where a device has no kernel for the whole of them."""
 
 
 class CastChurn(Check):
@@ -66,7 +65,7 @@ def _is_cast(operation: Operation) -> bool:
     return (
         operation.phase == "forward"
         and operation.op == "_to_copy"
-        and operation.api.rpartition(".")[2] not in _CASTING
+        and not casts_inside(operation)
         and len(half) == 1
         and "float32" in (*operation.inputs, *operation.outputs)
     )
