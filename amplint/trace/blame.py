@@ -21,6 +21,8 @@ from amplint.trace.shadows import Shadow, Shadows
 from amplint.trace.values import in_float32, is_plain
 
 _REMEMBERED = 256
+_LEAST, _ROOM = 16, 2**30
+"""So many results are remembered however large they are, and more up to this many bytes."""
 _DEPTH = 12
 
 Cures = Callable[[Tensor], bool]
@@ -82,6 +84,10 @@ class _Made:
     index: int
     real: Tensor
 
+    @property
+    def nbytes(self) -> int:
+        return self.real.nbytes + self.shadow.numbers.nbytes
+
 
 class Blame:
     """Remembers what ran lately."""
@@ -89,17 +95,20 @@ class Blame:
     def __init__(self, shadows: Shadows) -> None:
         self._shadows = shadows
         self._made: OrderedDict[int, _Made] = OrderedDict()
+        self._nbytes = 0
 
     def remember(self, ran: Ran, index: int, real: Tensor, shadow: Shadow) -> None:
         """`real`, a result of `ran`, is what `shadow` belongs to."""
-        self._made[id(shadow)] = _Made(shadow, ran, index, real.detach())
-        self._made.move_to_end(id(shadow))
-        if len(self._made) > _REMEMBERED:
-            self._made.popitem(last=False)
+        before = self._made.pop(id(shadow), None)
+        made = self._made[id(shadow)] = _Made(shadow, ran, index, real.detach())
+        self._nbytes += made.nbytes - (before.nbytes if before is not None else 0)
+        while len(self._made) > (_LEAST if self._nbytes > _ROOM else _REMEMBERED):
+            self._nbytes -= self._made.popitem(last=False)[1].nbytes
 
     def forget(self) -> None:
         """A step is over."""
         self._made.clear()
+        self._nbytes = 0
 
     def for_zeros(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit | None:
         """The culprit of what is 0 in `real` and not in `exact`, None where there is no such 0."""
