@@ -10,6 +10,8 @@ from amplint.trace.compared import Comparison, LineDrift, TensorDrift
 from amplint.trace.record import Record
 
 _LINES, _TENSORS = 8, 3
+_ROOM = 24
+"""Columns that a line of code needs beside the rest; where it has less it goes below."""
 
 
 def against_float32(record: Record, width: int) -> Iterator[str]:
@@ -27,9 +29,13 @@ def against_float32(record: Record, width: int) -> Iterator[str]:
     places = max((columns(place) for place, _, _ in rows), default=0)
     marks = max((columns(mark) for _, _, mark in rows), default=0)
     for place, source, mark in rows:
-        room = max(width - places - marks - 6, 8)
-        text = source if columns(source) <= room else source[: room - 4] + " ..."
-        yield f"  {place:<{places}}  {text}{' ' * (room - columns(text))}  {mark}".rstrip()
+        room = width - places - marks - 6
+        if room < _ROOM:
+            yield f"  {place:<{places}}  {mark}"
+            yield f"      {_cut(source, width - 6)}".rstrip()
+        else:
+            text = _cut(source, room)
+            yield f"  {place:<{places}}  {text}{' ' * (room - columns(text))}  {mark}".rstrip()
     for part in _tensors(comparison):
         yield from wrap(part, width, "    ", "  ")
 
@@ -48,7 +54,8 @@ def _tensors(comparison: Comparison) -> Iterator[str]:
 def _adds(drift: LineDrift) -> str:
     number = amount(None, drift.kind) if drift.kind else f"+{amount(drift.added)}"
     instead = " instead of float32" if drift.coarse and not drift.kind else ""
-    return f"{number}  {drift.op}{' backward' * (drift.phase == 'backward')}, {drift.dtype}{instead}"
+    backward = " backward" * (drift.phase == "backward" and not drift.op.endswith("_backward"))
+    return f"{number}  {drift.op}{backward}, {drift.dtype}{instead}"
 
 
 def _tensor(drift: TensorDrift) -> str:
@@ -62,6 +69,10 @@ def amount(error: float | None, kind: str = "") -> str:
 
 def _place(drift: LineDrift) -> str:
     return f"{visible(from_here(drift.filename))}:{drift.row}"
+
+
+def _cut(source: str, room: int) -> str:
+    return source if columns(source) <= room else source[: room - 4] + " ..."
 
 
 def _source(sources: Sources, drift: LineDrift) -> str:

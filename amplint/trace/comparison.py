@@ -137,7 +137,7 @@ class Comparer:
         shadow.cancelled = norm / found.norm if kind.phase == "backward" and found.norm else cancelled
         shadow.error = error = found.error(norm)
         infinite, off = math.isinf(error), parts(error - arrived, half or torch.float16)
-        if math.isinf(arrived) or (off and is_in_optimizer()):
+        if math.isinf(arrived) or (error > arrived and is_in_optimizer()):
             return
         if off and not infinite and _is_aside(kind, index):
             shadow.error = arrived

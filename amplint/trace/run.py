@@ -7,6 +7,7 @@ import importlib.util
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
@@ -16,6 +17,8 @@ from amplint.trace.gpus import Gpu
 from amplint.trace.watching import Watch, WindowPassed
 
 RAISED, INTERRUPTED = 1, 130
+_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
+"""What PyTorch warns of at each call of a compiled model: the hooks are the tracer's, and the model runs eagerly."""
 _TRACER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 
 
@@ -65,6 +68,7 @@ def _device(gpu: Gpu | None) -> contextlib.AbstractContextManager[None]:
 
 
 def _status(watch: Watch, gpu: Gpu | None, code: CodeType, main: ModuleType) -> int:
+    warnings.filterwarnings("ignore", _HOOKS, UserWarning)
     try:
         with _device(gpu), watch:
             exec(code, vars(main))

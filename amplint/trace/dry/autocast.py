@@ -189,8 +189,12 @@ def _append_dtype(operator: OpOverload, weights: _Weights) -> Kernel:
 
 def _recurrent(operator: OpOverload, weights: _Weights) -> Kernel:
     def kernel(*args: Any, **options: Any) -> Any:
-        with torch.backends.mkldnn.flags(enabled=False):
+        enabled = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)  # `flags` would warn of TF32 each time
+        try:
             return _below(operator, weights, torch.float16, args, options)
+        finally:
+            torch._C._set_mkldnn_enabled(enabled)
 
     return kernel
 
