@@ -130,6 +130,35 @@ def test_a_peak_in_the_backward_pass_is_at_the_line_whose_gradient_is_computed()
     assert "F.cross_entropy" in source[tracker.line[1] - 1]
 
 
+def test_a_peak_in_inference_is_at_its_line(tmp_path: Path) -> None:
+    script = tmp_path / "infer.py"
+    lines = "import torch", "model = torch.nn.Linear(1000, 1000).cuda()", "with torch.inference_mode():"
+    call = "    model(torch.ones(256, 1000, device='cuda'))"
+    script.write_text("\n".join([*lines, call]), encoding="utf-8")
+    tracker = Tracker(GPUS["a100"])
+    with tracked(Variant(""), GPUS["a100"], tracker):
+        runpy.run_path(str(script))
+    assert (tracker.phase, tracker.line) == ("forward", (str(script), 4))
+
+
+def test_passes_within_a_step_are_passes() -> None:
+    def script() -> None:
+        model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.ReLU()).cuda()
+        optimizer = torch.optim.LBFGS(model.parameters())
+        data = torch.ones(2**17, 8).cuda()
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(data).mean()
+            loss.backward()
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+
+    assert peak(script)["activations"] > 8 * MIB
+
+
 def test_blocks_are_multiples_of_512_bytes() -> None:
     kept = []
     assert peak(lambda: kept.append(torch.zeros(1, device="cuda")))["inputs and buffers"] == 512
@@ -292,6 +321,12 @@ def test_state_that_a_first_step_makes_is_the_optimizers() -> None:
 def test_checkpoints_need_blocks() -> None:
     with pytest.raises(Refused, match="no model has blocks that repeat"):
         peak("mlp", checkpoint=True)
+
+
+@pytest.mark.parametrize("changes", [{"accumulate": 4}, {"checkpoint": True}])
+def test_what_is_not_trained_has_no_variants_of_training(changes: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        peak(lambda: nn.Linear(8, 8).cuda()(torch.ones(8).cuda()), **changes)
 
 
 def test_numbers_that_are_not_there_are_plausible() -> None:

@@ -27,7 +27,7 @@ def arguments_of_loader(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def accumulation(batches: int) -> Iterator[None]:
-    """Let a step take so many batches of a so much smaller size. Raises Refused at the first step without any."""
+    """Let a step take so many batches of a so much smaller size. Raises Refused at a step, or the end, without any."""
     if batches == 1:
         yield
         return
@@ -38,6 +38,7 @@ def accumulation(batches: int) -> Iterator[None]:
         replaced(nn.Module, zero_grad=windows.clearing(nn.Module.zero_grad)),
     ):
         yield
+        windows.demand()
 
 
 class _Windows:
@@ -53,10 +54,14 @@ class _Windows:
         """Whether the batches so far are not all of a step's."""
         return any(asked % self.batches for asked in self._asked.values())
 
-    def ends(self, optimizer: Optimizer) -> bool:
-        """Whether the step that `optimizer` is asked for is due. Raises Refused."""
+    def demand(self) -> None:
+        """Raise Refused where no batch was divided."""
         if not self.divided:
             raise Refused(f"no DataLoader has a batch that can be divided by {self.batches}")
+
+    def ends(self, optimizer: Optimizer) -> bool:
+        """Whether the step that `optimizer` is asked for is due. Raises Refused."""
+        self.demand()
         self._asked[id(optimizer)] = self._asked.get(id(optimizer), 0) + 1
         return self._asked[id(optimizer)] % self.batches == 0
 

@@ -19,7 +19,7 @@ from amplint.trace.replaced import replaced
 
 @contextlib.contextmanager
 def checkpointing(wanted: bool) -> Iterator[None]:
-    """Let models run under checkpoints where that is `wanted`. Raises Refused at a first step without blocks."""
+    """Let models run under checkpoints where that is `wanted`. Raises Refused at a step, or the end, without blocks."""
     if not wanted:
         yield
         return
@@ -36,14 +36,15 @@ def checkpointing(wanted: bool) -> Iterator[None]:
             blocks.extend(found)
         return call(module, *args, **kwargs)
 
-    def stepping(*_: object) -> None:
+    def demand(*_: object) -> None:
         if not blocks:
             raise Refused("no model has blocks that repeat in a ModuleList or Sequential")
 
-    hook = register_optimizer_step_pre_hook(stepping)
+    hook = register_optimizer_step_pre_hook(demand)
     try:
         with replaced(nn.Module, __call__=called):
             yield
+            demand()
     finally:
         hook.remove()
 

@@ -59,7 +59,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._operations = self._peak_at = 0
         self._blocks: dict[int, _Block] = {}
         self._handles: set[bool] = set()
-        self._stepping = False
+        self._stepping = self._evaluates = False
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> Tracker:
@@ -118,7 +118,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return block
 
     def _kind(self, func: Any, args: Any, backward: bool) -> str:
-        if self._stepping or (backward and not torch.is_grad_enabled()):
+        if self._updates() or (backward and not torch.is_grad_enabled()):
             return "temporary"
         operands = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
         name = op_name(func)
@@ -148,9 +148,10 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._peak_at = self._operations
             self.peak = dict(self.now)
             self.peak["workspaces"] += passing
-            self.phase = "optimizer" if self._stepping else "backward" if backward else "forward"
+            self.phase = "backward" if backward else "optimizer" if self._updates() else "forward"
             node: Any = torch._C._current_autograd_node() if backward else None
-            self.line = self._lines.get(node._sequence_nr() if node is not None else -1) or calling_line()
+            known = self._lines.get(node._sequence_nr()) if node is not None else None
+            self.line = known or calling_line()
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:
         """What `tensor` holds is of this kind, and was so at the peak, if it was there."""
@@ -167,8 +168,13 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if parameter is not None:
                     self.mark(parameter, "parameters")
 
-    def _begin_step(self, optimizer: Optimizer, *_: object) -> None:
+    def _updates(self) -> bool:
+        """Whether an optimizer computes; passes that its step takes, as LBFGS does, are passes."""
+        return self._stepping and not (self._evaluates and torch.is_grad_enabled())
+
+    def _begin_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._stepping = True
+        self._evaluates = any(map(callable, (*args[1:], *kwargs.values())))
         with torch._C.DisableTorchFunction():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
