@@ -133,10 +133,11 @@ def main(arguments: Iterable[str] | None = None) -> None:
             outcome = run(script, repository, output, shlex.split(options.options), options.limit)
             row = (str(outcome.status), str(outcome.steps), f"{outcome.seconds:.0f}", outcome.said)
             table.add_row(script.name, *row)
-    console.print(table, markup=False)
+    if table.row_count:
+        console.print(table, markup=False)
     for name in sorted(missing):
-        folder = options.repositories / name
-        console.print(f"git clone https://github.com/{name} {folder} && git -C {folder} checkout {COMMITS[name]}")
+        folder = shlex.quote(str(options.repositories / name))
+        print(f"git clone https://github.com/{name} {folder} && git -C {folder} checkout {COMMITS[name]}")
 
 
 if __name__ == "__main__":

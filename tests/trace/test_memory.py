@@ -491,6 +491,14 @@ def test_a_script_that_ends_early_gets_no_table(amplint: Command, project: Path,
     assert (done.status, done.out, done.err) == (2, "", f"Error: train.py: {why}\n")
 
 
+def test_all_variants_draw_the_same_numbers(amplint: Command, project: Path) -> None:
+    lines = "import random, numpy, torch", "n = random.random(), numpy.random.rand(), torch.rand(1).item()"
+    (project / "train.py").write_text("\n".join([*lines, "raise SystemExit(str(n))"]), encoding="utf-8")
+    first, second = (amplint("memory", "train.py").err for _ in range(2))
+    assert "by saying: (0." in first
+    assert first == second
+
+
 def test_an_option_that_does_not_exist_is_no_script(amplint: Command) -> None:
     done = amplint("memory", "--epochs", "train.py")
     assert (done.status, done.out) == (2, "")
