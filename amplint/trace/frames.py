@@ -8,12 +8,17 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import torch
+from torch.autograd import graph
+from torch.utils import checkpoint
 
 import amplint
 
 _LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}/" for module in (torch, amplint, contextlib))
 """Folders whose code is nobody's training script. That of contextlib is the standard library's."""
 _OPTIMIZERS = f"{Path(str(torch.optim.__file__)).parent}/"
+_CHECKPOINT = str(checkpoint.__file__)
+_ENGINE = graph._engine_run_backward.__code__
+"""The function that every backward pass begins in."""
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 Line = tuple[str, int]
@@ -56,6 +61,20 @@ def is_in_optimizer() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_own(frame.f_code):
         if frame.f_code.co_filename.startswith(_OPTIMIZERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_called_back() -> bool:
+    """Whether the backward pass has called Python code that runs now, such as a checkpoint that computes again.
+
+    Otherwise it runs by itself, and with `create_graph` it may have gradients of its own.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _ENGINE:
+        name = frame.f_code.co_filename
+        if name == _CHECKPOINT or not name.startswith(_LIBRARIES):
             return True
         frame = frame.f_back
     return False

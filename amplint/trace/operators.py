@@ -25,7 +25,7 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.calls import Calls, region_of, tensors
-from amplint.trace.frames import NOWHERE, Line, calling_line, is_own
+from amplint.trace.frames import NOWHERE, Line, calling_line, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.placement import device_type
@@ -142,11 +142,13 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         first = outputs[0] if outputs else inputs[0]
         device = device_type(first)
         node = _autograd_node()
-        if node is not None and not torch.is_grad_enabled():
+        if node is not None and not (torch.is_grad_enabled() and is_called_back()):
             phase, api = "backward", None
             line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
             if _is_written_out(type(node)):
                 line = calling_line()
+            if torch.is_grad_enabled():
+                self._origins.setdefault(_sequence_number() - 1, (line, module))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
             api, line, module = self.calls.current, calling_line(), self._modules.current

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,13 @@ from amplint.trace.findings import findings
 from amplint.trace.gpus import GPUS
 from amplint.trace.record import Record
 from tests.conftest import Command
+
+
+@pytest.fixture
+def gpu() -> Iterator[None]:
+    """A dry run round the test."""
+    with dry_run(GPUS["a100"]):
+        yield
 
 
 def trained(model: nn.Module, dtype: torch.dtype = torch.float16) -> Record:
@@ -138,3 +145,25 @@ def test_compiled_models_run_without_a_warning_of_hooks(
     )
     assert amplint("trace", "-q", str(script)).status == 0
     assert not [one for one in recwarn if "global hooks" in str(one.message)]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gradients_of_gradients_are_of_the_backward_pass() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1)).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    with amplint.trace.watch(steps=3, skip=0) as record:
+        for _ in range(3):
+            data = torch.randn(16, 8, device="cuda", requires_grad=True)
+            with torch.autocast("cuda"):
+                loss = model(data).float().sum()
+            slopes = torch.autograd.grad(scaler.scale(loss), data, create_graph=True)[0] / scaler.get_scale()
+            with torch.autocast("cuda"):
+                penalty = (slopes.norm(2, dim=1) - 1).square().mean()
+            optimizer.zero_grad()
+            scaler.scale(penalty).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert {one.phase for one in record.operations} == {"forward", "backward"}
+    assert not [one for one in findings(record) if one.code == "AMP803"]
