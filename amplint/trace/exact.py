@@ -9,7 +9,7 @@ from torch import Tensor
 from amplint.trace.attention import HALF_ONLY, attention
 from amplint.trace.calls import tensors
 from amplint.trace.shadows import Shadows, shares_storage
-from amplint.trace.tally import Kind, draws, op_name
+from amplint.trace.tally import Kind, draws, op_name, reads_workspace
 from amplint.trace.values import in_float32, is_plain
 
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
@@ -36,6 +36,9 @@ class Exact:
         if kind.op == "native_dropout" and args[2]:
             return [self._shadows.exact(args[0]) * outputs[1] / (1 - args[1]), outputs[1]]
         if func in self._refused or draws(func, args, kwargs):
+            return None
+        if reads_workspace(func, args):
+            self._refused.add(func)
             return None
         values, named = self._arguments(kind, args), {name: self._value(value) for name, value in kwargs.items()}
         if kind.op in HALF_ONLY:

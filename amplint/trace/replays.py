@@ -16,7 +16,7 @@ from torch import Tensor
 
 from amplint.trace.bins import WIDTH, bins, count, exponents
 from amplint.trace.record import HalfLoss, dtype_name
-from amplint.trace.tally import Kind
+from amplint.trace.tally import Kind, reads_workspace
 from amplint.trace.values import in_float32, is_plain, sample, unseen
 
 _SAMPLE = 4096
@@ -64,7 +64,7 @@ class Replays:
 
     def replay(self, kind: Kind, args: Any, kwargs: Any) -> list[Tensor]:
         """The results of `kind` in float32, empty where that cannot be."""
-        if id(kind.func) in self._refused:
+        if id(kind.func) in self._refused or reads_workspace(kind.func, args):
             return []
         if kind.op == "_to_copy":
             return [args[0]]

@@ -123,6 +123,15 @@ def draws(func: Any, args: Any, kwargs: Any) -> bool:
     return True
 
 
+def reads_workspace(func: Any, args: Any) -> bool:
+    """Whether `func` gets bytes that a forward pass has left: in another dtype it would read beyond them."""
+    given = zip(func._schema.arguments, args, strict=False)
+    return any(
+        argument.name in ("workspace", "reserve") and isinstance(value, torch.Tensor) and value.dtype is torch.uint8
+        for argument, value in given
+    )
+
+
 def rewrites(func: Any) -> bool:
     """Whether `func` works in place on what an argument holds, rather than only storing its result there."""
     name = op_name(func)
