@@ -14,7 +14,8 @@ from amplint.trace.gpus import GPUS, Gpu, fitting
 from amplint.trace.memory.estimates import KINDS, Estimate
 from amplint.trace.memory.states import States
 
-_COLUMNS = ("", "weights", "gradients", "masters", "optimizer", "total", "fits in GiB", "half copies")
+_FITS = "fits"
+_COLUMNS = ("", "weights", "gradients", "masters", "optimizer", "total", _FITS)
 
 
 def of_states(parameters: int, optimizer: str, found: Sequence[States], width: int = 80) -> str:
@@ -25,16 +26,16 @@ def of_states(parameters: int, optimizer: str, found: Sequence[States], width: i
             each.recipe,
             *map(unit.of, (each.weights, each.gradients, each.masters, each.optimizer, each.total)),
             _smallest(each.total),
-            unit.of(each.copies),
         )
         for each in found
     ]
     head = f"model states of {parameters:,} parameters with {optimizer}, in {unit.name}"
     parts = [head, "", *table(_COLUMNS, rows), ""]
+    copies = max(each.copies for each in found)
     for text in (
-        f"GPUs: {gpus()}.",
-        "Activations come on top. Half copies are what torch.autocast makes of float32 weights in a forward pass and "
-        "keeps for the backward pass: they pass, and are not in the total.",
+        gpus(),
+        "Activations come on top, and under AMP the half copies that torch.autocast makes of float32 weights in a "
+        f"forward pass and keeps for the backward pass: {unit.of(copies)} {unit.name} for a while.",
     ):
         parts += textwrap.wrap(text, width)
     return "\n".join(parts) + "\n"
@@ -53,12 +54,12 @@ def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
     unit = Unit.for_sizes(each.total for each in found)
     rows = [_row(each, unit) for each in found]
     head = f"peak memory on {gpu.name}, in {unit.name}"
-    parts = [head, "", *table(("", *_SHOWN, "other", "total", "fits in GiB"), rows), ""]
+    parts = [head, "", *table(("", *_SHOWN, "other", "total", _FITS), rows), ""]
     first = found[0]
     parts += [f"{first.variant}: the peak is in {_PHASES[first.phase]}", f"  {_place(first)}"[:width]]
     others = [f"{kind} {unit.of(first.peak[kind])}" for kind in KINDS[4:] if first.peak[kind]]
     parts += textwrap.wrap(f"other, {first.variant}: {', '.join(others)}", width)
-    return "\n".join([*parts, *textwrap.wrap(f"GPUs: {gpus()}.", width)]) + "\n"
+    return "\n".join([*parts, *textwrap.wrap(gpus(), width)]) + "\n"
 
 
 def refusal(each: Estimate) -> str:
@@ -85,9 +86,10 @@ def _smallest(size: int) -> str:
 
 
 def gpus() -> str:
-    """The GPUs that amplint knows, by the size of their memory."""
+    """What the last column says, for the GPUs that amplint knows."""
     by_size = groupby(sorted(GPUS, key=lambda name: GPUS[name].memory), lambda name: GPUS[name].memory)
-    return "; ".join(f"{memory} GiB {', '.join(names)}" for memory, names in by_size)
+    sizes = "; ".join(f"{memory} {', '.join(names)}" for memory, names in by_size)
+    return f"fits: GiB of the smallest GPU that holds it; {sizes}."
 
 
 @dataclass(frozen=True)
@@ -115,4 +117,4 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths[0] = max(len(row[0]) for row in (head, *rows))
     for row in (head, *rows):
         cells = zip(row[1:], widths[1:], strict=True) if row in whole else ((text, 0) for text in row[1:])
-        yield "  ".join(("", row[0].ljust(widths[0]), *(text.rjust(width) for text, width in cells))).rstrip()
+        yield "  ".join((row[0].ljust(widths[0]), *(text.rjust(width) for text, width in cells))).rstrip()

@@ -466,7 +466,7 @@ def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, mo
     assert set(found["as it is"]["peak"]) == set(KINDS)
     assert (found["as it is"]["phase"], found["as it is"]["row"]) == ("optimizer", 13)
     assert found["as it is"]["total"] == sum(found["as it is"]["peak"].values())
-    assert found["accumulation by 4"]["refused"].startswith("no DataLoader")
+    assert found["accumulate 4"]["refused"].startswith("no DataLoader")
 
 
 def test_the_tracer_has_it_as_an_option(amplint: Command, project: Path) -> None:

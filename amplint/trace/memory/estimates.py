@@ -68,6 +68,6 @@ def variants(accumulate: int) -> list[Variant]:
         Variant("float32", autocast="off"),
         Variant("AMP float16", autocast="float16"),
         Variant("AMP bfloat16", autocast="bfloat16"),
-        Variant(f"accumulation by {accumulate}", accumulate=accumulate),
+        Variant(f"accumulate {accumulate}", accumulate=accumulate),
         Variant("checkpointing", checkpoint=True),
     ]

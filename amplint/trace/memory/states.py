@@ -43,7 +43,7 @@ class Recipe:
 RECIPES = (
     Recipe("float32", 4, 4, 0, 4, 0),
     Recipe("AMP (torch.autocast)", 4, 4, 0, 4, 2),
-    Recipe("half with float32 masters", 2, 2, 4, 4, 0),
+    Recipe("half, float32 masters", 2, 2, 4, 4, 0),
     Recipe("bfloat16 throughout", 2, 2, 0, 2, 0),
 )
 
