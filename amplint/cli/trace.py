@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from amplint.cli import traced
 from amplint.cli.default import ByDefault
@@ -20,6 +21,9 @@ from amplint.cli.step_line import StepLine
 from amplint.trace.gpus import GPUS
 from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
+
+_OF_MEMORY = {"memory", "dry_run", "gpu", "accumulate", "module", "script", "arguments"}
+"""The parameters that estimates of memory know."""
 
 
 class _RunByDefault(ByDefault):
@@ -106,10 +110,13 @@ def run(
     Exit status: that of the script; 1 where the script succeeds and --fail-on finds something; 2 when there is nothing
     to run.
     """
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if memory:
-        if output or html or fail_on or max_batch or image_size or compare_float32:
+        if not given <= _OF_MEMORY:
             raise click.UsageError("--memory goes with --gpu, --accumulate and -m only.", ctx)
         ctx.exit(show_peaks(script, arguments, gpu, accumulate, module=module))
+    if "accumulate" in given:
+        raise click.UsageError("--accumulate goes with --memory only.", ctx)
     if importlib.util.find_spec("torch") is None:
         raise Failure("amplint trace runs PyTorch, which is not installed: pip install amplint[trace]")
     from amplint.trace import run as runs
