@@ -511,10 +511,22 @@ def test_a_script_and_a_number_of_parameters_exclude_each_other(amplint: Command
     assert "Give either a script or --parameters." in done.err
 
 
-def test_a_comparison_and_memory_exclude_each_other(amplint: Command) -> None:
-    done = amplint("trace", "--memory", "--compare-float32", "train.py")
+@pytest.mark.parametrize("option", ["--compare-float32", "--steps=2", "--numerics=full", "--quiet"])
+def test_memory_goes_with_few_options(amplint: Command, option: str) -> None:
+    done = amplint("trace", "--memory", option, "train.py")
     assert (done.status, done.out) == (2, "")
     assert "--memory goes with" in done.err
+
+
+def test_accumulation_goes_with_memory_only(amplint: Command) -> None:
+    done = amplint("trace", "--accumulate", "2", "train.py")
+    assert (done.status, done.out) == (2, "")
+    assert "--accumulate goes with --memory only" in done.err
+
+
+def test_a_module_that_is_not_there_is_named_once(amplint: Command) -> None:
+    done = amplint("trace", "--memory", "-m", "nothing_of_the_kind")
+    assert (done.status, done.err) == (2, "Error: nothing_of_the_kind: no such module\n")
 
 
 def test_no_script_is_no_traceback(amplint: Command) -> None:

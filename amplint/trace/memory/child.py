@@ -29,7 +29,7 @@ def main() -> None:
     try:
         found = estimate(asked["script"], asked["arguments"], variant, GPUS[asked["gpu"]], module=asked["module"])
     except NoScript as failure:
-        found = Estimate(variant.name, refused=str(failure))
+        found = Estimate(variant.name, refused=str(failure).removeprefix(f"{asked['script']}: "))
     Path(result).write_text(found.to_json(), encoding="utf-8")
 
 
