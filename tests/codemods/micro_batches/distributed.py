@@ -33,8 +33,8 @@ def main():
     for epoch in range(13):
         sampler.set_epoch(epoch)
         train(ddp_model, loader, optimizer)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    dist.destroy_process_group()  # without the model, for whose sake PyTorch would wait for a thread of the group
