@@ -34,6 +34,12 @@ Plugin = Callable[[str], str]
 
 
 @pytest.fixture(autouse=True)
+def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that a test runs in this process is not what worker processes of a later test begin with."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
+@pytest.fixture(autouse=True)
 def excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back what shows tracebacks: programs that begin a process group leave one of PyTorch's there."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
