@@ -53,7 +53,6 @@ class Ran:
 
     def again(self, index: int, instead: dict[int, Tensor]) -> Tensor | None:
         """Its result at `index` in float32, from the run's own inputs but for those `instead`, by identity."""
-
         writes = self.func._schema.is_mutable
 
         def value(one: Any) -> Any:

@@ -70,10 +70,8 @@ class Comparison:
     @classmethod
     def of(cls, row: dict[str, Any]) -> Comparison:
         """What `dataclasses.asdict` made of one."""
-        lines, tensors = (
-            [LineDrift(**line) for line in row["lines"]],
-            [TensorDrift(**drift) for drift in row["tensors"]],
-        )
+        lines = [LineDrift(**line) for line in row["lines"]]
+        tensors = [TensorDrift(**drift) for drift in row["tensors"]]
         return cls(**{**row, "lines": lines, "tensors": tensors, "refused": tuple(row["refused"])})
 
 
