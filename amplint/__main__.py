@@ -1,6 +1,18 @@
-"""`python -m amplint` is the `amplint` command."""
+"""The `amplint` command, which `python -m amplint` is, too."""
 
-from amplint.cli.main import main
+from amplint import hardening
+
+
+def main() -> None:
+    """Run the command with the arguments of the process, and exit with its status."""
+    try:
+        hardening.harden()
+        from amplint.cli.main import main as command
+
+        command()
+    finally:
+        hardening.leave()
+
 
 if __name__ == "__main__":
     main()

@@ -26,10 +26,11 @@ ALLOWED = {
     "rule": BOTTOM,
     "engine": MIDDLE,
     "codemods": {"engine", *MIDDLE},
-    "trace": {"engine", "rule", "torchlib", "__init__", *BOTTOM},
+    "trace": {"engine", "rule", "torchlib", "hardening", "__init__", *BOTTOM},
     "reports": {"engine", "trace", *MIDDLE},
-    "cli": {"codemods", "engine", "reports", "trace", *MIDDLE},
-    "__main__": {"cli"},
+    "cli": {"codemods", "engine", "reports", "trace", "hardening", *MIDDLE},
+    "__main__": {"cli", "hardening"},
+    "hardening": set[str](),
     "__init__": set[str](),
 }
 """Part of amplint/ -> the other parts it may import."""

@@ -17,8 +17,8 @@ from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.fixes.splice import locate, splice
 from amplint.fixes.verify import verify
 from amplint.fixes.write import FileChangedError, replace_file
+from amplint.source.encoding import decode
 from amplint.source.rewrite_lines import Lines
-from amplint.source.source import decode
 
 
 def edit(row: int, start: int, end: int, content: str) -> Edit:

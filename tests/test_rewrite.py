@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from amplint.findings import Edit, Position
 from amplint.fixes.splice import locate, splice
+from amplint.source.encoding import decode
 from amplint.source.rewrite import Rewriter
 from amplint.source.rewrite_lines import Lines
-from amplint.source.source import NEWLINE, Source, decode
+from amplint.source.source import NEWLINE, Source
 from amplint.source.tree import walk
 
 

@@ -44,6 +44,13 @@ _SELECTOR = "CODES"
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 also when there are findings.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write results of earlier runs.")
+@click.option(
+    "--cache-dir",
+    envvar="AMPLINT_CACHE_DIR",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to keep these.  [default: the user's cache folder]",
+)
 @click.option("--stdin-filename", metavar="NAME", help="What to call standard input, which the path - stands for.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Use this file's settings."

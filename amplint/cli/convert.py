@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +18,7 @@ from amplint.engine.projects import Projects
 from amplint.fixes.write import replace_file
 from amplint.reports.diff import unified
 from amplint.reports.text import one_line
+from amplint.source.files import read
 
 DONE, LEFT, FAILED = 0, 1, 2
 
@@ -119,7 +119,7 @@ def _convert_all(paths: tuple[str, ...], wish: Wish, *, show: bool, write: bool)
 
 def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, write: bool) -> None:
     try:
-        raw = Path(target.path).read_bytes()
+        raw = read(target.path)
         conversion, new = _converted(raw, wish, target.path)
         if write and new != raw:
             replace_file(target.path, new, expected=raw)

@@ -21,9 +21,9 @@ from amplint.cli.rule import rule
 from amplint.cli.trace import trace
 from amplint.engine.deep import collect_rarely
 from amplint.engine.diagnostics import describe
+from amplint.hardening import INTERRUPTED
 
 FAILED = 2
-INTERRUPTED = 130
 
 
 class _CheckByDefault(ByDefault):

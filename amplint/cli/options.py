@@ -30,6 +30,7 @@ class Options:
     trace: Path | None
     exit_zero: bool
     no_cache: bool
+    cache_dir: Path | None
     stdin_filename: str | None
     config: Path | None
     show_settings: bool
@@ -39,6 +40,16 @@ class Options:
     def from_stdin(self) -> bool:
         """Whether standard input is linted instead of files."""
         return "-" in self.paths or (self.stdin_filename is not None and not self.paths)
+
+    def cache_folder(self) -> Path | None:
+        """Where findings of earlier runs are kept, None where they are not to be."""
+        if self.no_cache:
+            return None
+        if self.cache_dir is not None:
+            return self.cache_dir.absolute()
+        from amplint.engine.store import user_folder
+
+        return user_folder()
 
     def projects(self, rules: Rules) -> Projects:
         """The settings of every folder under these options. Raises ConfigError."""

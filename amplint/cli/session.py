@@ -17,7 +17,7 @@ from amplint.cli.report import read
 from amplint.cli.settings import describe_settings
 from amplint.cli.summary import summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
-from amplint.engine.cache import Cache, project_root
+from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
 from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed
 from amplint.engine.discover import Target, discover
@@ -74,8 +74,7 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
     for path in found.missing:
         click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
     outcome = _Outcome([*found.problems], len(found.targets), incomplete=bool(found.missing))
-    root = None if options.no_cache or not found.targets else project_root(Path.cwd())
-    with contextlib.closing(Cache(root)) as cache:
+    with contextlib.closing(Cache(options.cache_folder() if found.targets else None)) as cache:
         linter = Linter(projects, cache)
         with Progress(len(found.targets), hidden=options.quiet) as progress:
             results = linter.check_all(found.targets, progress)

@@ -12,7 +12,7 @@ from amplint.findings import Applicability, Fix
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
-from amplint.source.source import SourceError
+from amplint.source.encoding import SourceError
 
 ROUNDS = 20
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from amplint.codemods import convert
 from amplint.codemods.conversion import Conversion, Remark, Wish
-from amplint.source.source import SourceError, decode
+from amplint.source.encoding import SourceError, decode
 
 
 def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:

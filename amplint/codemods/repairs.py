@@ -12,7 +12,7 @@ from amplint.engine.registry import load_registry
 from amplint.engine.screen import follows, screen
 from amplint.findings import Finding
 from amplint.rule import Rule
-from amplint.source.source import encode
+from amplint.source.encoding import encode
 
 
 @functools.cache

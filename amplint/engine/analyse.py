@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from amplint.engine.deep import call_deep, deep_recursion
-from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, describe, diagnostic
+from amplint.engine.diagnostics import SyntaxErrorFound, defect, describe, diagnostic
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.screen import follows, screen, words_of
 from amplint.findings import Finding, Position, Span
@@ -56,16 +56,15 @@ def _analyse(job: Job, modules: Modules) -> Analysis:
         message = f"too deeply nested to be analysed ({describe(failure)})"
         return Analysis([diagnostic(SyntaxErrorFound, job.filename, message)])
     except Exception as failure:
-        reason = "This is a defect in amplint; please report it together with the file."
-        message = f"The analysis failed: {describe(failure)}"
-        return Analysis([diagnostic(RuleCrashed, job.filename, message, reason=reason)])
+        return Analysis([defect(job.filename, "The analysis", failure)])
 
 
 def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
     from amplint.semantics.program import Program, nothing
-    from amplint.source.source import Source, SourceError
+    from amplint.source.encoding import SourceError
+    from amplint.source.source import Source
 
     try:
         # At the ordinary recursion limit `ast` refuses what is nested so deeply that libcst would overflow the stack.

@@ -9,7 +9,6 @@ import json
 import os
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Set
 from pathlib import Path
 
@@ -20,31 +19,18 @@ from amplint.engine.records import from_record, to_record
 from amplint.findings import Finding
 from amplint.rule import Rule
 
-FOLDER = ".amplint_cache"
-_KEPT_DAYS = 30
-_TIMEOUT_S = 5.0
-_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds amplint's cache; it may be deleted.\n"
-
-
-def project_root(folder: Path) -> Path:
-    """Where the cache of work in `folder` goes: the nearest folder above with a project's files, else `folder`."""
-    marks = ("amplint.toml", "pyproject.toml", ".git")
-    places = (folder, *folder.parents)
-    return next((place for place in places if any((place / mark).exists() for mark in marks)), folder)
-
 
 class Cache:
-    """What is known already: from this run, and with a `root` folder from earlier runs of that project.
+    """What is known already: from this run, and with a `folder` from earlier runs that kept their findings there."""
 
-    Rows are written when the cache is closed, so that locks are held briefly.
-    """
-
-    def __init__(self, root: Path | None) -> None:
-        self._root = root
-        self._today = int(time.time() // 86_400)
+    def __init__(self, folder: Path | None) -> None:
         self._new: dict[str, str] = {}
-        self._used: list[str] = []
-        self._database = None if root is None else _open(root / FOLDER / "findings.db")
+        self._store = None
+        if folder is not None:
+            from amplint.engine.store import Store
+
+            with contextlib.suppress(OSError, sqlite3.Error):
+                self._store = Store(folder)
 
     def key(
         self,
@@ -61,23 +47,32 @@ class Cache:
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
         digest.update(f"{torch}\n{sorted(asked)}\n".encode())
         digest.update(raw)
-        if folder:
-            digest.update(os.fsencode(os.path.relpath(folder, self._root) if self._root else folder))
+        digest.update(os.fsencode(folder))
         return digest.hexdigest()
 
-    def get(self, key: str, filename: str, holds: Callable[[list[list[str]]], bool]) -> list[Finding] | None:
+    def get(
+        self, key: str, filename: str, holds: Callable[[list[list[str]]], bool], *, stored: bool = True
+    ) -> list[Finding] | None:
         """The findings kept under `key`, said of `filename`; None when there are none to be had.
 
-        `holds` is asked whether what the analysis learned of other files is still so.
+        `holds` is asked whether what the analysis learned of other files is still so. Notes may lead to these files
+        and to no others. Unless `stored`, only what this run itself has found counts.
         """
-        try:
-            value = self._new.get(key) or self._stored(key)
-            kept = None if value is None else json.loads(value)
-            if kept is None or not holds(kept["asked"]):
-                return None
-            return [from_record(record, filename) for record in kept["findings"]]
-        except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError):
+        value = self._new.get(key)
+        if value is None and stored and self._store is not None:
+            value = self._store.get(key)
+        if value is None:
             return None
+        try:
+            kept = json.loads(value)
+            if not holds(kept["asked"]):
+                return None
+            findings = [from_record(record, filename) for record in kept["findings"]]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
+            return None
+        reached = {"", *(place for _, _, place, _ in kept["asked"])}
+        notes = (note for finding in findings for note in (*finding.notes, finding.elsewhere, finding.shown) if note)
+        return findings if all(note.filename in reached for note in notes) else None
 
     def put(self, key: str, analysis: Analysis) -> None:
         """Keep what was found under `key`, unless the analysis failed."""
@@ -86,48 +81,11 @@ class Cache:
             self._new[key] = json.dumps({"findings": findings, "asked": analysis.asked})
 
     def close(self) -> None:
-        """Write what is new, forget what has not been used for a month."""
-        if self._database is None:
-            return
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(self._database) as database:
-            if self._new or self._used:
-                rows = [(key, self._today, value) for key, value in self._new.items()]
-                used = [(self._today, key) for key in self._used]
-                database.execute("BEGIN IMMEDIATE")
-                database.executemany("INSERT OR REPLACE INTO findings VALUES (?, ?, ?)", rows)
-                database.executemany("UPDATE findings SET day = ? WHERE key = ?", used)
-                database.execute("DELETE FROM findings WHERE day < ?", (self._today - _KEPT_DAYS,))
-                database.execute("COMMIT")
-
-    def _stored(self, key: str) -> str | None:
-        if self._database is None:
-            return None
-        row = self._database.execute("SELECT value, day FROM findings WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        if row[1] != self._today:
-            self._used.append(key)
-        return str(row[0])
-
-
-def _open(file: Path) -> sqlite3.Connection | None:
-    """The database, None when it cannot be used; what is no database at all is removed for the next run."""
-    try:
-        _prepare(file.parent)
-        database = sqlite3.connect(file, timeout=_TIMEOUT_S, isolation_level=None)
-    except (sqlite3.Error, OSError):
-        return None
-    try:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=OFF")
-        database.execute("CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, day INT, value TEXT)")
-    except sqlite3.Error as failure:
-        database.close()
-        if type(failure) is sqlite3.DatabaseError:
-            with contextlib.suppress(OSError):
-                file.unlink()
-        return None
-    return database
+        """Write what is new."""
+        if self._store is not None:
+            with contextlib.suppress(OSError, sqlite3.Error):
+                self._store.close(self._new)
+            self._store = None
 
 
 @functools.cache
@@ -156,10 +114,3 @@ def _modules(place: str) -> list[str]:
         status = os.stat(place)
         return [f"{place}:{status.st_size}:{status.st_mtime_ns}"]
     return []
-
-
-def _prepare(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-        (folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")

@@ -10,9 +10,12 @@ from typing import Any
 
 from amplint.engine.select import Rules, UnknownSelector, hint, require
 from amplint.findings import Severity
+from amplint.source.files import read
 from amplint.torchlib import tables
 
 FILES = ("amplint.toml", "pyproject.toml")
+_SIZE_LIMIT = 10_000_000
+"""Bytes above which a configuration file counts as unreadable."""
 
 
 class ConfigError(Exception):
@@ -47,7 +50,7 @@ def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:
     Raises ConfigError when the file cannot be read, is not TOML, or says something amplint does not know.
     """
     try:
-        raw = file.read_bytes()
+        raw = read(file, _SIZE_LIMIT)
         if file.name == "pyproject.toml" and b"amplint" not in raw:
             return None
         table: Any = _parse(raw)

@@ -98,6 +98,12 @@ def diagnostic(kind: type[Rule], filename: str, message: str, *, span: Span = ST
     return Finding(kind.code, kind.name, kind.severity, message, filename, span, reason)
 
 
+def defect(filename: str, what: str, failure: BaseException) -> Finding:
+    """The finding about `failure` of amplint itself in `what` it did with a file."""
+    reason = "This is a defect in amplint; please report it together with the file."
+    return diagnostic(RuleCrashed, filename, f"{what} failed: {describe(failure)}", reason=reason)
+
+
 def describe(failure: BaseException) -> str:
     """The type and the first line of the message of an exception."""
     message = str(failure).strip().partition("\n")[0]

@@ -17,7 +17,7 @@ from amplint.findings import Finding
 NEVER_ENTERED = frozenset(
     {
         *(".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", ".eggs", "build", "dist", "node_modules"),
-        *("__pycache__", "__pypackages__", "site-packages", ".amplint_cache", ".mypy_cache", ".ruff_cache"),
+        *("__pycache__", "__pypackages__", "site-packages", ".mypy_cache", ".ruff_cache"),
         *(".pytest_cache", ".ipynb_checkpoints"),
     }
 )

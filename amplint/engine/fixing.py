@@ -14,7 +14,8 @@ from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
 from amplint.fixes.write import replace_file
-from amplint.source.source import decode
+from amplint.source.encoding import decode
+from amplint.source.files import read
 
 ROUNDS = 20
 _BREAKING = frozenset({SyntaxErrorFound.code, RuleCrashed.code})
@@ -39,8 +40,7 @@ def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
 def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
     """Repair the file `target` and, with `write`, replace it; a file that cannot be written has that as a finding."""
     try:
-        with open(target.path, "rb") as file:
-            raw = file.read()
+        raw = read(target.path)
     except OSError as failure:
         return Repaired(b"", b"", [_cannot("read", target, failure)])
     repaired = repair(raw, target, linter)

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from amplint.source.files import read
 from amplint.torchlib.names import LIBRARIES
 from amplint.torchlib.stand_ins import STAND_INS
 
@@ -48,9 +49,8 @@ class Modules:
         """The content of a file of the tree, None when it cannot be read or is too large to be followed."""
         if path not in self._raw:
             self._raw[path] = None
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                content = file.read(_SIZE_LIMIT + 1)
-                self._raw[path] = content if len(content) <= _SIZE_LIMIT else None
+            with contextlib.suppress(OSError):
+                self._raw[path] = read(path, _SIZE_LIMIT)
         return self._raw[path]
 
     def digest(self, path: str) -> str:
@@ -61,7 +61,8 @@ class Modules:
 
     def source(self, path: str) -> Source | None:
         """A file of the tree, None when it is not Python."""
-        from amplint.source.source import Source, SourceError
+        from amplint.source.encoding import SourceError
+        from amplint.source.source import Source
 
         if path not in self._sources:
             raw = self.raw(path)

@@ -6,8 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from amplint.source.files import read
+
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
+
+_SIZE_LIMIT = 1_000_000
+"""Bytes above which a .gitignore counts as unreadable."""
 
 
 class Patterns:
@@ -57,10 +62,10 @@ def ignored(chain: Chain, path: str, *, folder: bool = False) -> bool:
 def gitignore(folder: str) -> Patterns | None:
     """The patterns of `folder`'s .gitignore, None when it has none that can be read."""
     try:
-        with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            return Patterns(folder, file.read().splitlines())
+        raw = read(os.path.join(folder, ".gitignore"), _SIZE_LIMIT)
     except OSError:
         return None
+    return Patterns(folder, raw.decode(errors="replace").splitlines())
 
 
 def gitignores_above(folder: str) -> list[Patterns]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import multiprocessing
-import signal
+import contextlib
+import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 
 from amplint.engine.analyse import Analysis, Job, analyse
-from amplint.engine.deep import collect_rarely
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
 from amplint.engine.modules import Modules
+from amplint.engine.worker import Worker, WorkerDied
 
-_FORK_SERVER = "forkserver"
-_PRELOADED = ["amplint.engine.dispatch", "amplint.semantics.interpreter"]
 _MOST_WORKERS = 16
+_ATTEMPTS = 2
+
+_Answers = queue.SimpleQueue[tuple[int, Analysis | None]]
 
 
 def analyse_in_processes(
@@ -26,63 +25,70 @@ def analyse_in_processes(
 
     `meanwhile` runs here once they are busy.
 
-    A file whose analysis kills its process (a parser out of stack, the system out of memory) gets a diagnostic, the
-    others are analysed again. Where the system grants no processes, everything happens in this one.
+    A file whose analysis kills its process twice (a parser out of stack, the system out of memory) gets a diagnostic.
+    What no process can analyse, as where the system grants none, is analysed in this one.
     """
-    waiting = dict(sorted(jobs.items(), key=lambda item: -len(item[1].raw)))
-    workers = min(workers, len(jobs), _MOST_WORKERS)
-    while waiting:
-        try:
-            pool = _executor(workers)
-            futures = {pool.submit(_work, job): key for key, job in waiting.items()}
-        except (OSError, ImportError, NotImplementedError):
-            meanwhile()
-            break
+    waiting: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
+    for item in sorted(jobs.items(), key=lambda item: -len(item[1].raw)):
+        waiting.put(item)
+    answers: _Answers = queue.SimpleQueue()
+    teams = [_Team(waiting, answers) for _ in range(min(workers, len(jobs), _MOST_WORKERS))]
+    modules = Modules()
+    try:
+        for team in teams:
+            team.start()
         meanwhile()
-        try:
-            for future in as_completed(futures):
-                failure = future.exception()
-                if not isinstance(failure, BrokenProcessPool):
-                    key = futures[future]
-                    job = waiting.pop(key)
-                    yield key, _work(job) if failure else future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        if waiting and workers == 1:  # a single process takes the jobs in order, so it died of the first that is left
-            key = next(iter(waiting))
-            yield key, _killed(waiting.pop(key))
-        workers, meanwhile = 1, _nothing
-    for key, job in waiting.items():
-        yield key, _work(job)
+        for _ in jobs:
+            key, analysis = answers.get()
+            yield key, analysis or analyse(jobs[key], modules)
+    finally:
+        for team in teams:
+            team.end()
 
 
-def _executor(workers: int) -> ProcessPoolExecutor:
-    # Not a plain fork: by then this process has threads.
-    method = _FORK_SERVER if _FORK_SERVER in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    context.set_forkserver_preload(_PRELOADED)
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare)
+class _Team(threading.Thread):
+    """A thread that has the jobs in `waiting` done by a worker process; one that dies is replaced."""
 
+    def __init__(self, waiting: queue.SimpleQueue[tuple[int, Job]], answers: _Answers) -> None:
+        super().__init__(daemon=True)
+        self._waiting = waiting
+        self._answers = answers
+        self._worker: Worker | None = None
+        self._ended = self._refused = False
 
-def _prepare() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are the parent's
-    collect_rarely()
+    def run(self) -> None:
+        """Answer every job that is left; with None where no worker can do it."""
+        with contextlib.suppress(queue.Empty):
+            while not self._ended:
+                key, job = self._waiting.get_nowait()
+                self._answers.put((key, self._analysis(job)))
+        self.end()
 
+    def end(self) -> None:
+        """Kill the worker, whatever it does."""
+        self._ended = True
+        if self._worker is not None:
+            self._worker.end()
 
-@functools.cache
-def _modules() -> Modules:
-    """What this process has read of the tree; it ends with the run."""
-    return Modules()
+    def _analysis(self, job: Job) -> Analysis | None:
+        for _ in range(_ATTEMPTS):
+            worker = self._worker or self._start_worker()
+            if worker is None:
+                return None
+            try:
+                return worker.analyse(job)
+            except WorkerDied:
+                worker.end()
+                self._worker = None
+            except Exception:  # a rule that cannot be named to another process
+                return None
+        message = "The process that analysed this file was killed."
+        return Analysis([diagnostic(RuleCrashed, job.filename, message)])
 
-
-def _work(job: Job) -> Analysis:
-    return analyse(job, _modules())
-
-
-def _killed(job: Job) -> Analysis:
-    message = "The process that analysed this file was killed."
-    return Analysis([diagnostic(RuleCrashed, job.filename, message)])
-
-
-def _nothing() -> None:
-    return None
+    def _start_worker(self) -> Worker | None:
+        if not self._refused:
+            try:
+                self._worker = Worker()
+            except OSError:
+                self._refused = True
+        return self._worker

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
-from amplint.engine.diagnostics import UnreadableFile, diagnostic
+from amplint.engine.config import ConfigError
+from amplint.engine.diagnostics import UnreadableFile, defect, diagnostic
 from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.modules import Modules, still_holds
@@ -17,6 +18,7 @@ from amplint.engine.screen import follows, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding
 from amplint.rule import Rule
+from amplint.source.files import read
 
 POOL_BYTES = 600_000
 """How much source must be left to analyse for worker processes to save more time than they cost."""
@@ -46,10 +48,13 @@ class Linter:
         self._modules = Modules()
 
     def check(self, target: Target, raw: bytes) -> list[Finding]:
-        """The findings in `raw`, the content of `target`, in the order of the text. Raises ConfigError."""
+        """The findings in `raw`, the content of `target`, in the order of the text. Raises ConfigError.
+
+        Repairs are made of them, so none is taken from earlier runs.
+        """
         self._modules.forget(target.path)
         work = self._prepare(target, raw)
-        findings = self._known(work)
+        findings = self._known(work, stored=False)
         return self._finished(work, self._analysed(work) if findings is None else findings)
 
     def check_all(self, targets: Sequence[Target], progress: Callable[[int], None]) -> list[list[Finding]]:
@@ -62,14 +67,18 @@ class Linter:
         done: dict[int, _Work] = {}
         for index, target in enumerate(targets):
             try:
-                with open(target.path, "rb") as file:
-                    work = self._prepare(target, file.read())
+                work = self._prepare(target, read(target.path))
+                findings = self._known(work)
+            except ConfigError:
+                raise
             except OSError as failure:
                 message = f"cannot be read: {failure.strerror or failure}"
                 results[index] = [diagnostic(UnreadableFile, target.filename, message)]
                 continue
+            except Exception as failure:
+                results[index] = [defect(target.filename, "Reading the file", failure)]
+                continue
             done[index] = work
-            findings = self._known(work)
             if findings is None:
                 waiting[index] = work
             else:
@@ -94,9 +103,11 @@ class Linter:
         folder = os.path.dirname(target.path) if rules or others else ""
         return _Work(target, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
 
-    def _known(self, work: _Work) -> list[Finding] | None:
+    def _known(self, work: _Work, *, stored: bool = True) -> list[Finding] | None:
         path = work.target.path
-        return self._cache.get(work.key, work.target.filename, lambda asked: still_holds(self._modules, path, asked))
+        return self._cache.get(
+            work.key, work.target.filename, lambda asked: still_holds(self._modules, path, asked), stored=stored
+        )
 
     def _analysed(self, work: _Work) -> list[Finding]:
         return self._kept(work, analyse(work.job, self._modules))
@@ -109,7 +120,10 @@ class Linter:
         target = work.target
         active = self._projects.active(target.settings, target.path)
         named = [with_names(finding) for finding in findings]
-        kept = suppress(named, target.filename, work.job.raw, self._projects.rules, active)
+        try:
+            kept = suppress(named, target.filename, work.job.raw, self._projects.rules, active)
+        except Exception as failure:
+            kept = [defect(target.filename, "Reading the suppressions", failure), *named]
         return [finding for finding in kept if finding.severity >= target.settings.min_severity]
 
     def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:

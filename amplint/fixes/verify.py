@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from amplint.findings import Edit, Position
 from amplint.fixes.names import parse
 from amplint.fixes.splice import locate, splice
+from amplint.source.encoding import SourceError
 from amplint.source.rewrite_lines import Lines
-from amplint.source.source import NEWLINE, Source, SourceError
+from amplint.source.source import NEWLINE, Source
 
 
 def verify(old: str, new: str, edits: Iterable[Edit]) -> str | None:

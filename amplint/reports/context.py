@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from amplint.engine.select import Rules
 from amplint.findings import Finding
+from amplint.source.encoding import shown_text
+from amplint.source.files import read
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -29,7 +30,7 @@ class Sources:
         """All lines without their ends; none when they cannot be read."""
         if filename not in self._lines:
             raw = self._read(filename)
-            self._lines[filename] = [] if raw is None else _NEWLINE.split(decoded(raw))
+            self._lines[filename] = [] if raw is None else _NEWLINE.split(shown_text(raw))
         return self._lines[filename]
 
     def _read(self, filename: str) -> bytes | None:
@@ -39,21 +40,9 @@ class Sources:
 def content(filename: str) -> bytes | None:
     """What the file holds, None when it cannot be read."""
     try:
-        with open(filename, "rb") as file:
-            return file.read()
+        return read(filename)
     except (OSError, ValueError):
         return None
-
-
-def decoded(raw: bytes) -> str:
-    """The text of a Python file for showing it: what cannot be decoded is replaced."""
-    import tokenize
-
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-    except SyntaxError:
-        encoding = "utf-8"
-    return raw.decode(encoding, errors="replace")
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 
-from amplint.reports.context import decoded
 from amplint.reports.text import visible
+from amplint.source.encoding import shown_text
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def unified(filename: str, old: bytes, new: bytes, *, escape: bool) -> str:
     """A diff that `patch -p0` takes; with `escape`, for a terminal, control characters are made visible."""
-    before, after = (_LINE.findall(decoded(raw)) for raw in (old, new))
+    before, after = (_LINE.findall(shown_text(raw)) for raw in (old, new))
     pieces = difflib.unified_diff(before, after, filename, filename)
     return "".join(_shown(piece, escape) for piece in pieces)
 

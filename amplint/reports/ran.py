@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from amplint.findings import Finding
+from amplint.source.files import read
 from amplint.trace.kinds import computed_in, computes, is_float32_product, is_own_cast
 from amplint.trace.record import Operation, Record, digest
 
@@ -79,8 +80,7 @@ def changed(record: Record) -> set[str]:
 
 def _digest(filename: str) -> str:
     try:
-        with open(filename, "rb") as file:
-            return digest(file.read())
+        return digest(read(filename))
     except OSError:
         return ""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
-import io
 import re
-import tokenize
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from amplint.findings import Position, Span
+from amplint.source.encoding import SourceError, decode
 from amplint.source.imports import Import, assigned, imports
 from amplint.source.tree import children
 
@@ -31,48 +30,8 @@ NEWLINE = re.compile(r"\r\n|\r|\n")
 _TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
-class SourceError(Exception):
-    """The file cannot be analysed; `position` is where, the first column of the file when that is not known."""
-
-    def __init__(self, message: str, position: Position | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.position = position or Position(1, 1)
-
-
 class ForeignNode(Exception):
     """A node is not of this file."""
-
-
-def decode(raw: bytes) -> tuple[str, str]:
-    """The text of a Python file and the name of its encoding, by PEP 263.
-
-    A byte order mark is dropped and the encoding then is `utf-8-sig`, so that encoding the text again restores it.
-    Raises SourceError for undecodable bytes, an unknown encoding or NUL bytes.
-    """
-    if b"\0" in raw:
-        row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
-        raise SourceError("the file contains NUL bytes; Python cannot run it", Position(row, 1))
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-        return raw.decode(encoding), encoding
-    except UnicodeDecodeError as failure:
-        row = raw.count(b"\n", 0, failure.start) + 1
-        raise SourceError(f"the bytes are not valid {failure.encoding}", Position(row, 1)) from None
-    except SyntaxError as failure:
-        raise SourceError(f"the text cannot be decoded: {failure.msg}") from None
-
-
-def encode(text: str) -> bytes:
-    """The bytes of a Python file with this text, in the encoding that it declares. Raises SourceError."""
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
-        return text.encode(encoding)
-    except UnicodeEncodeError as failure:
-        row = text.count("\n", 0, failure.start) + 1
-        raise SourceError(f"the text cannot be written in {failure.encoding}", Position(row, 1)) from None
-    except SyntaxError as failure:
-        raise SourceError(f"the text cannot be encoded: {failure.msg}") from None
 
 
 class Chunk:

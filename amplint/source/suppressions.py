@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from amplint.findings import Position, Span
+from amplint.source.encoding import SourceError, decode
 
 _NOQA = r"noqa\b(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:\s*,?\s*[a-z]+[0-9]+)*))?"
 _OWN = r"amplint\s*:\s*(?P<own>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<selectors>[^\]]*)\])?"
@@ -53,12 +54,11 @@ def suppressions(raw: bytes) -> list[Suppression]:
     """Every suppression in a Python file, in order; none when the file cannot be tokenized."""
     found: list[Suppression] = []
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-        with io.TextIOWrapper(io.BytesIO(raw), encoding) as text:
-            lines = text.readlines()
+        text, _ = decode(raw)
+        lines = io.StringIO(text, newline=None).readlines()
         for comment, rows in _comments(tokenize.generate_tokens(iter(lines).__next__)):
             found += _directives(comment, lines[comment.start[0] - 1], rows)
-    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
+    except (SourceError, tokenize.TokenError, SyntaxError):
         return []
     return found
 

@@ -12,7 +12,8 @@ from typing import Any
 from amplint.codemods.mmcv.settings import DELETE
 from amplint.codemods.refusal import Refusal
 from amplint.fixes.names import parse
-from amplint.source.source import SourceError, decode
+from amplint.source.encoding import SourceError, decode
+from amplint.source.files import read
 
 UNKNOWN = object()
 """A value that is not written out."""
@@ -108,7 +109,7 @@ def _wrapper_of(base: str, row: int, path: str, convert: Convert, seen: tuple[st
     if not path or where.suffix != ".py" or str(where) in seen or len(seen) > 20:
         return None
     try:
-        text, _ = decode(where.read_bytes())
+        text, _ = decode(read(where))
         above = inherited(text, str(where), convert, (*seen, str(where)))
         if above.wrapper is None:
             return None

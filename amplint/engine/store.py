@@ -1,0 +1,220 @@
+"""Texts of earlier runs in a database that is believed only where this user has written it.
+
+A cache folder can come from anywhere: a repository, an archive, a shared disk. So every row carries a seal made with a
+key that lies in the user's own cache folder, the database has exactly the schema below (triggers, views and defaults
+are code), it is no link to another file, and its journals, which name further files, are not accepted. What does not
+hold is thrown away, without a word, and made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import sqlite3
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from amplint.source.files import read
+
+_DATABASE = "findings-1.db"
+_JOURNALS = ("-journal", "-wal", "-shm")
+_SCHEMA = "CREATE TABLE findings (key TEXT PRIMARY KEY, day INTEGER, value BLOB, seal BLOB) WITHOUT ROWID"
+_MAGIC = b"SQLite format 3\0"
+_ROLLBACK = b"\1\1"
+"""Bytes 18 and 19 of a database without a write-ahead log."""
+_KEY = "key"
+_KEY_BYTES = 32
+_DATABASE_BYTES = 256 << 20
+_VALUE_BYTES = 4 << 20
+_STEPS = 50_000_000
+"""Instructions of SQLite after which a statement is given up: pages of a forged tree can lead in circles."""
+_TIMEOUT_S = 5.0
+_KEPT_DAYS = 30
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds amplint's cache; it may be deleted.\n"
+
+
+def user_folder() -> Path:
+    """The folder for caches of amplint that belongs to the user, by the conventions of the system."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("amplint", appauthor=False)
+
+
+class Store:
+    """Text by key, in a database in `folder`.
+
+    Rows are written when the store is closed, so that locks are held briefly; those unused for a month are dropped.
+    Raises OSError or sqlite3.Error where no such database can be had.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._secret = _secret(user_folder())
+        self._file = folder / _DATABASE
+        self._today = int(time.time() // 86_400)
+        self._used: list[str] = []
+        self._broken = False
+        _prepare(folder)
+        self._database = _open(self._file)
+
+    def get(self, key: str) -> str | None:
+        """The text under `key`, None where there is none of this user's."""
+        if self._broken:
+            return None
+        try:
+            query = "SELECT day, value, seal FROM findings WHERE key = ? AND length(value) <= ?"
+            row = self._database.execute(query, (key, _VALUE_BYTES)).fetchone()
+        except sqlite3.Error as failure:
+            self._broken = _is_broken(failure)
+            return None
+        if row is None:
+            return None
+        day, value, seal = row
+        if not isinstance(value, bytes) or not isinstance(seal, bytes):
+            return None
+        if not hmac.compare_digest(seal, self._seal(key, value)):
+            return None
+        if day != self._today:
+            self._used.append(key)
+        return value.decode()
+
+    def close(self, new: Mapping[str, str]) -> None:
+        """Write the texts in `new` and close the database. A database that turned out to be broken is removed."""
+        with contextlib.closing(self._database) as database:
+            try:
+                if (new or self._used) and not self._broken:
+                    self._write(database, new)
+            except sqlite3.Error as failure:
+                self._broken = _is_broken(failure)
+        if self._broken:
+            _discard(self._file)
+
+    def _write(self, database: sqlite3.Connection, new: Mapping[str, str]) -> None:
+        texts = ((key, text.encode()) for key, text in new.items())
+        rows = [(key, self._today, value, self._seal(key, value)) for key, value in texts if len(value) <= _VALUE_BYTES]
+        used = [(self._today, key) for key in self._used]
+        oldest = self._today - _KEPT_DAYS
+        database.execute("BEGIN IMMEDIATE")
+        database.executemany("INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?)", rows)
+        database.executemany("UPDATE findings SET day = ? WHERE key = ?", used)
+        database.execute("DELETE FROM findings WHERE (day BETWEEN ? AND ?) IS NOT TRUE", (oldest, self._today))
+        database.execute("COMMIT")
+
+    def _seal(self, key: str, value: bytes) -> bytes:
+        return hashlib.blake2b(b"%d:%s%s" % (len(key), key.encode(), value), key=self._secret).digest()
+
+
+def _secret(folder: Path) -> bytes:
+    """The key of this user; one that others can read, or that is none, is replaced. Raises OSError."""
+    _prepare(folder)
+    file = folder / _KEY
+    with contextlib.suppress(OSError):
+        if _is_own_file(file, private=True):
+            found = read(file, _KEY_BYTES)
+            if len(found) == _KEY_BYTES:
+                return found
+    made = secrets.token_bytes(_KEY_BYTES)
+    with _replacing(file) as name:
+        Path(name).write_bytes(made)
+    return made
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder if need be. Raises OSError where it is a link or another user's, or depends on where we are."""
+    if not folder.is_absolute():
+        raise NotADirectoryError(f"{folder} is not absolute")
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        (folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or not _is_own(status):
+        raise NotADirectoryError(f"{folder} is not a folder of this user")
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    """The database at `file`, made anew where it is not sound. Raises OSError or sqlite3.Error."""
+    for _ in range(2):
+        if not _is_sound(file):
+            _discard(file)
+            _create(file)
+        database = _connect(file)
+        try:
+            if database.execute("SELECT type, sql FROM sqlite_master").fetchall() == [("table", _SCHEMA)]:
+                return database
+            database.close()
+        except sqlite3.Error as failure:
+            database.close()
+            if not _is_broken(failure):
+                raise
+        _discard(file)
+    raise sqlite3.DatabaseError("the database is replaced again and again")
+
+
+def _connect(name: str | Path) -> sqlite3.Connection:
+    database = sqlite3.connect(name, timeout=_TIMEOUT_S, isolation_level=None)
+    database.set_progress_handler(lambda: 1, _STEPS)
+    database.execute("PRAGMA trusted_schema=OFF")
+    database.execute("PRAGMA cell_size_check=ON")
+    database.execute("PRAGMA journal_mode=MEMORY")
+    database.execute("PRAGMA synchronous=OFF")
+    return database
+
+
+def _create(file: Path) -> None:
+    with _replacing(file) as name, contextlib.closing(_connect(name)) as database:
+        database.execute(_SCHEMA)
+
+
+@contextlib.contextmanager
+def _replacing(file: Path) -> Iterator[str]:
+    """The name of a new private file, which takes the place of `file` at the end."""
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    os.close(handle)
+    try:
+        yield name
+        os.replace(name, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _is_sound(file: Path) -> bool:
+    """Whether SQLite may open `file`: no link, no journal that it would replay, and not larger than ever written."""
+    try:
+        if any(os.path.lexists(f"{file}{journal}") for journal in _JOURNALS) or not _is_own_file(file):
+            return False
+        with open(file, "rb") as database:
+            head = database.read(20)
+    except OSError:
+        return False
+    return head[:16] == _MAGIC and head[18:] == _ROLLBACK and file.stat().st_size <= _DATABASE_BYTES
+
+
+def _is_own_file(file: Path, *, private: bool = False) -> bool:
+    """Whether `file` is a regular file of this user under one name, and with `private` out of reach for others."""
+    status = file.lstat()
+    others = status.st_mode & 0o077 if private and hasattr(os, "geteuid") else 0
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and _is_own(status) and not others
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def _is_broken(failure: sqlite3.Error) -> bool:
+    """Whether the database is at fault, and not a lock or a full disk."""
+    return type(failure) is sqlite3.DatabaseError or str(failure) == "interrupted"
+
+
+def _discard(file: Path) -> None:
+    """Remove the database and its journals; links go, what they lead to stays. Raises OSError."""
+    for suffix in ("", *_JOURNALS):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{file}{suffix}")

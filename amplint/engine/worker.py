@@ -1,0 +1,120 @@
+"""A worker process: a Python that takes jobs from a pipe and answers with analyses on another."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+from typing import IO
+
+from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.deep import collect_rarely
+from amplint.engine.modules import Modules
+
+_START = "import sys; sys.path[:] = {path}; from amplint.engine.worker import serve; serve()"
+_READY = b"ready"
+_LENGTH_BYTES = 8
+_FLAGS = {
+    "isolated": "-I",
+    "ignore_environment": "-E",
+    "no_user_site": "-s",
+    "no_site": "-S",
+    "dont_write_bytecode": "-B",
+}
+"""Attributes of `sys.flags` that a worker shares with its parent."""
+
+
+class WorkerDied(Exception):
+    """The process has ended without an answer."""
+
+
+class Worker:
+    """A worker process as its parent sees it, ready for jobs. Raises OSError where there can be none.
+
+    It starts as this process did, but for the search path, which is this process's: the current folder, which
+    `python -c` puts there first, is off it before anything is imported. It ends when its parent does, of which the pipe
+    tells, and is in a session of its own, so that an interrupt from the terminal reaches its parent alone.
+    """
+
+    def __init__(self) -> None:
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise OSError("there is no Python to start")
+        flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
+        self._process = subprocess.Popen(
+            [sys.executable, *flags, "-c", _START.format(path=ascii(sys.path))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._jobs, self._answers = self._process.stdin, self._process.stdout
+        if _receive(self._answers) != _READY:
+            self.end()
+            raise OSError("the process did not start")
+
+    def analyse(self, job: Job) -> Analysis | None:
+        """The analysis of `job`, None where the worker does not know one of its rules. Raises WorkerDied."""
+        try:
+            _send(self._jobs, pickle.dumps(job))
+            answer = _receive(self._answers)
+        except (OSError, ValueError) as failure:  # the pipe is broken, or closed by `end`
+            raise WorkerDied from failure
+        if answer is None:
+            raise WorkerDied
+        analysis: Analysis | None = pickle.loads(answer)
+        return analysis
+
+    def end(self) -> None:
+        """Kill the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+
+
+def serve() -> None:
+    """What a worker process does."""
+    jobs, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a rule prints must not get between the answers
+    collect_rarely()
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()
+    modules = Modules()
+    try:
+        _send(answers, _READY)
+        while True:
+            _send(answers, pickle.dumps(_answer(waiting.get(), modules)))
+    except OSError:
+        os._exit(1)  # the parent has gone
+
+
+def _answer(message: bytes, modules: Modules) -> Analysis | None:
+    try:
+        job: Job = pickle.loads(message)
+    except Exception:  # a rule whose module cannot be imported here
+        return None
+    return analyse(job, modules)
+
+
+def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
+    """Pass on what the parent sends, and end this process when the parent ends, whatever it is doing then."""
+    while (message := _receive(jobs)) is not None:
+        waiting.put(message)
+    os._exit(1)
+
+
+def _send(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> bytes | None:
+    """The next message, None at the end of the pipe."""
+    length = pipe.read(_LENGTH_BYTES)
+    if len(length) < _LENGTH_BYTES:
+        return None
+    size = int.from_bytes(length, "big")
+    message = pipe.read(size)
+    return message if len(message) == size else None

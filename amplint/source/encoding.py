@@ -1,0 +1,63 @@
+"""Bytes of a Python file to text and back."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+
+from amplint.findings import Position
+
+
+class SourceError(Exception):
+    """The file cannot be analysed; `position` is where, the first column of the file when that is not known."""
+
+    def __init__(self, message: str, position: Position | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position or Position(1, 1)
+
+
+def decode(raw: bytes) -> tuple[str, str]:
+    """The text of a Python file and the name of its encoding, by PEP 263.
+
+    A byte order mark is dropped and the encoding then is `utf-8-sig`, so that encoding the text again restores it.
+    Raises SourceError for undecodable bytes, NUL bytes, and an encoding that is unknown or not one of texts.
+    """
+    if b"\0" in raw:
+        row = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise SourceError("the file contains NUL bytes; Python cannot run it", Position(row, 1))
+    encoding = _declared(raw)
+    try:
+        return raw.decode(encoding), encoding
+    except UnicodeDecodeError as failure:
+        row = raw.count(b"\n", 0, failure.start) + 1
+        raise SourceError(f"the bytes are not valid {failure.encoding}", Position(row, 1)) from None
+    except (LookupError, ValueError) as failure:
+        raise SourceError(f"the text cannot be decoded: {failure}") from None
+
+
+def encode(text: str) -> bytes:
+    """The bytes of a Python file with this text, in the encoding that it declares. Raises SourceError."""
+    try:
+        return text.encode(_declared(text.encode()))
+    except UnicodeEncodeError as failure:
+        row = text.count("\n", 0, failure.start) + 1
+        raise SourceError(f"the text cannot be written in {failure.encoding}", Position(row, 1)) from None
+    except (LookupError, ValueError) as failure:
+        raise SourceError(f"the text cannot be encoded: {failure}") from None
+
+
+def shown_text(raw: bytes) -> str:
+    """The text of a Python file for showing it: what cannot be decoded is replaced."""
+    try:
+        return decode(raw)[0]
+    except SourceError:
+        return raw.decode(errors="replace")
+
+
+def _declared(raw: bytes) -> str:
+    """The name of the encoding by the byte order mark and the first two lines. Raises SourceError."""
+    try:
+        return tokenize.detect_encoding(io.BytesIO(raw).readline)[0]
+    except SyntaxError as failure:
+        raise SourceError(f"the text cannot be decoded: {failure.msg}") from None

@@ -1,0 +1,118 @@
+"""No code of the linted tree runs: traps lie there under every name that amplint or its dependencies could import."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amplint import hardening
+from amplint.engine.run import POOL_BYTES, cores
+
+LARGE = 12
+"""Files that are large enough together to be analysed in worker processes."""
+
+SCRIPT = """\
+import torch
+from torch.cuda.amp import GradScaler, autocast
+
+scaler = GradScaler()
+
+
+def train(model, loader, optimizer):
+    for x in loader:
+        optimizer.zero_grad()
+        with autocast():
+            loss = model(x).mean()
+        scaler.scale(loss).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+OPTIONAL = ("IPython", "attr", "colorama", "evil_plugin", "hyperscan", "ipywidgets", "numpy", "re2", "torch")
+"""Modules that dependencies try to import although nobody requires them, and the one that the metadata below names."""
+
+HOOKS = ("conftest", "sitecustomize", "usercustomize", "setup")
+
+METADATA = {
+    "evil-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n",
+    "evil-1.0.dist-info/entry_points.txt": "[amplint.rules]\nevil = evil_plugin\n[pygments.lexers]\nevil = evil_plugin:Lexer\n",
+    "worse.egg-info/PKG-INFO": "Metadata-Version: 2.1\nName: worse\nVersion: 1.0\n",
+    "worse.egg-info/entry_points.txt": "[amplint.rules]\nworse = evil_plugin\n",
+}
+
+
+def trap(log: Path, name: str) -> str:
+    """A module that leaves its name in `log` when it is run."""
+    return f"with open({str(log)!r}, 'a') as log:\n    log.write({name + ' '!r})\nraise ImportError({name!r})\n"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where traps that fire leave their names."""
+    return tmp_path_factory.mktemp("log") / "fired"
+
+
+@pytest.fixture(scope="module")
+def trapped(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Path:
+    """A folder full of traps and of scripts to lint."""
+    folder = tmp_path_factory.mktemp("trapped")
+    names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *OPTIONAL, *HOOKS}
+    for name in names - {"amplint"}:
+        if name.isidentifier():
+            (folder / f"{name}.py").write_text(trap(log, name), encoding="utf-8")
+    for name, text in METADATA.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    padding = "# what makes the file large\n" * (POOL_BYTES // LARGE // 25)
+    for number in range(LARGE):
+        (folder / f"train{number}.py").write_text(SCRIPT + padding, encoding="utf-8")
+    return folder
+
+
+COMMANDS = {
+    "check": ("{folder}", "--no-cache"),
+    "check with a cache": ("{folder}",),
+    "fix": ("{folder}", "--fix"),
+    "diff": ("{folder}", "--diff"),
+    "convert": ("convert", "--from", "cuda-amp", "--write", "{folder}/train0.py"),
+    "convert to amp": ("convert", "--to", "amp", "{folder}/train0.py"),
+    "rule": ("rule", "AMP205"),
+    "settings": ("--show-settings", "{folder}"),
+}
+
+
+@pytest.mark.skipif(cores() < 2, reason="one processor core needs no worker processes")
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("where", ["inside", "elsewhere"])
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_no_trap_fires(trapped: Path, log: Path, tmp_path: Path, command: str, where: str, how: str) -> None:
+    folder = shutil.copytree(trapped, tmp_path / "tree")
+    if how == "script":
+        (folder / "amplint.py").write_text(trap(log, "amplint"), encoding="utf-8")
+    (tmp_path / "elsewhere").mkdir()
+    inside = where == "inside"
+    start = [str(Path(sys.executable).with_name("amplint"))] if how == "script" else [sys.executable, "-m", "amplint"]
+    arguments = [argument.format(folder="." if inside else folder) for argument in COMMANDS[command]]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    ran = subprocess.run(
+        [*start, *arguments],
+        cwd=folder if inside else tmp_path / "elsewhere",
+        env={**environment, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    fired = log.read_text(encoding="utf-8") if log.exists() else ""
+    log.unlink(missing_ok=True)
+    assert not fired
+    assert "failed" not in ran.stderr
+    assert ran.returncode in (0, 1), ran.stderr
+    if command.startswith("check"):
+        assert ran.stdout.count("AMP205") == LARGE
