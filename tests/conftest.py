@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import tempfile
 import textwrap
 import uuid
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from amplint.cli.main import main
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="amplint-tests-")  # not the cache of who runs the tests
 if sys.platform == "linux":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # gloo would look up the machine's name, which can take minutes
 
@@ -52,6 +54,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "amplint.toml").touch()
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("AMPLINT_CACHE_DIR", raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import encodings
 import errno
 import os
+import pkgutil
 import sys
 import textwrap
 import time
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from amplint import semantics
+from amplint.codemods import files
+from amplint.engine import fixing
 from amplint.engine import pool as pool_module
 from amplint.engine import run as run_module
 from amplint.engine.analyse import Job, analyse
@@ -22,6 +26,7 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.run import Linter
 from amplint.findings import Finding
+from amplint.reports import full
 from tests.conftest import Command, Plugin
 from tests.test_cli import BAD
 
@@ -122,6 +127,125 @@ def test_the_deep_thread_passes_on_what_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         call_deep(lambda: 1 // 0)
     assert call_deep(lambda: sys.getrecursionlimit()) == sys.getrecursionlimit()
+
+
+CODECS = sorted(module.name for module in pkgutil.iter_modules(encodings.__path__))
+
+
+@pytest.mark.parametrize("suppression", ["", "  # noqa: AMP205", "  # amplint: ignore[AMP205]  # GradScaler"])
+def test_every_codec(amplint: Command, project: Path, suppression: str) -> None:
+    assert "rot_13" in CODECS
+    text = f"{BAD}x = 1{suppression}\n"
+    (project / "all").mkdir()
+    for codec in CODECS:
+        (project / "all" / f"{codec}.py").write_bytes(f"# coding: {codec}\n{text}".encode())
+    (project / "all" / "zz_good.py").write_text(f"import rot_13\n{BAD}", encoding="utf-8")
+    for option in ("--no-cache", "--diff", "--fix"):
+        ran = amplint("all", option, "--output-format", "concise")
+        assert ran.status == 1
+        assert "AMP003" not in ran.out + ran.err
+        assert "all/rot_13.py:1:1: AMP001[syntax-error] error: the text cannot be decoded" in ran.out + ran.err
+        if option == "--no-cache":
+            assert "\nall/zz_good.py:12:9: AMP205" in ran.out
+    assert "unscale_" in (project / "all" / "zz_good.py").read_text(encoding="utf-8")
+    assert "AMP001" in amplint("all/rot_13.py").out  # in the format that shows the source
+
+
+@pytest.mark.parametrize("codec", ["rot13", "hex", "undefined", "utf_32", "punycode", "nonsense"])
+def test_a_codec_that_is_none(amplint: Command, project: Path, codec: str) -> None:
+    raw = f"# coding: {codec}\nx = 1  # noqa: AMP205\n\xff".encode("latin-1")
+    (project / "odd.py").write_bytes(raw)
+    (project / "train.py").write_text(f"from odd import x\n{BAD}", encoding="utf-8")
+    ran = amplint("--output-format", "concise")
+    first, second = ran.out.splitlines()
+    assert first.startswith("odd.py:")
+    assert "AMP001[syntax-error] error: " in first
+    assert second.startswith("train.py:12:9: AMP205")
+    ran = amplint("convert", "--from", "cuda-amp", "odd.py")
+    assert ran.status == 1
+    assert "odd.py:" in ran.err
+    assert "refused: the" in ran.err
+    assert (project / "odd.py").read_bytes() == raw
+
+
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize(
+    ("broken", "what"),
+    [
+        ("amplint.engine.run.screen", "Reading the file failed: LookupError: lost"),
+        ("amplint.engine.run.suppress", "Reading the suppressions failed: LookupError: lost"),
+    ],
+)
+def test_whatever_fails_in_a_file_is_a_finding_of_that_file(
+    amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch, broken: str, what: str
+) -> None:
+    module, _, name = broken.rpartition(".")
+    function = getattr(sys.modules[module], name)
+
+    def fail(*arguments: object) -> object:
+        if any(b"# this one" in (one if isinstance(one, bytes) else b"") for one in arguments):
+            raise LookupError("lost")
+        return function(*arguments)
+
+    monkeypatch.setattr(broken, fail)
+    (project / "a.py").write_text(f"{BAD}# this one\n", encoding="utf-8")
+    ran = amplint("--output-format", "concise")
+    assert ran.status == 2
+    first, *_, last = ran.out.splitlines()
+    assert first == f"a.py:1:1: AMP003[rule-crashed] error: {what}"
+    assert last.startswith("zz_good.py:11:9: AMP205")
+
+
+@pytest.mark.usefixtures("good")
+def test_a_repair_or_a_conversion_that_fails(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str | bytes, *_: object) -> object:
+        if (b"# this one" if isinstance(text, bytes) else "# this one") in text:
+            raise LookupError("lost")
+        return text, []
+
+    (project / "a.py").write_text(f"{BAD}# this one\n", encoding="utf-8")
+    monkeypatch.setattr(fixing, "apply_round", fail)
+    for option in ("--fix", "--diff"):
+        ran = amplint(option, "--output-format", "concise")
+        assert ran.status == 2
+        assert "a.py:1:1: AMP003[rule-crashed] error: The repair failed: LookupError: lost" in ran.out + ran.err
+    monkeypatch.setattr(files, "decode", fail)
+    ran = amplint("convert", "--from", "cuda-amp", ".")
+    assert ran.status == 2
+    assert "a.py: the conversion failed, please report it: LookupError: lost" in ran.err
+
+
+def test_a_finding_that_cannot_be_shown(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> object:
+        raise LookupError("lost")
+
+    (project / "a.py").write_text(BAD, encoding="utf-8")
+    expected = amplint("--output-format", "concise").out
+    monkeypatch.setattr(full, "excerpt", fail)
+    assert amplint().out.split() == expected.split()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.usefixtures("good")
+def test_what_is_no_regular_file_is_not_opened(amplint: Command, project: Path) -> None:
+    for name in ("named.py", ".gitignore", "helper.py"):
+        os.mkfifo(project / name)
+    (project / "train.py").write_text(f"from helper import x\n{BAD}", encoding="utf-8")
+    os.symlink("/dev/zero", project / "endless.py")
+    (project / "below").mkdir()
+    os.symlink("/dev/zero", project / "below" / ".gitignore")
+    os.mkfifo(project / "below" / "amplint.toml")
+    ran = amplint("--output-format", "concise", ".", "named.py", "endless.py")
+    assert ran.status == 1
+    assert ran.out.splitlines()[-2:] == [
+        "named.py:1:1: AMP002[unreadable-file] error: cannot be read: not a regular file",
+        "endless.py:1:1: AMP002[unreadable-file] error: cannot be read: not a regular file",
+    ]
+    assert ran.out.count("AMP205") == 2
+    assert amplint("--fix", "named.py").status == 1
+    ran = amplint("convert", "--from", "cuda-amp", "named.py", "train.py")
+    assert ran.status == 2
+    assert "named.py: not a regular file" in ran.err
 
 
 def test_100_000_lines(amplint: Command, project: Path) -> None:
@@ -309,12 +433,22 @@ def test_a_worker_process_that_dies(
     ]
 
 
+def test_a_rule_that_other_processes_cannot_name(
+    amplint: Command, project: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin(f"{RULE}\n    Odd.__qualname__ = 'gone'\n")
+    for number in range(3):
+        (project / f"train{number}.py").write_text(BAD, encoding="utf-8")
+    monkeypatch.setattr(run_module, "POOL_BYTES", 0)
+    assert amplint("--no-cache", "--output-format", "concise").out.count("TST001") == 3
+
+
 def test_no_processes_to_be_had(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(workers: int) -> None:
+    def refuse() -> None:
         raise OSError("no more processes")
 
     for number in range(3):
         (project / f"train{number}.py").write_text(BAD, encoding="utf-8")
     monkeypatch.setattr(run_module, "POOL_BYTES", 0)
-    monkeypatch.setattr(pool_module, "_executor", refuse)
+    monkeypatch.setattr(pool_module, "Worker", refuse)
     assert amplint("--output-format", "concise").out.count("AMP205") == 3

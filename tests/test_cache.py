@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -12,16 +13,19 @@ import pytest
 
 from amplint.engine import cache as cache_module
 from amplint.engine import run as run_module
+from amplint.engine import store as store_module
 from amplint.engine.analyse import Analysis, Job, analyse
-from amplint.engine.cache import FOLDER, Cache, project_root
+from amplint.engine.cache import Cache
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from amplint.engine.store import user_folder
 from tests.conftest import Command, Plugin
 from tests.test_cli import BAD
 from tests.test_reports import FINDING
 
 ROOT = Path(__file__).parents[1]
+DATABASE = "findings-1.db"
 
 
 @pytest.fixture
@@ -43,8 +47,9 @@ def test_a_second_run_analyses_nothing(amplint: Command, analysed: list[str], pr
     assert analysed == ["train.py"]
     assert amplint("--output-format", "json") == first
     assert analysed == ["train.py"]
-    assert (project / FOLDER / ".gitignore").read_text(encoding="utf-8") == "*\n"
-    assert (project / FOLDER / "CACHEDIR.TAG").read_text(encoding="utf-8").startswith("Signature: 8a477f597d28d172789f")
+    assert (user_folder() / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    assert (user_folder() / "CACHEDIR.TAG").read_text(encoding="utf-8").startswith("Signature: 8a477f597d28d172789f")
+    assert {path.name for path in project.iterdir()} == {"amplint.toml", "train.py"}
 
 
 def test_the_same_content_elsewhere_is_known(amplint: Command, analysed: list[str], project: Path) -> None:
@@ -100,7 +105,7 @@ def test_what_makes_a_result_stale(
 
 def test_no_cache(amplint: Command, analysed: list[str], project: Path) -> None:
     amplint("--no-cache")
-    assert not (project / FOLDER).exists()
+    assert not user_folder().exists()
     amplint()
     amplint("--no-cache")
     assert len(analysed) == 3
@@ -114,19 +119,37 @@ def test_suppressions_are_judged_anew(amplint: Command, analysed: list[str], pro
     assert analysed == ["train.py"]
 
 
-@pytest.mark.parametrize("damage", ["garbage", "truncated", "wrong table", "wrong values", "folder is a file"])
-def test_a_broken_cache_is_no_cache(amplint: Command, analysed: list[str], project: Path, damage: str) -> None:
+def test_where_the_cache_is(
+    amplint: Command, analysed: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "amplint.toml").write_text('cache-dir = "here"', encoding="utf-8")
+    assert amplint().status == 2  # the linted tree has no say in it
+    (project / "amplint.toml").write_text("", encoding="utf-8")
+    amplint("--cache-dir", "given")
+    monkeypatch.setenv("AMPLINT_CACHE_DIR", "given")
+    amplint()
+    assert analysed == ["train.py"]
+    assert sorted(path.name for path in (project / "given").iterdir()) == [".gitignore", "CACHEDIR.TAG", DATABASE]
+    assert [path.name for path in user_folder().iterdir() if path.name in ("key", DATABASE)] == ["key"]
+
+
+@pytest.mark.parametrize(
+    "damage", ["garbage", "truncated", "emptied", "wrong table", "wrong values", "no key", "folder is a file"]
+)
+def test_a_broken_cache_is_made_anew(amplint: Command, analysed: list[str], damage: str) -> None:
     expected = amplint("--output-format", "json")
-    file = project / FOLDER / "findings.db"
+    file = user_folder() / DATABASE
     if damage == "garbage":
         file.write_bytes(b"not a database" * 1000)
     elif damage == "truncated":
         file.write_bytes(file.read_bytes()[:5000])
+    elif damage == "emptied":
+        file.write_bytes(b"")
+    elif damage == "no key":
+        (user_folder() / "key").write_bytes(b"short")
     elif damage == "folder is a file":
-        for path in (project / FOLDER).iterdir():
-            path.unlink()
-        (project / FOLDER).rmdir()
-        (project / FOLDER).touch()
+        shutil.rmtree(user_folder())
+        user_folder().touch()
     else:
         sql = "UPDATE findings SET value = '[{}, 3]'" if damage == "wrong values" else "ALTER TABLE findings DROP day"
         with sqlite3.connect(file) as database:
@@ -135,6 +158,7 @@ def test_a_broken_cache_is_no_cache(amplint: Command, analysed: list[str], proje
     assert amplint("--output-format", "json") == expected
     assert analysed == ["train.py", "train.py"]
     assert amplint("--output-format", "json") == expected
+    assert analysed == ["train.py"] * (3 if damage == "folder is a file" else 2)
 
 
 def test_a_locked_cache_is_no_cache(
@@ -142,8 +166,8 @@ def test_a_locked_cache_is_no_cache(
 ) -> None:
     amplint()
     (project / "new.py").write_text(BAD + "\n", encoding="utf-8")
-    monkeypatch.setattr(cache_module, "_TIMEOUT_S", 0.05)
-    with sqlite3.connect(project / FOLDER / "findings.db", isolation_level=None) as other:
+    monkeypatch.setattr(store_module, "_TIMEOUT_S", 0.05)
+    with sqlite3.connect(user_folder() / DATABASE, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert amplint("--output-format", "concise").out.count("AMP205") == 2
     other.close()
@@ -151,7 +175,7 @@ def test_a_locked_cache_is_no_cache(
 
 def test_old_rows_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000 * 86_400.0
-    monkeypatch.setattr(cache_module.time, "time", lambda: now)
+    monkeypatch.setattr(store_module.time, "time", lambda: now)
 
     def known(*keys: str) -> list[bool]:
         cache = Cache(tmp_path)
@@ -200,15 +224,6 @@ def test_the_key_depends_on_rules_and_content() -> None:
     }
     assert len(keys) == 6
     assert cache.key(b"a", (first,)) in keys
-
-
-def test_project_root(tmp_path: Path) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    (tmp_path / "pyproject.toml").touch()
-    assert project_root(inner) == tmp_path
-    (tmp_path / "a" / ".git").mkdir()
-    assert project_root(inner) == tmp_path / "a"
 
 
 def test_runs_at_the_same_time(project: Path) -> None:

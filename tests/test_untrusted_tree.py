@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from amplint import hardening
 from amplint.engine.run import POOL_BYTES, cores
 
 LARGE = 12
@@ -42,7 +41,7 @@ HOOKS = ("conftest", "sitecustomize", "usercustomize", "setup")
 
 METADATA = {
     "evil-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n",
-    "evil-1.0.dist-info/entry_points.txt": "[amplint.rules]\nevil = evil_plugin\n[pygments.lexers]\nevil = evil_plugin:Lexer\n",
+    "evil-1.0.dist-info/entry_points.txt": "[amplint.rules]\ne = evil_plugin\n[pygments.lexers]\ne = evil_plugin:E\n",
     "worse.egg-info/PKG-INFO": "Metadata-Version: 2.1\nName: worse\nVersion: 1.0\n",
     "worse.egg-info/entry_points.txt": "[amplint.rules]\nworse = evil_plugin\n",
 }

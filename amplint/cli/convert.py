@@ -13,6 +13,7 @@ from amplint.cli.failures import Failure, load_rules, warn
 from amplint.codemods.conversion import Conversion, Wish
 from amplint.codemods.registry import GOALS, SOURCES, find
 from amplint.engine.config import ConfigError
+from amplint.engine.diagnostics import describe
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
 from amplint.fixes.write import replace_file
@@ -125,6 +126,10 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
             replace_file(target.path, new, expected=raw)
     except OSError as failure:
         warn(f"{target.filename}: {failure.strerror or failure}")
+        tally.failed = True
+        return
+    except Exception as failure:
+        warn(f"{target.filename}: the conversion failed, please report it: {describe(failure)}")
         tally.failed = True
         return
     tally.reasons += [f"{target.filename}:{remark.row}: refused: {remark.text}" for remark in conversion.refused]

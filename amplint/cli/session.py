@@ -19,7 +19,7 @@ from amplint.cli.summary import summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
-from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed
+from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed, defect
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
 from amplint.engine.run import Linter
@@ -109,14 +109,19 @@ def _repaired(
     if not applicable(findings, target.settings):
         return findings
     raw = outcome.given.get(target.filename)
-    if raw is None:
-        repaired = repair_file(target, linter, write=options.fix)
-    else:
-        repaired = repair(raw, target, linter)
-        outcome.given[target.filename] = repaired.after
+    try:
+        if raw is None:
+            repaired = repair_file(target, linter, write=options.fix)
+        else:
+            repaired = repair(raw, target, linter)
+            outcome.given[target.filename] = repaired.after
+        if options.diff:
+            outcome.diff += unified(target.filename, repaired.before, repaired.after, escape=sys.stdout.isatty())
+    except ConfigError:
+        raise
+    except Exception as failure:
+        return [defect(target.filename, "The repair", failure), *findings]
     outcome.fixed += repaired.fixed
-    if options.diff:
-        outcome.diff += unified(target.filename, repaired.before, repaired.after, escape=sys.stdout.isatty())
     return repaired.findings
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from amplint.codemods import convert
 from amplint.codemods.conversion import Conversion, Remark, Wish
-from amplint.source.encoding import SourceError, decode
+from amplint.source.encoding import SourceError, decode, encode
 
 
 def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
@@ -17,7 +17,7 @@ def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]
         return Conversion("", refused=(Remark(failure.position.row, failure.message),)), raw
     conversion = convert(text, wish, path)
     try:
-        return conversion, conversion.text.encode(encoding) if conversion.text != text else raw
-    except UnicodeEncodeError:
+        return conversion, encode(conversion.text, encoding) if conversion.text != text else raw
+    except SourceError:
         refused = (Remark(1, f"the result cannot be written in {encoding}"),)
         return replace(conversion, text=text, done=(), refused=refused, left=()), raw

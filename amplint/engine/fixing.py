@@ -14,7 +14,7 @@ from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
 from amplint.fixes.write import replace_file
-from amplint.source.encoding import decode
+from amplint.source.encoding import SourceError, decode, encode
 from amplint.source.files import read
 
 ROUNDS = 20
@@ -82,8 +82,8 @@ def _step(state: Repaired, fixes: list[Fix], target: Target, linter: Linter) -> 
     if verify(old, new, [edit for fix in applied for edit in fix.edits]) is not None:
         return None
     try:
-        raw = new.encode(encoding)
-    except UnicodeEncodeError:
+        raw = encode(new, encoding)
+    except SourceError:
         return None
     findings = linter.check(target, raw)
     broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))

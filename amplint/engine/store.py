@@ -84,15 +84,22 @@ class Store:
         return value.decode()
 
     def close(self, new: Mapping[str, str]) -> None:
-        """Write the texts in `new` and close the database. A database that turned out to be broken is removed."""
+        """Write the texts in `new` and close the database; one that has turned out to be broken is made anew.
+
+        Raises OSError or sqlite3.Error where nothing can be written.
+        """
         with contextlib.closing(self._database) as database:
             try:
                 if (new or self._used) and not self._broken:
                     self._write(database, new)
             except sqlite3.Error as failure:
-                self._broken = _is_broken(failure)
+                if not _is_broken(failure):
+                    raise
+                self._broken = True
         if self._broken:
             _discard(self._file)
+            with contextlib.closing(_open(self._file)) as database:
+                self._write(database, new)
 
     def _write(self, database: sqlite3.Connection, new: Mapping[str, str]) -> None:
         texts = ((key, text.encode()) for key, text in new.items())
@@ -143,13 +150,12 @@ def _open(file: Path) -> sqlite3.Connection:
         if not _is_sound(file):
             _discard(file)
             _create(file)
-        database = _connect(file)
         try:
-            if database.execute("SELECT type, sql FROM sqlite_master").fetchall() == [("table", _SCHEMA)]:
+            database = _connect(file)
+            if _schema(database) == [("table", _SCHEMA)]:
                 return database
             database.close()
         except sqlite3.Error as failure:
-            database.close()
             if not _is_broken(failure):
                 raise
         _discard(file)
@@ -158,12 +164,25 @@ def _open(file: Path) -> sqlite3.Connection:
 
 def _connect(name: str | Path) -> sqlite3.Connection:
     database = sqlite3.connect(name, timeout=_TIMEOUT_S, isolation_level=None)
-    database.set_progress_handler(lambda: 1, _STEPS)
-    database.execute("PRAGMA trusted_schema=OFF")
-    database.execute("PRAGMA cell_size_check=ON")
-    database.execute("PRAGMA journal_mode=MEMORY")
-    database.execute("PRAGMA synchronous=OFF")
+    with _closed_on_failure(database):
+        database.set_progress_handler(lambda: 1, _STEPS)
+        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "journal_mode=MEMORY", "synchronous=OFF"):
+            database.execute(f"PRAGMA {setting}")
     return database
+
+
+def _schema(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    with _closed_on_failure(database):
+        return database.execute("SELECT type, sql FROM sqlite_master").fetchall()
+
+
+@contextlib.contextmanager
+def _closed_on_failure(database: sqlite3.Connection) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error:
+        database.close()
+        raise
 
 
 def _create(file: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from amplint.findings import Applicability, Finding, Note, Position, Severity, Span
+from amplint.reports.concise import concise
 from amplint.reports.context import Context
 from amplint.reports.excerpt import excerpt, marked_rows
 from amplint.reports.marks import said
@@ -22,7 +23,15 @@ _HOW = {
 
 def full(findings: Sequence[Finding], context: Context) -> str:
     """Each finding as a block of lines, an empty line after it."""
-    return "".join("\n".join(_Block(finding, context).lines()).rstrip("\n") + "\n\n" for finding in findings)
+    return "".join(_block(finding, context).rstrip("\n") + "\n\n" for finding in findings)
+
+
+def _block(finding: Finding, context: Context) -> str:
+    """The lines about `finding`, or the one of the concise format where its source cannot be shown."""
+    try:
+        return "\n".join(_Block(finding, context).lines())
+    except Exception:
+        return concise([finding], context)
 
 
 class _Block:

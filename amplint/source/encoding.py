@@ -36,15 +36,14 @@ def decode(raw: bytes) -> tuple[str, str]:
         raise SourceError(f"the text cannot be decoded: {failure}") from None
 
 
-def encode(text: str) -> bytes:
-    """The bytes of a Python file with this text, in the encoding that it declares. Raises SourceError."""
+def encode(text: str, encoding: str | None = None) -> bytes:
+    """The bytes of a Python file with this text, in `encoding` or else the one that it declares. Raises SourceError."""
+    name = encoding or _declared(text.encode(errors="surrogatepass"))
     try:
-        return text.encode(_declared(text.encode()))
-    except UnicodeEncodeError as failure:
-        row = text.count("\n", 0, failure.start) + 1
-        raise SourceError(f"the text cannot be written in {failure.encoding}", Position(row, 1)) from None
+        return text.encode(name)
     except (LookupError, ValueError) as failure:
-        raise SourceError(f"the text cannot be encoded: {failure}") from None
+        row = text.count("\n", 0, failure.start) + 1 if isinstance(failure, UnicodeEncodeError) else 1
+        raise SourceError(f"the text cannot be written in {name}", Position(row, 1)) from None
 
 
 def shown_text(raw: bytes) -> str:
