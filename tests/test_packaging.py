@@ -104,7 +104,7 @@ def test_wheel_holds_everything(wheel: Path) -> None:
     assert {name for name in names if name.startswith("amplint/")} == installed_names()
     assert "License-Expression: MIT\n" in metadata
     assert any(name.endswith("/licenses/LICENSE") for name in names)
-    assert dict(entries["console_scripts"]) == {"amplint": "amplint.cli.main:main"}
+    assert dict(entries["console_scripts"]) == {"amplint": "amplint.__main__:main"}
     assert dict(entries["pytest11"]) == {"amplint": "amplint.trace.pytest_plugin"}
     assert dict(entries["amplint.rules"]) == {"builtin": "amplint.rules"}
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+import site
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from amplint import hardening
 from amplint.engine.run import POOL_BYTES, cores
+from tests.conftest import Command
 
 LARGE = 12
 """Files that are large enough together to be analysed in worker processes."""
@@ -115,3 +118,51 @@ def test_no_trap_fires(trapped: Path, log: Path, tmp_path: Path, command: str, w
     assert ran.returncode in (0, 1), ran.stderr
     if command.startswith("check"):
         assert ran.stdout.count("AMP205") == LARGE
+
+
+@pytest.fixture
+def search_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The search path of this process, which `project` and folders below, beside and above it are put on."""
+    added = [str(project), str(project / "src"), str(project.parent), str(project.parent / "site"), "src", ""]
+    monkeypatch.setattr(sys, "path", [*added[:3], *sys.path, *added[3:]])
+    return added
+
+
+def test_the_linted_folder_and_what_lies_in_it_leave_the_search_path(
+    search_path: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, below, above, beside, *_ = search_path
+    monkeypatch.setattr(hardening, "__file__", str(Path(os.__file__).with_name("hardening.py")))  # as if installed
+    before = list(sys.path)
+    hardening.distrust(str(project))
+    assert sys.path == [entry for entry in before if entry not in (top, below, "src", "")]
+    assert {above, beside} <= set(sys.path)
+
+
+def test_dependencies_of_an_application_may_lie_in_the_linted_folder(search_path: list[str], project: Path) -> None:
+    top, below, *_ = search_path
+    hardening.distrust(str(project))
+    assert below in sys.path
+    assert top not in sys.path
+
+
+def test_python_itself_may_lie_in_the_linted_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = [os.path.dirname(os.__file__), *site.getsitepackages()]
+    monkeypatch.setattr(sys, "path", installed)
+    monkeypatch.setattr(hardening, "__file__", str(Path(os.__file__).with_name("hardening.py")))
+    hardening.distrust(os.path.commonpath(installed))
+    assert sys.path == installed
+
+
+def test_plugins_of_the_linted_folder_are_no_plugins(
+    amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "evil-1.0.dist-info").mkdir()
+    for name, text in METADATA.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text, encoding="utf-8")
+    (project / "evil_plugin.py").write_text(trap(project / "fired", "plug-in"), encoding="utf-8")
+    monkeypatch.syspath_prepend(project)
+    assert amplint(str(project)).status == 0
+    assert amplint("convert", "--from", "cuda-amp", ".").status == 0
+    assert not (project / "fired").exists()

@@ -103,7 +103,7 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
 
 
 def _convert_all(paths: tuple[str, ...], wish: Wish, *, show: bool, write: bool) -> _Tally:
-    registry, _ = load_rules()
+    registry, _ = load_rules(paths)
     try:
         found = discover(paths, Projects(registry.rules))
     except ConfigError as failure:

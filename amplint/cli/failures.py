@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 import click
 
 from amplint.engine.registry import load_registry
+from amplint.hardening import distrust
 from amplint.reports.text import one_line
 from amplint.rule import Registry
 
@@ -18,8 +22,14 @@ class Failure(click.ClickException):
         super().__init__(one_line(message))
 
 
-def load_rules() -> tuple[Registry, bool]:
-    """All rules, and whether every plug-in could be loaded; those that could not are named on standard error."""
+def load_rules(linted: Iterable[str] = ()) -> tuple[Registry, bool]:
+    """All rules, and whether every plug-in could be loaded; those that could not are named on standard error.
+
+    No code comes from the paths that are `linted`.
+    """
+    for path in linted:
+        place = os.path.abspath(path)
+        distrust(place if os.path.isdir(place) else os.path.dirname(place))
     registry = load_registry()
     for broken in registry.broken:
         warn(f"the plug-in {broken.name} could not be loaded, its rules are missing: {broken.why}")

@@ -8,6 +8,7 @@ import click
 
 from amplint.cli import traced
 from amplint.cli.failures import Failure
+from amplint.source import files
 from amplint.trace.findings import findings
 from amplint.trace.record import Record, UnreadableRecord
 
@@ -34,7 +35,7 @@ def report(ctx: click.Context, /, record: Path, html: Path | None, fail_on: str 
 def read(path: Path) -> Record:
     """The record in the file at `path`. Raises Failure."""
     try:
-        return Record.from_json(path.read_text(encoding="utf-8"))
+        return Record.from_json(files.read(path).decode())
     except OSError as failure:
         raise Failure(f"{path}: {failure.strerror or failure}") from None
     except (UnreadableRecord, UnicodeDecodeError) as failure:

@@ -48,7 +48,7 @@ class _Outcome:
 
 def run(options: Options) -> int:
     """Do what `options` ask for and return the exit status. Raises Failure."""
-    registry, complete = load_rules()
+    registry, complete = load_rules(options.paths or (".",))
     try:
         projects = options.projects(registry.rules)
         if options.show_settings:

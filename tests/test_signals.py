@@ -1,0 +1,112 @@
+"""Runs that are ended from outside: the status, the files, and what is left of the worker processes."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from amplint.engine.run import POOL_BYTES, cores
+from benchmarks.chains import chain
+from tests.test_cli import BAD
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+
+PROGRAM = "print('begun', flush=True)\nfrom amplint.__main__ import main\nmain()"
+FIXED = BAD.replace("        torch.nn.utils.clip", "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip")
+RUNS = 100
+FILES = 12
+
+
+@contextmanager
+def begun(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in `folder`, from the moment when Python itself has started."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "--no-cache", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def workers(pid: int) -> list[int]:
+    """The processes that the threads of process `pid` have started."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for children in threads for child in children.read_text(encoding="utf-8").split()]
+
+
+def lives(pid: int) -> bool:
+    """Whether process `pid` still runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], object], seconds: float) -> bool:
+    """Whether `condition` has come true after at most so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.skipif(cores() < 2, reason="one processor core needs no worker processes")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
+    text = chain(300, 4)
+    for index in range(1 + POOL_BYTES // len(text)):
+        (tmp_path / f"train{index}.py").write_text(text, encoding="utf-8")
+        (tmp_path / f"again{index}.py").write_text(f"{text}\n", encoding="utf-8")
+    with begun(tmp_path) as process:
+        assert wait_until(lambda: len(workers(process.pid)) >= 2, 30)
+        started = workers(process.pid)
+        time.sleep(random.uniform(0.0, 1.0))
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        assert wait_until(lambda: not any(map(lives, started)), 5)
+
+
+@pytest.mark.parametrize("option", ["--fix", "--quiet"])
+@pytest.mark.parametrize("large", [False, True], ids=["in one process", "in several"])
+def test_interrupts(tmp_path: Path, option: str, large: bool) -> None:
+    padding = "# what makes the file large\n" * (POOL_BYTES // FILES // 25) if large else ""
+    texts = {tmp_path / f"train{number}.py": f"{padding}\n# {number}\n" for number in range(FILES)}
+
+    def write() -> None:
+        for path, rest in texts.items():
+            path.write_text(BAD + rest, encoding="utf-8")
+
+    write()
+    started = time.monotonic()
+    with begun(tmp_path, option) as undisturbed:
+        undisturbed.communicate()
+    lasts = time.monotonic() - started
+    late = 0
+    for _ in range(RUNS // 4):
+        write()
+        with begun(tmp_path, option) as process:
+            time.sleep(random.uniform(0.02, 0.8 * lasts))
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+        late += process.returncode == undisturbed.returncode  # it had ended when the signal came
+        assert process.returncode in (130, undisturbed.returncode)
+        for path, rest in texts.items():
+            assert path.read_text(encoding="utf-8") in (BAD + rest, FIXED + rest)
+    assert late < RUNS // 8
