@@ -7,13 +7,13 @@ places of an iteration.
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from tests.chance import Numbers, drawn
 from tests.differential.oracle import WIDTH
 
 RUN_FLAGS = ("amp", "extra")
@@ -45,24 +45,16 @@ Statement = str | Branch | Block
 """A line is a text in which `@` stands for what leads to the program's own objects: nothing, or `self.`."""
 
 
-@functools.cache
-def _up_to(limit: int) -> st.SearchStrategy[int]:
-    return st.integers(0, limit)
-
-
 @dataclass
 class Plan:
-    """What a program is made of."""
+    """What a program is made of; `number` gives one between 0 and the limit it is asked for."""
 
-    draw: DrawFn
+    number: Numbers
     optimizers: range
     methods: bool
     at_top: bool
     guards: list[str] = field(default_factory=list)
     helpers: list[list[str]] = field(default_factory=list)
-
-    def number(self, limit: int) -> int:
-        return self.draw(_up_to(limit))
 
     def pick(self, options: list[str]) -> str:
         return options[self.number(len(options) - 1)]
@@ -240,15 +232,14 @@ def _training(plan: Plan, prefix: str) -> list[Statement]:
     return before + plan.guarded(loop)
 
 
-@st.composite
-def programs(draw: DrawFn) -> str:
-    """The source of a program."""
-    count = max(1, draw(_up_to(3)))
-    style = ("function", "script", "class")[draw(_up_to(2))]
-    plan = Plan(draw, range(count), methods=style == "class", at_top=style == "script")
+def program(number: Numbers) -> str:
+    """The source of the program that is decided by these numbers, each between 0 and the limit it is asked for."""
+    count = max(1, number(3))
+    style = ("function", "script", "class")[number(2)]
+    plan = Plan(number, range(count), methods=style == "class", at_top=style == "script")
     prefix = "@" if plan.methods else ""
     scaler = 'torch.amp.GradScaler("cpu", init_scale=256.0)'
-    kind = draw(_up_to(5))
+    kind = number(5)
     if kind == 1:
         plan.guards += ["@scaler is not None", f"{prefix}amp"]
         scaler += " if amp else None"
@@ -278,3 +269,9 @@ def programs(draw: DrawFn) -> str:
         lines = [*helpers, *_lines([*flags, *setup, *training], 0)]
     text = "\n".join(["import torch", "from world import batches, coin, fragile, inputs", "", *lines, ""])
     return text.replace("@", "self." if plan.methods else "")
+
+
+@st.composite
+def programs(draw: DrawFn) -> str:
+    """The source of a program."""
+    return program(drawn(draw))

@@ -8,7 +8,6 @@ programs would soon end.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from tests.chance import Numbers, drawn
 from tests.dtypes import idioms, operations
 from tests.dtypes.networks import LAYERS, RECURRENT, Layer
 from tests.dtypes.operations import Line
@@ -47,11 +47,6 @@ IN_PLACE = (*operations.IN_PLACE, *idioms.IN_PLACE)
 _HOLE = re.compile(r"\{(\w+)\}")
 _DTYPE = re.compile(r"torch\.(?:float16|bfloat16|float32|float64)\b")
 _T = TypeVar("_T")
-
-
-@functools.cache
-def _up_to(limit: int) -> st.SearchStrategy[int]:
-    return st.integers(0, limit)
 
 
 @dataclass(frozen=True)
@@ -109,15 +104,12 @@ class Misfit(Exception):
 
 
 class Writer:
-    """Writes one program."""
+    """Writes one program; `number` gives one between 0 and the limit it is asked for."""
 
-    def __init__(self, draw: DrawFn, device: str) -> None:
-        self._draw = draw
+    def __init__(self, number: Numbers, device: str) -> None:
+        self.number = number
         self.device = device
         self._names = 0
-
-    def number(self, limit: int) -> int:
-        return self._draw(_up_to(limit))
 
     def pick(self, options: Sequence[_T]) -> _T:
         return options[self.number(len(options) - 1)]
@@ -533,4 +525,4 @@ def _fits(one: Variable, hole: str, rank: int) -> bool:
 @st.composite
 def programs(draw: DrawFn, device: str) -> str:
     """The source of a program for this device type."""
-    return Writer(draw, device).program()
+    return Writer(drawn(draw), device).program()
