@@ -98,6 +98,9 @@ def test_no_trap_fires(trapped: Path, log: Path, tmp_path: Path, command: str, w
     folder = shutil.copytree(trapped, tmp_path / "tree")
     if how == "script":
         (folder / "amplint.py").write_text(trap(log, "amplint"), encoding="utf-8")
+    elif sys.version_info < (3, 11):  # `python -m` itself imports these from the current folder
+        for name in ("runpy", "pkgutil"):
+            (folder / f"{name}.py").unlink()
     (tmp_path / "elsewhere").mkdir()
     inside = where == "inside"
     start = [str(Path(sys.executable).with_name("amplint"))] if how == "script" else [sys.executable, "-m", "amplint"]

@@ -35,7 +35,8 @@ class Worker:
     """A worker process as its parent sees it, ready for jobs. Raises OSError where there can be none.
 
     It starts as this process did, but for the search path, which is this process's: the current folder, which
-    `python -c` puts there first, is off it before anything is imported. It ends when its parent does, of which the pipe
+    `python -c` puts there first, is off it before anything is imported (from 3.13 on Python itself imports something
+    before, but from 3.11 on `-P` keeps the folder off). It ends when its parent does, of which the pipe
     tells, and is in a session of its own, so that an interrupt from the terminal reaches its parent alone.
     """
 
@@ -43,6 +44,8 @@ class Worker:
         if not sys.executable or getattr(sys, "frozen", False):
             raise OSError("there is no Python to start")
         flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
+        if sys.version_info >= (3, 11):
+            flags.append("-P")
         self._process = subprocess.Popen(
             [sys.executable, *flags, "-c", _START.format(path=ascii(sys.path))],
             stdin=subprocess.PIPE,
