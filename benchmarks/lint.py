@@ -1,27 +1,23 @@
 """Compares amplint with torchfix, ruff and fixit as whole processes, on one training script and on a corpus.
 
     python -m benchmarks.lint [--script FILE] [--corpus FOLDER] [--peers FOLDER]
+    python -m benchmarks.lint --repositories FOLDER [--only TEXT] [--peers FOLDER]
 
 Every tool starts cold, without its cache and without the configuration of the surrounding project, on a copy that holds
 nothing but the Python files. All of them may keep their bytecode, as an installed tool does. The runs of the tools
 alternate, so that a busy moment of the machine does not hit one of them alone.
+
+With `--repositories` amplint is measured on public scripts and repositories, which lie in FOLDER/owner/name as a
+checkout leaves them, and held against its targets; `benchmarks/public.py` lists them. What is missing is skipped.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import importlib.util
-import os
-import resource
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +26,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import lint_public, processes
+from benchmarks.linters import COMMANDS, installed
 from benchmarks.script import training_script
 
 
@@ -38,8 +36,7 @@ class Tool:
     """A linter, what its runs took (seconds), and how many lines it printed in the last one."""
 
     name: str
-    arguments: tuple[str, ...]
-    program: str | None = None
+    command: list[str] | None
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     lines: int = 0
@@ -47,67 +44,18 @@ class Tool:
 
     def run(self, target: Path, limit: float) -> None:
         """Lint `target` once; a run past `limit` seconds is ended, and the tool is not started again."""
-        if self.program is None or self.timed_out:
+        if self.command is None or self.timed_out:
             return
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        start = time.perf_counter()
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(
-                [self.program, *self.arguments, target.name],
-                cwd=target.parent,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"},
-                start_new_session=True,
-            )
-            try:
-                process.wait(limit)
-            except subprocess.TimeoutExpired:
-                self.timed_out = True
-            finally:
-                self.wall.append(time.perf_counter() - start)
-                end_group(process)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            output.seek(0)
-            self.lines = sum(1 for _ in output)
-        self.cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-
-
-def adopt_orphans() -> None:
-    """Make processes whose parents end children of this one, so that their CPU time is counted. Only Linux can."""
-    if sys.platform == "linux":
-        set_child_subreaper = 36
-        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of `process` and the processes it started, and wait for them."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
-
-
-def tools(peers: Path | None) -> list[Tool]:
-    """The linters to compare; one that is not installed has no program."""
-    found = [
-        Tool("amplint", ("check", "--no-cache", "--output-format", "concise")),
-        Tool("torchfix", ("--select", "ALL")),
-        Tool("ruff", ("check", "--no-cache", "--isolated", "--output-format", "concise")),
-        Tool("fixit", ("lint",)),
-    ]
-    folders = [str(folder) for folder in (Path(sys.executable).parent, peers) if folder]
-    search = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
-    for tool in found:
-        tool.program = shutil.which(tool.name, path=search)
-    return found
+        cost = processes.run([*self.command, target.name], target.parent, limit)
+        self.wall.append(cost.wall)
+        self.cpu.append(cost.cpu)
+        self.lines = cost.printed.count("\n")
+        self.timed_out = cost.ended
 
 
 def measure(console: Console, title: str, target: Path, peers: Path | None, runs: int, limit: float) -> None:
     """Run every tool `runs` times on `target` and print a table; its ratio compares the fastest run to amplint's."""
-    compared = tools(peers)
+    compared = [Tool(name, installed(command, peers)) for name, command in COMMANDS.items()]
     for _ in range(runs):
         for tool in compared:
             with console.status(f"{title}: {tool.name}"):
@@ -155,25 +103,32 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--peers", type=Path, help="folder that holds the other tools, searched before PATH")
     parser.add_argument("--runs", type=int, default=5, help="runs of each tool on the script")
     parser.add_argument("--corpus-runs", type=int, default=1, help="runs of each tool on the corpus; 0 leaves it out")
-    parser.add_argument("--limit", type=float, default=1800.0, help="seconds after which a run is ended")
+    parser.add_argument("--repositories", type=Path, help="folder of public repositories to be measured instead")
+    parser.add_argument("--only", default="", help="of these, what has this in its name")
+    parser.add_argument("--limit", type=float, help="seconds after which a run is ended (default: 1800, 300 of public)")
     options = parser.parse_args(list(arguments) if arguments is not None else None)
 
-    adopt_orphans()
+    processes.adopt_orphans()
     console = Console()
-    console.width = max(console.width, 110)
+    console.width = max(console.width, 120)
+    if options.repositories:
+        folder, limit = options.repositories.resolve(), options.limit or 300.0
+        lint_public.measure(lint_public.Measuring(console, folder, options.peers, options.runs, limit, options.only))
+        return
+    limit = options.limit or 1800.0
     with tempfile.TemporaryDirectory() as scratch:
         script = Path(scratch, "script", "train.py")
         script.parent.mkdir()
         script.write_bytes(options.script.read_bytes() if options.script else training_script().encode())
         lines = script.read_bytes().count(b"\n")
         title = f"one script, {lines:,} lines"
-        measure(console, title, script, options.peers, options.runs, options.limit)
+        measure(console, title, script, options.peers, options.runs, limit)
 
         if options.corpus and options.corpus_runs:
             corpus = Path(scratch, "corpus", options.corpus.name)
             files, lines = copy_corpus(options.corpus, corpus)
             title = f"{options.corpus.name}, {files:,} files, {lines:,} lines"
-            measure(console, title, corpus, options.peers, options.corpus_runs, options.limit)
+            measure(console, title, corpus, options.peers, options.corpus_runs, limit)
 
 
 if __name__ == "__main__":

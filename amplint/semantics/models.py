@@ -110,13 +110,20 @@ def called(
 
 def is_unwrapped(machine: Machine, model: object) -> bool:
     """Whether a model is, on some path, the one inside of a wrapper such as a distributed model."""
-    if isinstance(model, Method):
-        return model.name == "module"
-    if not isinstance(model, Unknown):
-        return False
-    key, parts = machine.symbols.key(model.symbol), machine.symbols.parts(model.symbol)
-    ways = (*key[1:], *map(Unknown, parts)) if key[0] == "either" else ()
-    return key[:2] == ("attribute", "module") or any(is_unwrapped(machine, way) for way in ways)
+    todo, seen = [model], set[int]()
+    while todo:
+        way = todo.pop()
+        if isinstance(way, Method) and way.name == "module":
+            return True
+        if not isinstance(way, Unknown) or way.symbol in seen:
+            continue
+        seen.add(way.symbol)
+        key = machine.symbols.key(way.symbol)
+        if key[:2] == ("attribute", "module"):
+            return True
+        if key[0] == "either":
+            todo += [*key[1:], *map(Unknown, machine.symbols.parts(way.symbol))]
+    return False
 
 
 def forward(

@@ -158,8 +158,6 @@ class State:
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
         """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
-        ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
-        essences = ((optimizer, essence(gradients)) for optimizer, gradients in self.gradients.items())
         return (
             self.regions,
             frozenset(
@@ -169,10 +167,24 @@ class State:
                 (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
                 for scaler, known in self.scalers.items()
             ),
-            ambient,
-            frozenset(entry for entry in essences if entry[1] != ambient),
+            *self._gradients_told(),
             frozenset((symbol, *model.traits()) for symbol, model in self.models.items()),
         )
+
+    def _gradients_told(self) -> tuple[object, frozenset[object]]:
+        """The essence of any optimizer's gradients, and each other one with the optimizers that it is the essence of.
+
+        Many optimizers share what a backward pass left, and each essence is slow to make and to hash.
+        """
+        ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+        alike: dict[int, tuple[Gradients, list[int]]] = {}
+        for optimizer, gradients in self.gradients.items():
+            alike.setdefault(id(gradients), (gradients, []))[1].append(optimizer)
+        told: dict[tuple[object, ...], list[int]] = {}
+        for gradients, optimizers in alike.values():
+            told.setdefault(essence(gradients), []).extend(optimizers)
+        told.pop(ambient, None)
+        return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in told.items())
 
     def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
         """Forget the protocol of scalers and optimizers that were made in sight and that nothing holds any more."""
