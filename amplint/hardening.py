@@ -1,7 +1,7 @@
 """Protection of the process against the tree that it reads: its module search path and its interrupts.
 
-`python -m amplint` starts with the current folder at the head of the search path. Until `harden` has run, nothing may
-be imported here that Python has not loaded by itself, `__future__` included.
+`python -m amplint` starts with the current folder at the head of the search path. What Python imports from there before
+the first line of amplint is out of reach; until `harden` has run, nothing else may be imported, not even `__future__`.
 """
 
 import os
@@ -15,38 +15,36 @@ _interrupted = False
 
 
 def harden() -> None:
-    """Take the current folder off the search path, and let interrupts end the process with status 130.
+    """Take the current folder and those on the command line off the search path; let interrupts end with status 130.
 
     Called once, before anything else is imported. `relax` undoes it.
     """
     _original[:] = sys.path
-    try:
-        current = os.getcwd()
-    except OSError:
-        current = ""  # the folder is gone, and then Python has not put it on the search path either
-    if current:
-        distrust(current)
+    for path in (os.curdir, *sys.argv[1:]):
+        if os.path.exists(path):
+            distrust(path)
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def distrust(folder: str) -> None:
-    """Take `folder` and what lies in it off the search path.
+def distrust(path: str) -> None:
+    """Take the folder `path`, or the one of the file `path`, and what lies in it off the search path.
 
-    Python's own folders stay. So does everything below `folder` where amplint itself is not in one of these: its
-    dependencies may then lie anywhere, as in an archive of an application. An entry for `folder` itself never stays.
+    Python's own folders stay. So does everything below the folder where dependencies are not in one of these, but may
+    lie anywhere, as in an archive of an application. An entry for the folder itself never stays.
     """
-    top = os.path.realpath(folder)
+    place = os.path.realpath(path)
+    top = place if os.path.isdir(place) else os.path.dirname(place)
     own = _own_folders()
-    installed = any(_within(os.path.realpath(__file__), place) for place in own)
+    installed = any(os.path.isdir(os.path.join(folder, "libcst")) for folder in own)
 
     def stays(entry: str) -> bool:
         path = os.path.realpath(entry or os.curdir)
         if path == top:
             return path in own
-        return not installed or not _within(path, top) or any(_within(path, place) for place in own)
+        return not installed or not _within(path, top) or any(_within(path, folder) for folder in own)
 
     sys.path[:] = [entry for entry in sys.path if stays(entry)]
 
@@ -56,7 +54,7 @@ def relax() -> None:
     import signal
 
     if _original:
-        sys.path[:] = _original
+        sys.path[:] = [*_original, *(entry for entry in sys.path if entry not in _original)]
         _original.clear()
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -165,7 +165,7 @@ class Registry:
             try:
                 for rule in _rules_of(entry.load()):
                     self.add(rule)
-            except Exception as failure:
+            except (Exception, SystemExit) as failure:
                 self.broken.append(BrokenPlugin(entry.name, f"{type(failure).__name__}: {failure}"))
         self.rules = dict(sorted(self.rules.items()))
         return self

@@ -71,6 +71,7 @@ def good(project: Path) -> None:
         (b"\x7fELF\x02\x01\x01\x00", "1:1", "NUL bytes"),
         (b"\xff\xfex\x00", "1:1", "NUL bytes"),
         (b"{" * DEPTH, "1:", "too many nested"),
+        pytest.param(b"# GradScaler\nx = " + b"1" * 9000, "2:", "Exceeds the limit", id="an endless number"),
     ],
 )
 def test_not_python(amplint: Command, project: Path, raw: bytes, place: str, message: str) -> None:
@@ -331,6 +332,8 @@ def test_a_file_that_is_gone_when_it_is_read(amplint: Command, project: Path, mo
         ("yield 3", "5:14", "Rule TST001 (odd) failed: AttributeError: "),
         ("yield self.report(event, 'm', at=event)", "5:14", "Rule TST001 (odd) failed: "),
         ("yield from self.on_scaler_created(event)", "5:14", "Rule TST001 (odd) failed: RecursionError: "),
+        ("raise SystemExit(0)", "5:14", "Rule TST001 (odd) failed: SystemExit: 0"),
+        ("raise GeneratorExit", "5:14", "Rule TST001 (odd) failed: GeneratorExit"),
     ],
 )
 def test_a_rule_that_raises(amplint: Command, plugin: Plugin, broken: str, place: str, message: str) -> None:
@@ -404,7 +407,8 @@ def test_an_analysis_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_worker_processes(amplint: Command, project: Path, plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin(RULE)
+    reads_and_prints = f"if os.getpid() != {os.getpid()}: print(os.read(0, 1))\n            yield self"
+    plugin(RULE.replace("yield self", reads_and_prints))
     for number in range(5):
         (project / f"train{number}.py").write_text(BAD, encoding="utf-8")
     (project / "bad.py").write_text("def f(:\n", encoding="utf-8")

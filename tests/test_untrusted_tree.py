@@ -50,6 +50,13 @@ METADATA = {
 }
 
 
+def imported_by_python(folder: Path) -> set[str]:
+    """The modules that `python -m` imports before the first line of the module that it runs."""
+    (folder / "probe.py").write_text("import sys\nprint(*{name.partition('.')[0] for name in sys.modules})", "utf-8")
+    command = [sys.executable, "-m", "probe"]
+    return set(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.split())
+
+
 def trap(log: Path, name: str) -> str:
     """A module that leaves its name in `log` when it is run."""
     return f"with open({str(log)!r}, 'a') as log:\n    log.write({name + ' '!r})\nraise ImportError({name!r})\n"
@@ -98,9 +105,9 @@ def test_no_trap_fires(trapped: Path, log: Path, tmp_path: Path, command: str, w
     folder = shutil.copytree(trapped, tmp_path / "tree")
     if how == "script":
         (folder / "amplint.py").write_text(trap(log, "amplint"), encoding="utf-8")
-    elif sys.version_info < (3, 11):  # `python -m` itself imports these from the current folder
-        for name in ("runpy", "pkgutil"):
-            (folder / f"{name}.py").unlink()
+    else:
+        for name in imported_by_python(tmp_path):
+            (folder / f"{name}.py").unlink(missing_ok=True)
     (tmp_path / "elsewhere").mkdir()
     inside = where == "inside"
     start = [str(Path(sys.executable).with_name("amplint"))] if how == "script" else [sys.executable, "-m", "amplint"]
@@ -135,15 +142,17 @@ def test_the_linted_folder_and_what_lies_in_it_leave_the_search_path(
     search_path: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top, below, above, beside, *_ = search_path
-    monkeypatch.setattr(hardening, "__file__", str(Path(os.__file__).with_name("hardening.py")))  # as if installed
     before = list(sys.path)
     hardening.distrust(str(project))
     assert sys.path == [entry for entry in before if entry not in (top, below, "src", "")]
     assert {above, beside} <= set(sys.path)
 
 
-def test_dependencies_of_an_application_may_lie_in_the_linted_folder(search_path: list[str], project: Path) -> None:
+def test_dependencies_of_an_application_may_lie_in_the_linted_folder(
+    search_path: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     top, below, *_ = search_path
+    monkeypatch.setattr(hardening, "_own_folders", lambda: [os.path.dirname(os.__file__)])
     hardening.distrust(str(project))
     assert below in sys.path
     assert top not in sys.path
@@ -152,7 +161,6 @@ def test_dependencies_of_an_application_may_lie_in_the_linted_folder(search_path
 def test_python_itself_may_lie_in_the_linted_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = [os.path.dirname(os.__file__), *site.getsitepackages()]
     monkeypatch.setattr(sys, "path", installed)
-    monkeypatch.setattr(hardening, "__file__", str(Path(os.__file__).with_name("hardening.py")))
     hardening.distrust(os.path.commonpath(installed))
     assert sys.path == installed
 
@@ -169,3 +177,20 @@ def test_plugins_of_the_linted_folder_are_no_plugins(
     assert amplint(str(project)).status == 0
     assert amplint("convert", "--from", "cuda-amp", ".").status == 0
     assert not (project / "fired").exists()
+
+
+@pytest.mark.parametrize("arguments", [("trace", "-q", "show.py"), ("trace", "-q", "-m", "show")])
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_a_script_that_is_traced_finds_what_it_finds_without(
+    tmp_path: Path, how: str, arguments: tuple[str, ...]
+) -> None:
+    shown = "import signal, sys\nprint(sys.path, signal.getsignal(signal.SIGINT) is signal.default_int_handler)\n"
+    (tmp_path / "show.py").write_text(shown, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", "src", os.environ.get("PYTHONPATH", "")])}
+    start = [str(Path(sys.executable).with_name("amplint"))] if how == "script" else [sys.executable, "-m", "amplint"]
+    plain, traced = (
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False).stdout
+        for command in ([sys.executable, *arguments[2:]], [*start, *arguments])
+    )
+    assert plain.endswith("True\n")
+    assert traced == plain

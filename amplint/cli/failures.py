@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import click
@@ -28,8 +27,7 @@ def load_rules(linted: Iterable[str] = ()) -> tuple[Registry, bool]:
     No code comes from the paths that are `linted`.
     """
     for path in linted:
-        place = os.path.abspath(path)
-        distrust(place if os.path.isdir(place) else os.path.dirname(place))
+        distrust(path)
     registry = load_registry()
     for broken in registry.broken:
         warn(f"the plug-in {broken.name} could not be loaded, its rules are missing: {broken.why}")

@@ -14,6 +14,7 @@ import click
 from amplint.cli.failures import Failure
 from amplint.cli.step_line import StepLine
 from amplint.cli.terminal import width
+from amplint.hardening import relax
 from amplint.reports.memory import of_peaks, of_states, refusal
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.estimates import variants
@@ -96,6 +97,7 @@ def show_peaks(
     script: str, arguments: Sequence[str], gpu: str, accumulate: int, output_format: str = "text", *, module: bool
 ) -> int:
     """Print the peaks of a script's variants; the exit status. Raises Failure, and NoSuchOption."""
+    relax()
     if importlib.util.find_spec("torch") is None:
         raise Failure("estimates of a script's memory need PyTorch, which is not installed: pip install amplint[trace]")
     if script.startswith("-"):

@@ -18,6 +18,7 @@ from amplint.cli.memory import accumulate, show_peaks
 from amplint.cli.merge import merge
 from amplint.cli.report import report
 from amplint.cli.step_line import StepLine
+from amplint.hardening import relax
 from amplint.trace.gpus import GPUS
 from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
@@ -117,6 +118,7 @@ def run(
         ctx.exit(show_peaks(script, arguments, gpu, accumulate, module=module))
     if "accumulate" in given:
         raise click.UsageError("--accumulate goes with --memory only.", ctx)
+    relax()
     if importlib.util.find_spec("torch") is None:
         raise Failure("amplint trace runs PyTorch, which is not installed: pip install amplint[trace]")
     from amplint.trace import run as runs

@@ -29,7 +29,7 @@ class Cache:
         if folder is not None:
             from amplint.engine.store import Store
 
-            with contextlib.suppress(OSError, sqlite3.Error):
+            with contextlib.suppress(OSError, sqlite3.Error, MemoryError):
                 self._store = Store(folder)
 
     def key(
@@ -83,7 +83,7 @@ class Cache:
     def close(self) -> None:
         """Write what is new."""
         if self._store is not None:
-            with contextlib.suppress(OSError, sqlite3.Error):
+            with contextlib.suppress(OSError, sqlite3.Error, MemoryError):
                 self._store.close(self._new)
             self._store = None
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from amplint.semantics.program import Program
 
 _Place = tuple[str, str, "cst.CSTNode"]
+_FAILURES = (Exception, SystemExit, GeneratorExit)
+"""What a rule may raise without ending more than itself."""
 
 
 class Dispatcher:
@@ -42,7 +44,7 @@ class Dispatcher:
         for kind in rules:
             try:
                 rule = kind()
-            except Exception as failure:
+            except _FAILURES as failure:
                 self._crashes[kind.code] = self._crash(kind, failure)
                 continue
             for event_kind, method in kind.handlers().items():
@@ -61,7 +63,7 @@ class Dispatcher:
                 continue
             try:
                 reports = {(rule.code, report.at): (place, report) for report in handler(event)}
-            except Exception as failure:
+            except _FAILURES as failure:
                 self._crashes[rule.code] = self._crash(rule, failure, event.node)
                 continue
             self._seen[place] += 1
@@ -79,7 +81,7 @@ class Dispatcher:
                 continue
             try:
                 finding = self._finding(report)
-            except Exception as failure:
+            except _FAILURES as failure:
                 self._crashes[rule.code] = self._crash(rule, failure, report.event.node)
                 continue
             if finding is not None:
@@ -133,13 +135,13 @@ class Dispatcher:
             return report.rule.fix(report.event, Rewriter(self._source))
         except ForeignNode:
             return None
-        except Exception as failure:
+        except _FAILURES as failure:
             crash = self._crash(report.rule, failure, report.at, "The repair by rule")
             self._crashes.setdefault(f"{report.rule.code} fix", crash)
             return None
 
     def _crash(
-        self, rule: Rule | type[Rule], failure: Exception, node: cst.CSTNode | None = None, what: str = "Rule"
+        self, rule: Rule | type[Rule], failure: BaseException, node: cst.CSTNode | None = None, what: str = "Rule"
     ) -> Finding:
         try:
             span = self._source.span(node) if node is not None else START

@@ -14,6 +14,7 @@ from amplint.engine.worker import Worker, WorkerDied
 
 _MOST_WORKERS = 16
 _ATTEMPTS = 2
+_PATIENCE_S = 1.0
 
 _Answers = queue.SimpleQueue[tuple[int, Analysis | None]]
 
@@ -39,11 +40,17 @@ def analyse_in_processes(
             team.start()
         meanwhile()
         for _ in jobs:
-            key, analysis = answers.get()
+            key, analysis = _next(answers)
             yield key, analysis or analyse(jobs[key], modules)
     finally:
         for team in teams:
             team.end()
+
+
+def _next(answers: _Answers) -> tuple[int, Analysis | None]:
+    while True:  # not one long wait, which interrupts do not end on every system
+        with contextlib.suppress(queue.Empty):
+            return answers.get(timeout=_PATIENCE_S)
 
 
 class _Team(threading.Thread):

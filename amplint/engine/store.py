@@ -58,18 +58,19 @@ class Store:
         self._file = folder / _DATABASE
         self._today = int(time.time() // 86_400)
         self._used: list[str] = []
-        self._broken = False
+        self._broken = self._silent = False
         _prepare(folder)
         self._database = _open(self._file)
 
     def get(self, key: str) -> str | None:
         """The text under `key`, None where there is none of this user's."""
-        if self._broken:
+        if self._silent:
             return None
         try:
             query = "SELECT day, value, seal FROM findings WHERE key = ? AND length(value) <= ?"
             row = self._database.execute(query, (key, _VALUE_BYTES)).fetchone()
-        except sqlite3.Error as failure:
+        except (sqlite3.Error, MemoryError) as failure:
+            self._silent = True  # also where it is locked: not every file is to wait for that
             self._broken = _is_broken(failure)
             return None
         if row is None:
@@ -125,10 +126,9 @@ def _secret(folder: Path) -> bytes:
             found = read(file, _KEY_BYTES)
             if len(found) == _KEY_BYTES:
                 return found
-    made = secrets.token_bytes(_KEY_BYTES)
     with _replacing(file) as name:
-        Path(name).write_bytes(made)
-    return made
+        Path(name).write_bytes(secrets.token_bytes(_KEY_BYTES))
+    return read(file, _KEY_BYTES)  # of several that are made at a time, the last one counts
 
 
 def _prepare(folder: Path) -> None:
@@ -227,7 +227,7 @@ def _is_own(status: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
-def _is_broken(failure: sqlite3.Error) -> bool:
+def _is_broken(failure: Exception) -> bool:
     """Whether the database is at fault, and not a lock or a full disk."""
     return type(failure) is sqlite3.DatabaseError or str(failure) == "interrupted"
 

@@ -23,6 +23,7 @@ _FLAGS = {
     "no_user_site": "-s",
     "no_site": "-S",
     "dont_write_bytecode": "-B",
+    "utf8_mode": "-Xutf8",
 }
 """Attributes of `sys.flags` that a worker shares with its parent."""
 
@@ -80,7 +81,8 @@ class Worker:
 def serve() -> None:
     """What a worker process does."""
     jobs, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a rule prints must not get between the answers
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a rule reads must not be a job
+    os.dup2(2, 1)  # what it prints must not get between the answers
     collect_rarely()
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()

@@ -17,7 +17,9 @@ def read(path: str | os.PathLike[str], limit: int | None = None) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(os.open(path, flags), "rb") as file:
         _require_regular(os.fstat(file.fileno()), path)
-        content = file.read() if limit is None else file.read(limit + 1)
+        content: bytes | None = file.read() if limit is None else file.read(limit + 1)
+    if content is None:  # a file of the kernel that has nothing to say now
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), os.fspath(path))
     if limit is not None and len(content) > limit:
         raise OSError(errno.EFBIG, f"the file is larger than {limit:,} bytes", os.fspath(path))
     return content

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 RUN_ROWS = 200
 WORD = re.compile(r"[A-Za-z_]\w*")
 NEWLINE = re.compile(r"\r\n|\r|\n")
+_LIMITS = re.compile("too many|Exceeds the limit")
+"""What Python says of a file that its own limits keep from running: too deep, or with an endless number in it."""
 _TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
@@ -220,7 +222,7 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None]] |
             warnings.simplefilter("ignore")
             body = ast.parse(text).body
     except SyntaxError as failure:
-        if "too many" not in str(failure.msg):
+        if not _LIMITS.match(str(failure.msg)):
             _parse(text, 1)
             return None
         raise SourceError(str(failure.msg), Position(failure.lineno or 1, failure.offset or 1)) from None

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 
-from amplint.hardening import relax
 from amplint.trace.frames import is_own
 from amplint.trace.gpus import Gpu
 from amplint.trace.watching import Watch, WindowPassed
@@ -44,7 +43,6 @@ def begin(script: str, arguments: Sequence[str], *, module: bool = False) -> tup
 
     Raises NoScript.
     """
-    relax()
     spec = _spec(script) if module else None
     path = script if spec is None else str(spec.origin)
     code = _code(path)
