@@ -160,8 +160,14 @@ class Registry:
         return self.rules.get(wanted.upper()) or next(by_name, None)
 
     def load(self) -> Registry:
-        """Load every entry point of the group; one that raises is noted in `broken` and skipped."""
-        for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+        """Load every entry point of the group; one that raises is noted in `broken` and skipped.
+
+        So are amplint's own rules where nothing is installed that names them, as in a mere checkout.
+        """
+        entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        if not entries:
+            self.broken.append(BrokenPlugin("amplint.rules", "amplint is not installed (pip install -e .)"))
+        for entry in sorted(entries, key=lambda e: e.name):
             try:
                 for rule in _rules_of(entry.load()):
                     self.add(rule)

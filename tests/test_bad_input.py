@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import encodings
 import errno
+import importlib.metadata
 import os
 import pkgutil
 import sys
@@ -386,6 +387,15 @@ def test_a_plugin_that_cannot_be_loaded(amplint: Command, plugin: Plugin, code: 
     warning, *_ = ran.err.splitlines()
     assert warning.startswith(f"Warning: the plug-in {name} could not be loaded, its rules are missing: {why}")
     assert amplint("rule", "AMP205").status == 2
+
+
+@pytest.mark.usefixtures("good")
+def test_a_checkout_without_rules(amplint: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    ran = amplint()
+    assert ran.status == 2
+    assert "Warning: the plug-in amplint.rules could not be loaded" in ran.err
+    assert "amplint is not installed" in ran.err
 
 
 @pytest.mark.usefixtures("good")

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.rule import Report
+from amplint.rule import Report, Rule
 from amplint.semantics.events import Event
-from amplint.semantics.function_events import LeftOut, MixedBackward
+from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward
 from amplint.semantics.function_repairs import restore
-
-from .unprepared import DECORATE, UnpreparedFunctions
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_DECORATE = "Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd."
 
-class CustomFunctionWithoutCustomFwd(UnpreparedFunctions):
+
+class CustomFunctionWithoutCustomFwd(Rule):
     """A custom autograd function, used under autocast, mixes dtypes because nothing prepares it for autocast.
 
     ## Why is this bad?
@@ -76,7 +76,7 @@ class CustomFunctionWithoutCustomFwd(UnpreparedFunctions):
             event,
             f"{event.op} in backward of {event.name} mixes a half gradient with the float32 {event.weight}",
             reason="Under autocast forward's result is half, so its gradient is; backward runs with autocast off.",
-            advice=DECORATE,
+            advice=_DECORATE,
             at=event.node if event.managed else event.backward.name,
             notes=[(event.product, "autocast makes the result half here"), (event.node, "and the two meet here")],
             severity=None if event.announced else Severity.INFO,
@@ -90,6 +90,26 @@ class CustomFunctionWithoutCustomFwd(UnpreparedFunctions):
             advice=f"Convert it too: {event.missing} = {event.missing}.type_as({event.like}).",
             notes=[(event.handed, "the kernel is handed it here")],
             severity=None if event.announced else Severity.INFO,
+        )
+
+    def on_handed_over(self, event: HandedOver) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"forward of {event.name} hands {event.first} and {event.second} to {event.kernel} as autocast left them",
+            reason="Under autocast one can be half and the other float32, and nothing casts for a kernel.",
+            advice="Decorate forward with custom_fwd(cast_inputs=...), or convert one to the dtype of the other.",
+            at=event.buffer or event.forward.name,
+            notes=[(event.node, "the kernel is handed them here")],
+        )
+
+    def on_off_in_backward(self, event: OffInBackward) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"backward of {event.name} runs {event.op} with autocast off, on what forward made or kept with it on",
+            reason="Backward runs outside the region: what is half there and what is float32 meet uncast.",
+            advice=_DECORATE,
+            at=event.backward.name,
+            notes=[(event.first, "autocast casts here"), (event.node, "and not here")],
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
