@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence, Set
 
-from amplint.rule import Rule
+from amplint.rule import Rule, Screen
 
 WORD = re.compile(r"\w+")
-_FOLLOWED = re.compile(rb"[sS]caler|autocast|unscale_|clip_grad|backward\(")
+_FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
 
 def follows(raw: bytes) -> bool:
     """Whether what a file imports may complete what stands in it: it does training work itself."""
-    return _FOLLOWED.search(raw) is not None and _IMPORT.search(raw) is not None
+    return any(word in raw for word in _FOLLOWED) and _IMPORT.search(raw) is not None
 
 
 def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:
@@ -38,9 +39,15 @@ def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset(
 
     def may_fire(rule: type[Rule]) -> bool:
         asks = rule.assumed and rule.code in asked
-        return all(map(holds, rule.screen)) or bool(asks and all(map(holds, rule.assumed)))
+        return all(map(holds, _cheapest_first(rule.screen))) or bool(asks and all(map(holds, rule.assumed)))
 
     return tuple(rule for rule in rules if may_fire(rule))
+
+
+@functools.cache
+def _cheapest_first(items: Screen) -> Screen:
+    """`items` with the patterns last: to look for a word takes a tenth of the time."""
+    return tuple(sorted(items, key=lambda item: isinstance(item, re.Pattern)))
 
 
 def words_of(rules: Iterable[type[Rule]]) -> frozenset[str]:

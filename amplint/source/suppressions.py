@@ -47,7 +47,8 @@ def may_suppress(raw: bytes) -> bool:
 
 def may_be_unused(raw: bytes) -> bool:
     """Whether the file may hold a suppression that is reported when it suppresses nothing."""
-    return (b"amplint" in raw or b"AMP" in raw or b"amp" in raw) and _OWN_HINT.search(raw) is not None
+    folded = raw.lower()
+    return (b"amplint" in folded or b"noqa" in folded) and _OWN_HINT.search(raw) is not None
 
 
 def suppressions(raw: bytes) -> list[Suppression]:

@@ -58,7 +58,7 @@ class ConstantOverflowsHalf(Rule):
     name = "constant-overflows-half"
     severity = Severity.ERROR
     claims = (Claim(Sign.TAKES, ("float16",)), Claim(Sign.RAISES, texts=("overflow",)))
-    screen = (HUGE_NUMBERS, HALF_SIGNS)
+    screen = (HALF_SIGNS, HUGE_NUMBERS)
     assumed = (HUGE_NUMBERS, (b"masked_fill", b"masked_fill_", b"where", b"fill_"))
     fixable = Applicability.SAFE
     reason = "The largest float16 number is 65504; anything beyond raises or becomes infinity."

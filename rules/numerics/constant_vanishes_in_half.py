@@ -56,7 +56,7 @@ class ConstantVanishesInHalf(Rule):
     name = "constant-vanishes-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ("float16",)),)
-    screen = (TINY_NUMBERS, HALF_SIGNS)
+    screen = (HALF_SIGNS, TINY_NUMBERS)
     assumed = (TINY_NUMBERS,)
     fixable = Applicability.UNSAFE
 

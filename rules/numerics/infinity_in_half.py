@@ -56,7 +56,7 @@ class InfinityInHalf(Rule):
     name = "infinity-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.NOT_FINITE),)
-    screen = (INFINITIES, HALF_SIGNS)
+    screen = (HALF_SIGNS, INFINITIES)
     fixable = Applicability.UNSAFE
     reason = "One NaN in the forward pass makes all gradients NaN, and a gradient scaler then skips the step."
 
