@@ -20,31 +20,32 @@ def harden() -> None:
     Called once, before anything else is imported. `relax` undoes it.
     """
     _original[:] = sys.path
-    for path in (os.curdir, *sys.argv[1:]):
-        if os.path.exists(path):
-            distrust(path)
+    distrust([path for path in (os.curdir, *sys.argv[1:]) if os.path.exists(path)])
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def distrust(path: str) -> None:
-    """Take the folder `path`, or the one of the file `path`, and what lies in it off the search path.
+def distrust(paths: list[str]) -> None:
+    """Take the folders among `paths`, those of the files among them, and what lies in them off the search path.
 
-    Python's own folders stay. So does everything below the folder where dependencies are not in one of these, but may
-    lie anywhere, as in an archive of an application. An entry for the folder itself never stays.
+    Python's own folders stay. So does everything below these folders where dependencies are not in Python's own, but
+    may lie anywhere, as in an archive of an application. An entry for one of the folders itself never stays.
     """
-    place = os.path.realpath(path)
-    top = place if os.path.isdir(place) else os.path.dirname(place)
+    places = {os.path.realpath(path) for path in paths}
+    tops = {place if os.path.isdir(place) else os.path.dirname(place) for place in places}
     own = _own_folders()
     installed = any(os.path.isdir(os.path.join(folder, "libcst")) for folder in own)
 
     def stays(entry: str) -> bool:
         path = os.path.realpath(entry or os.curdir)
-        if path == top:
-            return path in own
-        return not installed or not _within(path, top) or any(_within(path, folder) for folder in own)
+        if path in own:
+            return True
+        if path in tops:
+            return False
+        inside = any(_within(path, top) for top in tops) and not any(_within(path, folder) for folder in own)
+        return not (installed and inside)
 
     sys.path[:] = [entry for entry in sys.path if stays(entry)]
 

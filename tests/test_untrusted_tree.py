@@ -143,7 +143,7 @@ def test_the_linted_folder_and_what_lies_in_it_leave_the_search_path(
 ) -> None:
     top, below, above, beside, *_ = search_path
     before = list(sys.path)
-    hardening.distrust(str(project))
+    hardening.distrust([str(project)])
     assert sys.path == [entry for entry in before if entry not in (top, below, "src", "")]
     assert {above, beside} <= set(sys.path)
 
@@ -153,7 +153,7 @@ def test_dependencies_of_an_application_may_lie_in_the_linted_folder(
 ) -> None:
     top, below, *_ = search_path
     monkeypatch.setattr(hardening, "_own_folders", lambda: [os.path.dirname(os.__file__)])
-    hardening.distrust(str(project))
+    hardening.distrust([str(project)])
     assert below in sys.path
     assert top not in sys.path
 
@@ -161,7 +161,7 @@ def test_dependencies_of_an_application_may_lie_in_the_linted_folder(
 def test_python_itself_may_lie_in_the_linted_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = [os.path.dirname(os.__file__), *site.getsitepackages()]
     monkeypatch.setattr(sys, "path", installed)
-    hardening.distrust(os.path.commonpath(installed))
+    hardening.distrust([os.path.commonpath(installed)])
     assert sys.path == installed
 
 

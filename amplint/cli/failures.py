@@ -26,8 +26,7 @@ def load_rules(linted: Iterable[str] = ()) -> tuple[Registry, bool]:
 
     No code comes from the paths that are `linted`.
     """
-    for path in linted:
-        distrust(path)
+    distrust(list(linted))
     registry = load_registry()
     for broken in registry.broken:
         warn(f"the plug-in {broken.name} could not be loaded, its rules are missing: {broken.why}")

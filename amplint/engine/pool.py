@@ -93,7 +93,7 @@ class _Team(threading.Thread):
         return Analysis([diagnostic(RuleCrashed, job.filename, message)])
 
     def _start_worker(self) -> Worker | None:
-        if not self._refused:
+        if not (self._refused or self._ended):
             try:
                 self._worker = Worker()
             except OSError:
