@@ -16,6 +16,7 @@ T = TypeVar("T")
 _NAME = "amplint-deep"
 _STACKS_MIB = (512, 128, 32)
 _RECURSION_LIMIT = 50_000
+_FRAME_WORDS = 600_000
 _ALLOCATIONS_PER_COLLECTION = 100_000
 
 
@@ -23,7 +24,19 @@ def call_deep(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
     if threading.current_thread().name == _NAME:
         return function(*arguments)
-    return _thread().call(function, *arguments)
+    return _thread().call(_roomy, function, *arguments)
+
+
+def _roomy(function: Callable[..., T], *arguments: Any) -> T:
+    """`function(*arguments)`, below a frame that is so large that Python maps memory for many more with it.
+
+    CPython from 3.11 on keeps frames in chunks of 16 KiB, and unmaps one as soon as its first frame ends: recursion
+    that crosses the edge of a chunk again and again maps and unmaps it each time.
+    """
+    return function(*arguments)
+
+
+_roomy.__code__ = _roomy.__code__.replace(co_stacksize=_FRAME_WORDS)
 
 
 def collect_rarely() -> None:
