@@ -46,7 +46,7 @@ def run(command: Sequence[str], inside: Path, limit: float) -> Cost:
             ended = True
         finally:
             wall = time.perf_counter() - start
-            _end_group(process)
+            end_group(process)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         output.seek(0)
         printed = output.read().decode(errors="replace")
@@ -60,7 +60,7 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def end_group(process: subprocess.Popen[bytes]) -> None:
     """End what is left of `process` and the processes it started, and wait for them."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.lint import adopt_orphans, end_group
+from benchmarks.processes import adopt_orphans, end_group
 
 HERE = Path(__file__).parent
 REPOSITORIES = HERE / "public_repositories.tsv"
