@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import callees, contexts, demos, parameters, protocol, ran
+from amplint.semantics import callees, contexts, demos, gone, parameters, protocol, ran
 from amplint.semantics.constants import held
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
@@ -236,6 +236,7 @@ def _outcomes(
             end.frames = left
         end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
+        gone.join(machine, end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
 
