@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import callees, contexts, demos, parameters, protocol, ran
+from amplint.semantics import callees, contexts, demos, gone, parameters, protocol, ran
 from amplint.semantics.constants import held
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
@@ -83,11 +83,18 @@ def call_function(
     if outcomes is None:
         call = (function.frame, state.progress(), *positional, *keywords.items())
         outcomes = machine.summaries.find(body, call, state)
+        stand = (signature, node, state.progress(), *(_assumed(state, value) for value in given))
+        if outcomes is None and machine.summaries.settled(stand, state):
+            ran.note(machine, state, function)
+            return _not_followed(machine, function)
         if outcomes is None and machine.summaries.exhausted(body):
             return _out_of_reach(machine, state, function)
         if outcomes is None:
             contacts, left = machine.contacts, machine.steps_left
+            began = machine.symbols.tick()
             outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
+            if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
+                machine.summaries.settle(stand, read)
             of_round = _of_round(machine, state, outcomes)
             summary = Summary(state.copy(), read, outcomes, of_round)
             machine.summaries.keep(body, call, summary, left - machine.steps_left)
@@ -125,9 +132,19 @@ def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:
     return any(isinstance(callee, cst.Name) and callee.value in names for callee in called)
 
 
-def _is_without_effect(machine: Machine, before: State, end: State) -> bool:
-    """Whether a call left everything as it was and says nothing with its result."""
-    kept = all(end.heap[key] is before.heap.get(key) for key in end.heap)
+def _assumed(state: State, value: Value) -> object:
+    """What is assumed of an argument itself."""
+    symbol = getattr(value, "symbol", None)
+    return None if symbol is None else (state.facts.get(symbol), state.facts.get(("is none", symbol)))
+
+
+def _is_without_effect(machine: Machine, before: State, end: State, began: int | None = None) -> bool:
+    """Whether a call left everything as it was and says nothing with its result.
+
+    Where it `began` then, it may have made objects, which nobody gets.
+    """
+    older = (key for key in end.heap if began is None or machine.symbols.time(key) < began)
+    kept = all(end.heap[key] is before.heap.get(key) for key in older)
     kept = kept and [done.node for done in end.work] == [done.node for done in before.work]
     return kept and end.progress() == before.progress() and _says_nothing(machine, end.frames[end.frame][RESULT])
 
@@ -236,6 +253,7 @@ def _outcomes(
             end.frames = left
         end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
+        gone.join(machine, end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
 

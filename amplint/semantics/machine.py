@@ -50,7 +50,12 @@ CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
 """The events for which models and what they return have to be followed."""
-STEP_BUDGET = 60_000
+STEP_BUDGET = 30_000
+"""How many statements are run of one file before its parts are run on their own, with a quarter of it after each.
+
+With 15,000 two findings in 101 public repositories are lost, of files that are done after 16,768 and 21,474; with
+30,000 all of them stay as with 60,000, and yolov5's train.py takes 3.5 CPU seconds instead of 7.
+"""
 EXACT_STEPS = 500
 
 

@@ -161,7 +161,8 @@ class State:
         return (
             self.regions,
             frozenset(
-                (pair, stage.state, stage.unchecked, _since(stage.iteration, now)) for pair, stage in self.pairs.items()
+                (pair, stage.state, stage.unchecked, rounds_since(stage.iteration, now))
+                for pair, stage in self.pairs.items()
             ),
             frozenset(
                 (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
@@ -221,7 +222,7 @@ def _held(value: Value) -> set[int]:
     return {value.symbol} if type(value) in _HOLDERS else set()  # type: ignore[union-attr]
 
 
-def _since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
+def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
     """How many of the iterations around a call are still going on, and how many there were."""
     return shared_rounds(then, now), len(then)
 

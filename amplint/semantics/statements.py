@@ -14,6 +14,7 @@ from amplint.semantics import (
     contexts,
     counters,
     definitions,
+    gone,
     indexing,
     parameters,
     readings,
@@ -253,15 +254,18 @@ def _loop(
             counters.begin_round(machine, twin, node, first=time == 0)
             entered.extend(begin(twin))
         inside = Flow(returns=flow.returns, raises=flow.raises)
-        after = run_block(machine, entered, _body(node.body), inside)
-        after = machine.merged(after + inside.continues, PATH_LIMIT)
+        after = run_block(machine, entered, _body(node.body), inside) + inside.continues
+        for state in after:
+            gone.join(machine, state)
+        after = machine.merged(after, PATH_LIMIT)
         windows.end_round(machine, node, after, first=time == 0)
         for state in after + inside.breaks:
             state.iteration = outer_iterations
             machine.forget_since(state, started)
         broken += inside.breaks
         exits += after
-        heads = [state.copy() for state in after if seen.is_new(state)]
+        heads = [gone.begins_anew(machine, state, node) for state in after]
+        heads = [state for state in heads if seen.is_new(state)]
         if once or not heads:
             break
         for state in heads:
@@ -269,6 +273,7 @@ def _loop(
     machine.loops = machine.loops[:-1]
     for state in exits + broken:
         clearing.looped(machine, state, node)
+    gone.ended(machine, exits + broken, node)
     if endless:
         exits = []
     if node.orelse is not None:

@@ -19,6 +19,8 @@ Timed = TypeVar("Timed", Stage, ScalerState)
 
 RUNS = 3
 """How often a function is run before its summaries are used: up to here every call has results of its own."""
+SETTLED = 2
+"""How often a call has to come to nothing, from one place and in one state, before it is not followed any more."""
 RUNS_AT_MOST = 160
 STEPS_AT_MOST = 5_000
 """A function whose many runs have taken this many steps is not run again: further calls cannot be followed."""
@@ -60,6 +62,7 @@ class Summaries:
 
     runs: Counter[Hashable] = field(default_factory=Counter)
     steps: Counter[Hashable] = field(default_factory=Counter)
+    _settled: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
     _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
 
     def find(self, function: Hashable, call: Hashable, state: State) -> list[State] | None:
@@ -70,6 +73,15 @@ class Summaries:
             if summary.holds(state):
                 return summary.applied(state)
         return None
+
+    def settled(self, stand: Hashable, state: State) -> bool:
+        """Whether calls that stood alike have come to nothing often enough, under what `state` assumes too."""
+        known = self._settled.get(stand, ())
+        return len(known) >= SETTLED and any(read.items() <= state.facts.items() for read in known)
+
+    def settle(self, stand: Hashable, read: Mapping[Fact, Const]) -> None:
+        """Remember that a call has changed nothing and returned nothing to go by, having `read` these assumptions."""
+        self._settled.setdefault(stand, []).append(read)
 
     def exhausted(self, function: Hashable) -> bool:
         """Whether a function has been run so often, and at such cost, that another call is not followed."""

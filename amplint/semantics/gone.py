@@ -1,0 +1,140 @@
+"""Objects that a loop has gone over and that nothing holds any more: of those that fared alike a few stand for all."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Set
+
+import libcst as cst
+
+from amplint.semantics.gradients import essence
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import ANY_OPTIMIZER, State, rounds_since
+from amplint.semantics.values import Function, Items, Method, Partial, Tensor, Value
+from amplint.source.tree import children, walk
+
+GONE = "gone"
+KEPT = 2
+"""How many stand for all that fared alike: one optimizer is told from several, not several from many."""
+
+
+def join(machine: Machine, state: State) -> None:
+    """Let a few of the optimizers that a loop went over stand for all that fared alike and cannot be named again.
+
+    Otherwise each round would leave its own, and no two paths that ran different rounds could go on as one.
+    """
+    items = {key for key in state.gradients if key != ANY_OPTIMIZER and machine.symbols.key(key)[0] == "item"}
+    fresh = [machine.symbols.time(key) for key in items if machine.symbols.key(key)[2] != GONE]
+    if not fresh:
+        return
+    items -= _held(machine, state, min(fresh))
+    stages: dict[int, list[tuple[object, ...]]] = {}
+    for (scaler, optimizer), stage in state.pairs.items():
+        if optimizer in items:
+            stood = (scaler, stage.state, stage.unchecked, rounds_since(stage.iteration, state.iteration))
+            stages.setdefault(optimizer, []).append(stood)
+    alike: Counter[tuple[object, ...]] = Counter()
+    names: dict[int, int | None] = {}
+    for symbol in [key for key in state.gradients if key in items]:
+        loop = machine.symbols.key(symbol)[1]
+        fate = (loop, essence(state.gradients[symbol]), frozenset(stages.get(symbol, ())))
+        alike[fate] += 1
+        kept = alike[fate] <= KEPT
+        names[symbol] = machine.symbols.intern("item", loop, GONE, fate, alike[fate]) if kept else None
+    state.gradients = {
+        name: known for key, known in state.gradients.items() if (name := names.get(key, key)) is not None
+    }
+    state.pairs = {
+        (scaler, name): stage
+        for (scaler, key), stage in state.pairs.items()
+        if (name := names.get(key, key)) is not None
+    }
+
+
+def begins_anew(machine: Machine, state: State, loop: cst.For | cst.While) -> State:
+    """A copy of `state` where what the last round went over is no longer held: the next round binds it anew."""
+    twin = state.copy()
+    if isinstance(loop, cst.For):
+        _forget(twin, frozenset(_names(loop.target)))
+    join(machine, twin)
+    return twin
+
+
+def ended(machine: Machine, states: Iterable[State], loop: cst.For | cst.While) -> None:
+    """A loop is done: what its last round went over is no longer held where nothing behind the loop can name it."""
+    around = machine.calls[-1] if machine.calls else machine.chunk and machine.chunk.module
+    if isinstance(loop, cst.For) and around is not None:
+        for state in states:
+            if any(_goes_over(machine, key, loop) for key in state.gradients):
+                _forget(state, _bound_for_itself(loop, around))
+                join(machine, state)
+
+
+def _goes_over(machine: Machine, symbol: int, loop: cst.For) -> bool:
+    return symbol != ANY_OPTIMIZER and machine.symbols.key(symbol)[:2] == ("item", id(loop))
+
+
+def _forget(state: State, names: Set[str]) -> None:
+    table = state.frames.get(state.frame, {})
+    state.frames[state.frame] = {name: value for name, value in table.items() if name not in names}
+
+
+@functools.lru_cache(maxsize=512)
+def _bound_for_itself(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
+    """The variables that only `loop` and others that bind them too mention, of all that is `around` it."""
+    inner = walk(loop.body)
+    if any(isinstance(node, (cst.FunctionDef, cst.Lambda)) for node in inner):
+        return frozenset()
+    return frozenset(name for name in _names(loop.target) if not _mentions(around, name))
+
+
+def _mentions(node: cst.CSTNode, name: str) -> bool:
+    """Whether `name` stands anywhere but in loops and comprehensions that bind it."""
+    if isinstance(node, cst.Name):
+        return node.value == name
+    if isinstance(node, cst.Attribute):
+        return _mentions(node.value, name)
+    if isinstance(node, cst.For) and name in _names(node.target):
+        return _mentions(node.iter, name) or (node.orelse is not None and _mentions(node.orelse, name))
+    if isinstance(node, cst.BaseComp) and name in _names(node.for_in.target):
+        return _mentions(node.for_in.iter, name)
+    return any(_mentions(child, name) for child in children(node))
+
+
+def _names(target: cst.BaseExpression) -> Iterator[str]:
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _names(element.value)
+
+
+def _held(machine: Machine, state: State, since: int) -> set[int]:
+    """The symbols made `since` then that variables and attributes hold, with all that these were made from."""
+    todo: list[int] = []
+    for table in (*state.frames.values(), *state.heap.values()):
+        for value in table.values():
+            todo += _symbols(value)
+    found: set[int] = set()
+    while todo:
+        symbol = todo.pop()
+        if symbol >= 0 and symbol not in found and machine.symbols.time(symbol) >= since:
+            found.add(symbol)
+            todo += machine.symbols.parts(symbol)
+    return found
+
+
+def _symbols(value: Value) -> Iterator[int]:
+    if isinstance(value, Items):
+        for part in (*value.values, *(value.keys or ())):
+            yield from _symbols(part)
+    elif isinstance(value, Method):
+        yield from _symbols(value.owner)
+    elif isinstance(value, Partial):
+        for part in (value.callee, *(given[1] for given in value.given)):
+            yield from _symbols(part)
+    elif isinstance(value, Tensor):
+        yield from (value.symbol, *([] if value.scaled is None else [value.scaled.symbol]))
+    elif not isinstance(value, Function) and isinstance(symbol := getattr(value, "symbol", None), int):
+        yield symbol
