@@ -29,7 +29,7 @@ _PARSE = "import sys, libcst; libcst.parse_module(open(sys.argv[1], 'rb').read()
 _FLOOR = "libcst"
 _MENTIONS = re.compile(rb"autocast|GradScaler|\bamp\b|fp16|float16|\.half\(")
 _STRICT = (*COMMANDS["ruff"], "--select", "ALL")
-_CACHED = ("amplint", "check", "--output-format", "concise")
+_CACHED = ("amplint", "check", "--cache-dir", "cache", "--output-format", "concise")
 _TIMM, _TRANSFORMERS = TREES[:2]
 TIMM_BEFORE = 36.15
 """How many times the CPU time of `ruff check --select ALL` timm took before the interpreter was rebuilt."""

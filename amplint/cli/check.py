@@ -49,7 +49,7 @@ _SELECTOR = "CODES"
     envvar="AMPLINT_CACHE_DIR",
     show_envvar=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to keep these.  [default: the user's cache folder]",
+    help="Where to keep results of earlier runs.  [default: the user's cache folder]",
 )
 @click.option("--stdin-filename", metavar="NAME", help="What to call standard input, which the path - stands for.")
 @click.option(

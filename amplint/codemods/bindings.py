@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.semantics.scopes import dotted
-from amplint.source.tree import children, walk
+from amplint.source.tree import children, target_names, walk
 
 _STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "setdefault"})
@@ -17,9 +17,9 @@ _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor
 def bound_names(node: cst.CSTNode) -> Iterator[str]:
     """The variables that `node` itself binds, by whatever statement."""
     if isinstance(node, _TARGETS):
-        yield from _names(node.target)
+        yield from target_names(node.target)
     elif isinstance(node, cst.AsName):
-        yield from _names(node.name)
+        yield from target_names(node.name)
     elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         yield node.name.value
     elif isinstance(node, cst.ImportAlias):
@@ -91,14 +91,6 @@ def paths(node: cst.CSTNode) -> set[str]:
         else:
             todo += children(inner)
     return found
-
-
-def _names(target: cst.CSTNode) -> Iterator[str]:
-    if isinstance(target, cst.Name):
-        yield target.value
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from _names(element.value)
 
 
 def _shortened(path: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import callees, contexts, demos, gone, parameters, protocol, ran
+from amplint.semantics import callees, contexts, dead_items, demos, parameters, protocol, ran
 from amplint.semantics.constants import held
 from amplint.semantics.definitions import node_of
 from amplint.semantics.divisors import may_divide
@@ -81,10 +81,11 @@ def call_function(
         ran.note(machine, state, function)
         return _not_followed(machine, function)
     if outcomes is None:
-        call = (function.frame, state.progress(), *positional, *keywords.items())
+        progress = state.progress()
+        call = (function.frame, progress, *positional, *keywords.items())
         outcomes = machine.summaries.find(body, call, state)
-        stand = (signature, node, state.progress(), *(_assumed(state, value) for value in given))
-        if outcomes is None and machine.summaries.settled(stand, state):
+        context = (signature, node, progress, *(_assumed(state, value) for value in given))
+        if outcomes is None and machine.summaries.is_without_effect(context, state):
             ran.note(machine, state, function)
             return _not_followed(machine, function)
         if outcomes is None and machine.summaries.exhausted(body):
@@ -94,7 +95,7 @@ def call_function(
             began = machine.symbols.tick()
             outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
             if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
-                machine.summaries.settle(stand, read)
+                machine.summaries.keep_without_effect(context, read)
             of_round = _of_round(machine, state, outcomes)
             summary = Summary(state.copy(), read, outcomes, of_round)
             machine.summaries.keep(body, call, summary, left - machine.steps_left)
@@ -253,7 +254,7 @@ def _outcomes(
             end.frames = left
         end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
-        gone.join(machine, end)
+        dead_items.join(machine, end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
 

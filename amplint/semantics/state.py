@@ -168,12 +168,12 @@ class State:
                 (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
                 for scaler, known in self.scalers.items()
             ),
-            *self._gradients_told(),
+            *self._gradient_classes(),
             frozenset((symbol, *model.traits()) for symbol, model in self.models.items()),
         )
 
-    def _gradients_told(self) -> tuple[object, frozenset[object]]:
-        """The essence of any optimizer's gradients, and each other one with the optimizers that it is the essence of.
+    def _gradient_classes(self) -> tuple[object, frozenset[object]]:
+        """The essence of any optimizer's gradients, and the equivalence classes of the other optimizers by theirs.
 
         Many optimizers share what a backward pass left, and each essence is slow to make and to hash.
         """

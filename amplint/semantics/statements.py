@@ -13,8 +13,8 @@ from amplint.semantics import (
     constants,
     contexts,
     counters,
+    dead_items,
     definitions,
-    gone,
     indexing,
     parameters,
     readings,
@@ -256,7 +256,7 @@ def _loop(
         inside = Flow(returns=flow.returns, raises=flow.raises)
         after = run_block(machine, entered, _body(node.body), inside) + inside.continues
         for state in after:
-            gone.join(machine, state)
+            dead_items.join(machine, state)
         after = machine.merged(after, PATH_LIMIT)
         windows.end_round(machine, node, after, first=time == 0)
         for state in after + inside.breaks:
@@ -264,7 +264,7 @@ def _loop(
             machine.forget_since(state, started)
         broken += inside.breaks
         exits += after
-        heads = [gone.begins_anew(machine, state, node) for state in after]
+        heads = [dead_items.begins_anew(machine, state, node) for state in after]
         heads = [state for state in heads if seen.is_new(state)]
         if once or not heads:
             break
@@ -273,7 +273,7 @@ def _loop(
     machine.loops = machine.loops[:-1]
     for state in exits + broken:
         clearing.looped(machine, state, node)
-    gone.ended(machine, exits + broken, node)
+    dead_items.ended(machine, exits + broken, node)
     if endless:
         exits = []
     if node.orelse is not None:

@@ -19,8 +19,8 @@ Timed = TypeVar("Timed", Stage, ScalerState)
 
 RUNS = 3
 """How often a function is run before its summaries are used: up to here every call has results of its own."""
-SETTLED = 2
-"""How often a call has to come to nothing, from one place and in one state, before it is not followed any more."""
+RUNS_WITHOUT_EFFECT = 2
+"""How many runs without effect, from one place and in one state, before a call is not followed any more."""
 RUNS_AT_MOST = 160
 STEPS_AT_MOST = 5_000
 """A function whose many runs have taken this many steps is not run again: further calls cannot be followed."""
@@ -62,7 +62,7 @@ class Summaries:
 
     runs: Counter[Hashable] = field(default_factory=Counter)
     steps: Counter[Hashable] = field(default_factory=Counter)
-    _settled: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
+    _without_effect: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
     _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
 
     def find(self, function: Hashable, call: Hashable, state: State) -> list[State] | None:
@@ -74,14 +74,14 @@ class Summaries:
                 return summary.applied(state)
         return None
 
-    def settled(self, stand: Hashable, state: State) -> bool:
-        """Whether calls that stood alike have come to nothing often enough, under what `state` assumes too."""
-        known = self._settled.get(stand, ())
-        return len(known) >= SETTLED and any(read.items() <= state.facts.items() for read in known)
+    def is_without_effect(self, context: Hashable, state: State) -> bool:
+        """Whether calls in this context have had no effect often enough, under what `state` assumes too."""
+        known = self._without_effect.get(context, ())
+        return len(known) >= RUNS_WITHOUT_EFFECT and any(read.items() <= state.facts.items() for read in known)
 
-    def settle(self, stand: Hashable, read: Mapping[Fact, Const]) -> None:
+    def keep_without_effect(self, context: Hashable, read: Mapping[Fact, Const]) -> None:
         """Remember that a call has changed nothing and returned nothing to go by, having `read` these assumptions."""
-        self._settled.setdefault(stand, []).append(read)
+        self._without_effect.setdefault(context, []).append(read)
 
     def exhausted(self, function: Hashable) -> bool:
         """Whether a function has been run so often, and at such cost, that another call is not followed."""

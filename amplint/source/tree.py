@@ -61,3 +61,12 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             below = children(node)
             below.reverse()
             todo += below
+
+
+def target_names(target: cst.CSTNode) -> Iterator[str]:
+    """The variables that an assignment to `target` binds, those in tuples and lists included."""
+    if isinstance(target, cst.Name):
+        yield target.value
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from target_names(element.value)

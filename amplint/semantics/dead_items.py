@@ -1,4 +1,4 @@
-"""Objects that a loop has gone over and that nothing holds any more: of those that fared alike a few stand for all."""
+"""Dead loop items: optimizers bound by a loop that nothing references any more, merged where their state is equal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from amplint.semantics.gradients import essence
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import ANY_OPTIMIZER, State, rounds_since
 from amplint.semantics.values import Function, Items, Method, Partial, Tensor, Value
-from amplint.source.tree import children, walk
+from amplint.source.tree import children, target_names, walk
 
-GONE = "gone"
+DEAD = "dead"
 KEPT = 2
 """How many stand for all that fared alike: one optimizer is told from several, not several from many."""
 
@@ -25,7 +25,7 @@ def join(machine: Machine, state: State) -> None:
     Otherwise each round would leave its own, and no two paths that ran different rounds could go on as one.
     """
     items = {key for key in state.gradients if key != ANY_OPTIMIZER and machine.symbols.key(key)[0] == "item"}
-    fresh = [machine.symbols.time(key) for key in items if machine.symbols.key(key)[2] != GONE]
+    fresh = [machine.symbols.time(key) for key in items if machine.symbols.key(key)[2] != DEAD]
     if not fresh:
         return
     items -= _held(machine, state, min(fresh))
@@ -41,7 +41,7 @@ def join(machine: Machine, state: State) -> None:
         fate = (loop, essence(state.gradients[symbol]), frozenset(stages.get(symbol, ())))
         alike[fate] += 1
         kept = alike[fate] <= KEPT
-        names[symbol] = machine.symbols.intern("item", loop, GONE, fate, alike[fate]) if kept else None
+        names[symbol] = machine.symbols.intern("item", loop, DEAD, fate, alike[fate]) if kept else None
     state.gradients = {
         name: known for key, known in state.gradients.items() if (name := names.get(key, key)) is not None
     }
@@ -56,7 +56,7 @@ def begins_anew(machine: Machine, state: State, loop: cst.For | cst.While) -> St
     """A copy of `state` where what the last round went over is no longer held: the next round binds it anew."""
     twin = state.copy()
     if isinstance(loop, cst.For):
-        _forget(twin, frozenset(_names(loop.target)))
+        _forget(twin, frozenset(target_names(loop.target)))
     join(machine, twin)
     return twin
 
@@ -86,7 +86,7 @@ def _bound_for_itself(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
     inner = walk(loop.body)
     if any(isinstance(node, (cst.FunctionDef, cst.Lambda)) for node in inner):
         return frozenset()
-    return frozenset(name for name in _names(loop.target) if not _mentions(around, name))
+    return frozenset(name for name in target_names(loop.target) if not _mentions(around, name))
 
 
 def _mentions(node: cst.CSTNode, name: str) -> bool:
@@ -95,19 +95,11 @@ def _mentions(node: cst.CSTNode, name: str) -> bool:
         return node.value == name
     if isinstance(node, cst.Attribute):
         return _mentions(node.value, name)
-    if isinstance(node, cst.For) and name in _names(node.target):
+    if isinstance(node, cst.For) and name in target_names(node.target):
         return _mentions(node.iter, name) or (node.orelse is not None and _mentions(node.orelse, name))
-    if isinstance(node, cst.BaseComp) and name in _names(node.for_in.target):
+    if isinstance(node, cst.BaseComp) and name in target_names(node.for_in.target):
         return _mentions(node.for_in.iter, name)
     return any(_mentions(child, name) for child in children(node))
-
-
-def _names(target: cst.BaseExpression) -> Iterator[str]:
-    if isinstance(target, cst.Name):
-        yield target.value
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from _names(element.value)
 
 
 def _held(machine: Machine, state: State, since: int) -> set[int]:
