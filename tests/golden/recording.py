@@ -1,4 +1,4 @@
-"""What amplint makes of one program, as lines of text: the events it tells the rules, and what the rules find.
+"""The events and findings of one program as lines of text.
 
 Each distinct event is a line, in the order of the text: how often something is told, and in which order, is left out.
 Places stand for nodes, and the symbols that tell objects apart are left out, as is what says no more than that
@@ -36,8 +36,8 @@ from amplint.semantics.values import TRUE, Autocast, Const, Ref, Scaler, Unknown
 from amplint.source.source import Chunk, Source
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
-TOLD_APART = frozenset({"node", "statement", "region", "region_with", "steps", "decisions", "idle", "index"})
-"""Fields of every event that are not told as the others are."""
+SEPARATE = frozenset({"node", "statement", "region", "region_with", "steps", "decisions", "idle", "index"})
+"""Fields of every event that are rendered apart from the others."""
 LEFT_OUT = frozenset(
     {
         *("symbol", "Class.chunk", "Class.frame", "Forward.model", "Function.chunk", "Function.frame"),
@@ -76,7 +76,7 @@ def events(program: Program, *, assuming: bool) -> list[str]:
     told: list[Event] = []
     words = words_of(rule for rule in RULES if rule.assumed) if assuming else None
     call_deep(interpret, program, told.append, kinds(), words)
-    return Telling(program).lines(told)
+    return Rendering(program).lines(told)
 
 
 def findings(program: Program, rules: Sequence[type[Rule]], *, assuming: bool) -> list[str]:
@@ -89,8 +89,8 @@ def findings(program: Program, rules: Sequence[type[Rule]], *, assuming: bool) -
     return [line for finding in dispatcher.findings() for line in _finding(finding)]
 
 
-class Telling:
-    """Tells the events of one program as text, once it has been interpreted."""
+class Rendering:
+    """The text of the events of one program, once it has been interpreted."""
 
     def __init__(self, program: Program) -> None:
         self._places: dict[cst.CSTNode, str] = {}
@@ -119,7 +119,7 @@ class Telling:
 
     def _event(self, event: Event) -> str:
         place, statement = self._text(event.node), self._text(event.statement)
-        parts = [place, event.kind, *self._fields(event, TOLD_APART)]
+        parts = [place, event.kind, *self._fields(event, SEPARATE)]
         if _row(statement) != _row(place) and not isinstance(event, ScriptEnd):
             parts.append(f"statement={statement}")
         if event.region is not None and not isinstance(event, Called):
