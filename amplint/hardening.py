@@ -12,6 +12,7 @@ INTERRUPTED = 130
 
 _original: list[str] = []
 _interrupted = False
+_held = 0
 
 
 def harden() -> None:
@@ -62,30 +63,46 @@ def relax() -> None:
 
 
 def leave() -> None:
-    """End at once with status 130 if there was an interrupt; from here on there is none.
-
-    The interpreter's own way out would unwind the thread that analyses, in the middle of native code.
-    """
-    import contextlib
+    """From here on interrupts are ignored: the run has ended, and its status is decided."""
     import signal
 
-    if signal.getsignal(signal.SIGINT) is not _interrupt:
-        return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if _interrupted:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(INTERRUPTED)
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Uninterrupted:
+    """A context in which an interrupt waits for the end of the block; a second one does not wait."""
+
+    def __enter__(self) -> None:
+        global _held
+        _held += 1
+
+    def __exit__(self, *_: object) -> None:
+        global _held
+        _held -= 1
+        if _interrupted and not _held:
+            _end()
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Unwind what runs; a second interrupt does not wait for that."""
+    """End the process at once.
+
+    An exception would be lost in a callback of the garbage collector, leave a lock held that the thread that analyses
+    waits for, or unwind that thread in the middle of native code.
+    """
     global _interrupted
-    if _interrupted:
-        os._exit(INTERRUPTED)
+    if _interrupted or not _held:
+        _end()
     _interrupted = True
-    raise KeyboardInterrupt
+
+
+def _end() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # closed, or interrupted while it wrote
+            continue
+    os._exit(INTERRUPTED)
 
 
 def _own_folders() -> list[str]:

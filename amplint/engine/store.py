@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from amplint.hardening import Uninterrupted
 from amplint.source.files import read
 
 _DATABASE = "findings-1.db"
@@ -193,15 +194,16 @@ def _create(file: Path) -> None:
 @contextlib.contextmanager
 def _replacing(file: Path) -> Iterator[str]:
     """The name of a new private file, which takes the place of `file` at the end."""
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    os.close(handle)
-    try:
-        yield name
-        os.replace(name, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+    with Uninterrupted():
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        os.close(handle)
+        try:
+            yield name
+            os.replace(name, file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
 
 
 def _is_sound(file: Path) -> bool:

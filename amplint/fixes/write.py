@@ -8,6 +8,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from amplint.hardening import Uninterrupted
+
 
 class FileChangedError(OSError):
     """The file no longer holds what was read from it, so that writing would undo someone's work."""
@@ -23,6 +25,11 @@ def replace_file(path: str | os.PathLike[str], raw: bytes, *, expected: bytes) -
     status = target.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(f"{target} is not a regular file")
+    with Uninterrupted():
+        _replace(target, status, raw, expected)
+
+
+def _replace(target: Path, status: os.stat_result, raw: bytes, expected: bytes) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as temporary:
