@@ -19,5 +19,6 @@ def interpret(
     Raises SourceError for a part that cannot be parsed.
     """
     from amplint.semantics.interpreter import interpret as run
+    from amplint.semantics.trackers import TRACKERS
 
-    run(program, tell, kinds, assuming)
+    run(program, tell, kinds, TRACKERS, assuming)

@@ -9,8 +9,9 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.plain_calls import same_again
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Items, Optimizer, Tensor, Value
+from amplint.semantics.values import Items, Optimizer, Ref, Tensor, Value
 from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
 
 
@@ -27,3 +28,12 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     weights.handed(machine, arguments.values)
     both = same_again(machine, state, name, arguments, node)
     return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
+
+
+class Apex(Tracker):
+    """Follows what apex wraps."""
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """`amp.initialize` and `amp.scale_loss`."""
+        assert isinstance(call.callee, Ref)
+        return called(self.machine, state, call.node, call.callee.name, call.arguments)

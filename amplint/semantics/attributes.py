@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.semantics.constants import held
-from amplint.semantics.definitions import node_of, tell_use
+from amplint.semantics.definitions import node_of
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
 from amplint.semantics.modules import imported, quietly
 from amplint.semantics.modules import member as module_member
-from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
+from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
-from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     Class,
@@ -38,10 +37,6 @@ from amplint.semantics.values import (
 from amplint.source.tree import every
 from amplint.torchlib.constants import CONSTANTS
 
-_ASKED = frozenset(
-    {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
-)
-"""Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
 _PLACES = ("values", "indices")
 """The names of what operations along a dimension return."""
 _AUTO = Ref("enum.auto")
@@ -57,7 +52,8 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         inner = imported(machine, state, qualified, "") if qualified in machine.module(state).imports else None
         if inner is not None:
             return inner
-        tell_use(machine, state, node, qualified)
+        for library_name in machine.hooks.library_name:
+            library_name(state, node, qualified)
         return Ref(qualified)
     if isinstance(owner, Namespace):
         return module_member(machine, state, owner, name)
@@ -65,12 +61,12 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         return member(machine, state, owner, name)
     if isinstance(owner, Device) and name == "type":
         return _device_type(machine, owner)
-    if isinstance(owner, Tensor) and name in ("data", "T", "mT", "values"):
-        return derived(machine, owner, name, owner.rank)
+    for member_of in machine.hooks.member_of:
+        found: Value | None = member_of(owner, name)
+        if found is not None:
+            return found
     if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:
         return owner.values[_PLACES.index(name)]
-    if isinstance(owner, Tensor) and name in _ASKED:
-        return machine.unknown("attribute", name, parts=(owner.symbol,))
     if isinstance(owner, (Scaler, Optimizer, Tensor)):
         stored = state.heap.get(owner.symbol, {}).get(name)
         return stored or Method(owner, name)
@@ -81,19 +77,12 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
 
 
 def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
-    """`value`, or the scaler or optimizer that the use of this access path shows an unknown value to be.
-
-    What an object with a scaler hands out can be an optimizer that steps through that scaler by itself.
-    """
-    if not isinstance(value, Unknown) or machine.symbols.made_of(value.symbol, machine.handed_out):
-        return value
-    known = machine.kinds()
-    path = dotted(node) if known else None
-    kind = known.get(path) if path is not None else None
-    if kind == SCALER:
-        return Scaler(value.symbol, machine.unknown("enabled", parts=(value.symbol,)))
-    if kind == OPTIMIZER:
-        return Optimizer(value.symbol)
+    """`value`, or what the use of this access path shows an unknown value to be."""
+    if isinstance(value, Unknown):
+        for kind_of in machine.hooks.kind_of:
+            known: Value | None = kind_of(value, node)
+            if known is not None:
+                return known
     return value
 
 

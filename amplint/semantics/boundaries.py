@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.symbols import Key
 from amplint.semantics.values import Const
 
@@ -33,9 +34,9 @@ class Boundary:
 
 def boundary(machine: Machine, symbol: int) -> Boundary | None:
     """What the condition `symbol` says of windows, None where it says nothing."""
-    if symbol not in machine.rhythm.boundaries:
-        machine.rhythm.boundaries[symbol] = _parsed(machine, symbol, machine.symbols.key(symbol))
-    return machine.rhythm.boundaries[symbol]
+    if symbol not in machine[Rhythm].boundaries:
+        machine[Rhythm].boundaries[symbol] = _parsed(machine, symbol, machine.symbols.key(symbol))
+    return machine[Rhythm].boundaries[symbol]
 
 
 def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
@@ -122,7 +123,7 @@ def first_value(machine: Machine, counter: int | None, loop: cst.CSTNode) -> int
     base, added = shifted(machine, counter)
     key = machine.symbols.key(base)
     if key[:2] == (COUNTER, id(loop)):
-        start = machine.rhythm.starts.get((id(loop), str(key[2])))
+        start = machine[Rhythm].starts.get((id(loop), str(key[2])))
         return start + added if start is not None else None
     if key[:2] == ("part", 0):
         key = machine.symbols.key(machine.symbols.parts(base)[0])
@@ -161,7 +162,7 @@ def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None
 
 def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
     """The symbol of `n` for a loop over `range(n)`, also wrapped in a progress bar or `enumerate`."""
-    source = machine.rhythm.sources.get(loop)
+    source = machine[Rhythm].sources.get(loop)
     found = found_in(machine, [source], "call", "builtins.range") if source is not None else None
     parts = machine.symbols.parts(found) if found is not None else ()
     if len(parts) == 2 and constant(machine, parts[0]) == 0:
@@ -187,11 +188,11 @@ def _wrapped(machine: Machine, source: int) -> int | None:
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
     """Whether `loop` goes over a data loader that was seen to be made, and that can yield any number of batches."""
-    source = machine.rhythm.sources.get(loop)
-    while source is not None and source not in machine.rhythm.loaders:
+    source = machine[Rhythm].sources.get(loop)
+    while source is not None and source not in machine[Rhythm].loaders:
         source = _wrapped(machine, source)
     return source is not None and not any(
         argument.star == "**"
         or (argument.keyword is not None and argument.keyword.value in ("drop_last", "batch_sampler"))
-        for argument in machine.rhythm.loaders[source].args
+        for argument in machine[Rhythm].loaders[source].args
     )

@@ -8,6 +8,7 @@ from amplint.semantics.call_events import Called
 from amplint.semantics.definitions import node_of
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import Function, Module, Optimizer, Ref, Scaler, Tensor, Unknown, Value
 
 _OF_LIBRARIES = (Module, Optimizer, Ref, Scaler, Tensor)
@@ -30,3 +31,15 @@ def _is_of_library(machine: Machine, value: Value | None) -> bool:
         kind, *details = machine.symbols.key(value.symbol)
         return kind == "call" and "." in str(details[0])
     return isinstance(value, _OF_LIBRARIES)
+
+
+class Callees(Tracker):
+    """Tells what calls run."""
+
+    def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
+        """A function of the tree."""
+        runs(self.machine, state, node, function)
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """Or something in a library."""
+        leaves(self.machine, state, call.node, call.callee, call.owner)

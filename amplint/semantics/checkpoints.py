@@ -8,17 +8,32 @@ code out of sight counts as saved and restored there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.ledger import CheckpointLacksScaler, Place
+from amplint.semantics.call_index import CallIndex
+from amplint.semantics.ledger import CheckpointLacksScaler, Ledger, Place
 from amplint.semantics.machine import Machine
-from amplint.semantics.scopes import dotted
+from amplint.semantics.scopes import dotted, saving_names
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import FALSE, Function, Instance, Items, Optimizer, Partial, Scaler, Unknown, Value
+from amplint.semantics.values import (
+    FALSE,
+    NONE,
+    Function,
+    Instance,
+    Items,
+    Optimizer,
+    Partial,
+    Ref,
+    Scaler,
+    Unknown,
+    Value,
+)
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
 STATE_OF = "state of"
@@ -38,9 +53,9 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
     """`owner.state_dict()`."""
     symbol = symbol_of(machine, owner)
     if _is_scaler(machine, node, owner):
-        machine.ledger.scaler_saved = True
+        machine[Ledger].scaler_saved = True
     value = machine.unknown(STATE_OF, id(node), parts=(symbol,))
-    machine.ledger.taken.setdefault(value.symbol, _place(machine, state, node))
+    machine[Ledger].taken.setdefault(value.symbol, _place(machine, state, node))
     return value
 
 
@@ -54,13 +69,13 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
     if any(_states(machine, state, arguments.values)):
         return
     if _is_scaler(machine, node, owner):
-        machine.ledger.scaler_restored = True
-    _enter(machine.ledger.restored, symbol_of(machine, owner), _place(machine, state, node))
+        machine[Ledger].scaler_restored = True
+    _enter(machine[Ledger].restored, symbol_of(machine, owner), _place(machine, state, node))
 
 
 def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Arguments, owner: Value | None) -> None:
     """A call that cannot be looked into gets these arguments."""
-    ledger = machine.ledger
+    ledger = machine[Ledger]
     if not ledger.watching:
         return
     name = dotted(node.func) or ""
@@ -101,10 +116,10 @@ def _named_in(machine: Machine, state: State, call: cst.Call) -> Iterator[Value]
 
 def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute, owner: Value, value: Value) -> None:
     """`owner[...] = value` or `owner.name = value`."""
-    if not machine.ledger.watching:
+    if not machine[Ledger].watching:
         return
     if isinstance(value, Scaler) and not isinstance(owner, (Instance, Items)):
-        machine.ledger.scaler_saved = machine.ledger.scaler_restored = True
+        machine[Ledger].scaler_saved = machine[Ledger].scaler_restored = True
     base = dotted(target.value)
     if base is not None and _GIVES_STATE.search(base):
         _save(machine, _states(machine, state, [value]))
@@ -117,7 +132,7 @@ def returned(machine: Machine, state: State, value: Value) -> None:
     """
     if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
         return
-    function = machine.calls[-1] if machine.calls and machine.ledger.watching else None
+    function = machine.calls[-1] if machine.calls and machine[Ledger].watching else None
     if isinstance(function, cst.FunctionDef) and _GIVES_STATE.search(function.name.value):
         _save(machine, _states(machine, state, [value]))
 
@@ -133,13 +148,13 @@ def _is_parameter(machine: Machine, value: Value) -> bool:
 
 def conclude(machine: Machine) -> None:
     """Tell what the checkpoints of the whole file lack."""
-    ledger = machine.ledger
+    ledger = machine[Ledger]
     if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
         return
     for scaler in ledger.training.values():
-        partners = set(machine.index.partners[scaler.symbol])
+        partners = set(machine[CallIndex].index.partners[scaler.symbol])
         kin = {known for symbol in partners for known in _kin(machine, symbol)}
-        paths = {dotted(node) for symbol in partners for node in machine.index.optimizers.get(symbol, ())}
+        paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
         saves, restores = (
             [
                 place
@@ -207,7 +222,7 @@ def _enter(table: dict[int, list[Place]], symbol: int, place: Place) -> None:
 
 def _save(machine: Machine, states: Iterable[int]) -> None:
     for symbol in states:
-        _enter(machine.ledger.saved, machine.symbols.parts(symbol)[0], machine.ledger.taken[symbol])
+        _enter(machine[Ledger].saved, machine.symbols.parts(symbol)[0], machine[Ledger].taken[symbol])
 
 
 def _objects(state: State, value: Value) -> Iterator[Value]:
@@ -227,7 +242,7 @@ def _objects(state: State, value: Value) -> Iterator[Value]:
 
 def _states(machine: Machine, state: State, values: Iterable[Value], depth: int = 4) -> Iterator[int]:
     """The symbols of the `state_dict()` values that `values` hold or were made from."""
-    if not machine.ledger.taken:
+    if not machine[Ledger].taken:
         return
     for value in values:
         inside = [*value.values] if isinstance(value, Items) else []
@@ -239,7 +254,7 @@ def _states(machine: Machine, state: State, values: Iterable[Value], depth: int 
 
 
 def _made_from(machine: Machine, symbol: int) -> frozenset[int]:
-    known = machine.ledger.made_from
+    known = machine[Ledger].made_from
     if symbol not in known:
         kind, *details = machine.symbols.key(symbol)
         parts = machine.symbols.parts(symbol)
@@ -277,3 +292,57 @@ def _kin(machine: Machine, symbol: int) -> frozenset[object]:
     if kind == "part":
         return frozenset((details[0], whole) for whole in _kin(machine, parts[0]))
     return frozenset({("symbol", symbol)})
+
+
+class Checkpoints(Tracker):
+    """Follows the state that is saved and restored."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What saves and loads is watched, where a rule asks for it."""
+        wanted = CheckpointLacksScaler.kind in self.machine.wanted
+        watched = saving_names(chunks) if wanted else frozenset[str]()
+        self.machine[Ledger].watching = bool(watched)
+        return Words(watched=watched)
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """`torch.save` and whatever else a library offers."""
+        out_of_sight(self.machine, state, call.node, call.arguments, None)
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`state_dict` and `load_state_dict`."""
+        assert call.owner is not None
+        if call.name == "state_dict":
+            self.machine.idle.add(call.node)
+            return take(self.machine, state, call.node, call.owner)
+        if call.name == "load_state_dict":
+            restore(self.machine, state, call.node, call.owner, call.arguments)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """What is unseen may save and load."""
+        if not isinstance(call.callee, Ref):
+            owner = None if call.entered == "super" else call.owner
+            out_of_sight(self.machine, state, call.node, call.arguments, owner)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """State may go into what is saved."""
+        stored(self.machine, state, target, owner, value)
+        return None
+
+    def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
+        """State may go into what is saved."""
+        stored(self.machine, state, target, owner, value)
+
+    def function_returns(self, state: State, value: Value) -> None:
+        """A method may give out state."""
+        returned(self.machine, state, value)
+
+    def joined(self, left: Value, right: Value, joint: Value) -> None:
+        """A scaler may be None."""
+        if NONE in (left, right) and isinstance(joint, Scaler):
+            self.machine[Ledger].perhaps_none.add(joint.symbol)
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell what the checkpoints lack."""
+        conclude(self.machine)

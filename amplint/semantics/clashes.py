@@ -14,11 +14,14 @@ from amplint.semantics.kinship import belongs, follows, is_only_moved, tensors_i
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Operand
+from amplint.semantics.penalties import Penalties
 from amplint.semantics.provenance import ARITHMETIC, behind, called, ingredient, is_kept, maker
+from amplint.semantics.regions import innermost
 from amplint.semantics.seam_events import Clash
 from amplint.semantics.state import State
 from amplint.semantics.tensors import used_as_tensor
-from amplint.semantics.values import Items, Tensor, Unknown, Value
+from amplint.semantics.tracker import Call, Tracker
+from amplint.semantics.values import Items, Ref, Tensor, Unknown, Value
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, JOINS, Outcome
@@ -119,7 +122,7 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return True
     if key[0] in ARITHMETIC and depth:
         return any(_is_computed(machine, part, depth - 1) for part in parts)
-    if symbol in machine.in_float16:
+    if symbol in machine[Penalties].in_float16:
         return True
     if key[0] == "part" and depth:
         return _is_computed(machine, parts[0], depth - 1)
@@ -152,7 +155,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
     if key[0] == "item":
         return True
     if key[0] != "parameter":
-        return called(machine, symbol) is not None or symbol in machine.in_float16
+        return called(machine, symbol) is not None or symbol in machine[Penalties].in_float16
     return any(str(key[2]) in tensors_in(function) for function in machine.calls)
 
 
@@ -208,7 +211,7 @@ def assigned(
 
 def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
     """Something out of sight is called: a layer, where its input was made on the device of its parameters."""
-    if not machine.assumes or Clash.kind not in machine.wanted or machine.region(state)[0] is not None:
+    if not machine.assumes or Clash.kind not in machine.wanted or innermost(machine, state)[0] is not None:
         return
     for argument in arguments.given:
         source = told(machine, state, argument.node.value, argument.value)
@@ -270,3 +273,14 @@ def _in_custom_function(machine: Machine) -> bool:
     if not isinstance(function, cst.FunctionDef) or not function.params.params:
         return False
     return function.name.value in ("forward", "backward") and function.params.params[0].name.value != "self"
+
+
+class Clashes(Tracker):
+    """Follows what code out of sight is given of tensors that are float32 in any case."""
+
+    def unseen(self, state: State, call: Call) -> None:
+        """Code that cannot be seen gets tensors."""
+        if call.entered is None:
+            handed(self.machine, state, call.node, call.arguments)
+            if not isinstance(call.callee, Ref):
+                supplied(self.machine, state, call.node, call.arguments)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.protocol import forget_gradients
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.tracker import Tracker
 from amplint.source.tree import walk
 
 _CLEARING = frozenset({"zero_", "detach_", "requires_grad_"})
@@ -46,3 +48,19 @@ def _parameter(gradient: str | None) -> str | None:
     """`p` of `p.grad` and `p.grad.data`."""
     name, _, rest = (gradient or "").partition(".")
     return name if rest in ("grad", "grad.data") else None
+
+
+class LoopsOverGradients(Tracker):
+    """Follows loops that clear all gradients or step several optimizers."""
+
+    def loop_as_whole(self, state: State, node: cst.For) -> bool:
+        """Whether all gradients are cleared."""
+        if not clears(node):
+            return False
+        self.machine.contacts += 1
+        forget_gradients(state)
+        return True
+
+    def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
+        """Optimizers may have been stepped one after the other."""
+        looped(self.machine, state, loop)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
@@ -9,7 +11,11 @@ from amplint.semantics.callers import may_be_inside
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused
 from amplint.semantics.machine import Machine
 from amplint.semantics.passes import RegionMissed
+from amplint.semantics.plain_calls import same_again
+from amplint.semantics.regions import innermost, innermost_of
 from amplint.semantics.state import Region, State
+from amplint.semantics.tracker import Call, Handler, Tracker
+from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
     NONE,
@@ -21,6 +27,7 @@ from amplint.semantics.values import (
     GradMode,
     Instance,
     Method,
+    Neutral,
     NewThread,
     OneOf,
     Opaque,
@@ -29,7 +36,15 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
-from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DEFAULT_AUTOCAST_DTYPE, DTYPES, GRAD_MODES
+from amplint.torchlib.names import (
+    AUTOCAST_PARAMETERS,
+    AUTOCASTS,
+    DEFAULT_AUTOCAST_DTYPE,
+    DTYPES,
+    EXIT_STACKS,
+    GRAD_MODES,
+    NEUTRAL_CONTEXTS,
+)
 from amplint.torchlib.policy import words
 
 _CACHE = -1
@@ -130,7 +145,7 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
             machine.emit(state, AutocastEntered, value.node, context=value)
         carry(machine, state, value, by)
         if isinstance(value, Autocast) and value.enabled == FALSE:
-            machine.entered_at.setdefault(by, machine.fresh())
+            machine[Regions].entered_at.setdefault(by, machine.fresh())
         state.regions = (*state.regions, Region(value, by))
     elif isinstance(value, Entered):
         state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))
@@ -145,7 +160,7 @@ def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
     """Note that a thread takes over the gradient mode its caller has asked for."""
     flag = value.enabled if isinstance(value, GradMode) else None
     if isinstance(flag, Unknown) and machine.symbols.key(flag.symbol)[:2] == ("call", "torch.is_grad_enabled"):
-        machine.carried.append(by)
+        machine[Regions].carried.append(by)
 
 
 def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
@@ -154,7 +169,7 @@ def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
     border = next((i for i in range(len(regions) - 1, -1, -1) if isinstance(regions[i].context, NewThread)), None)
     if border is None or any(isinstance(region.context, (Autocast, Opaque)) for region in regions[border + 1 :]):
         return
-    lost, entered_by = machine.region_among(state, regions[:border])
+    lost, entered_by = innermost_of(machine, state, regions[:border])
     start = regions[border]
     assert isinstance(start.context, NewThread)
     if entered_by is not None:
@@ -164,14 +179,13 @@ def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
 
 
 def leave(state: State, regions: tuple[Region, ...]) -> None:
-    """Go back to `regions`; the outermost region, on or off, takes along what autocast remembers."""
+    """`regions` alone are left; the outermost region, on or off, takes along what autocast remembers."""
     if any(isinstance(region.context, Autocast) for region in regions):
         for dtypes in _dtypes_on(state.regions):
             state.set_attribute(_CACHE, dtypes, TRUE)
     else:
         for dtypes in state.heap.get(_CACHE, ()):
             state.set_attribute(_CACHE, dtypes, FALSE)
-    state.regions = regions
 
 
 def remembers_other_dtypes(state: State) -> bool:
@@ -189,24 +203,6 @@ def _dtypes_on(regions: tuple[Region, ...]) -> set[str]:
     return {" or ".join(sorted(context.dtypes or ())) for context in contexts if context.enabled != FALSE}
 
 
-def enter_items(machine: Machine, state: State, node: cst.With) -> bool:
-    """Enter every item of a `with` statement; whether one of them does protocol work when it is left."""
-    from amplint.semantics.expressions import assign
-
-    machine.statement = node
-    finishes = False
-    for item in node.items:
-        value = machine.evaluate(state, item.item)
-        unused = isinstance(value, Ref) and value.name in AUTOCASTS
-        enter(machine, state, value, item.item if unused else node)
-        if isinstance(value, (Unknown, Instance)) and (name := last_name(item.item)) not in HARMLESS:
-            state.regions = (*state.regions, Region(Opaque(name), node))
-        finishes = finishes or (isinstance(value, Entered) and value.finishes)
-        if item.asname is not None:
-            assign(machine, state, item.asname.name, value)
-    return finishes
-
-
 def last_name(node: cst.BaseExpression) -> str:
     """The last name in what makes or is a context: `ema_scope` for `self.model.ema_scope()`."""
     while isinstance(node, (cst.Call, cst.Subscript)):
@@ -221,3 +217,92 @@ def grad_mode(name: str, arguments: Arguments) -> GradMode:
         given = arguments.values[0]
         return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given)
     return GradMode(Const(GRAD_MODES[name]))
+
+
+class Regions(Tracker):
+    """Follows autocast regions, gradient modes and what hides them.
+
+    `carried` is where a gradient mode is taken over from a caller, `entered_at` when a switched off region was entered.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.carried: list[cst.CSTNode] = []
+        self.entered_at: dict[cst.CSTNode, int] = {}
+
+    def describe(self, state: State) -> Mapping[str, object]:
+        """The innermost autocast region, and what entered it."""
+        region, entered_by = innermost(self.machine, state)
+        return {"region": region, "region_with": entered_by}
+
+    def library(self) -> Mapping[str, Handler]:
+        """What makes regions and modes, and asks for them."""
+        return {
+            "torch.is_autocast_enabled": self._is_enabled,
+            "torch.device": self._device,
+            "torch.cuda.device": self._device,
+            **dict.fromkeys(NEUTRAL_CONTEXTS | EXIT_STACKS, self._neutral),
+            "torch.set_grad_enabled": self._set_grad_enabled,
+            **dict.fromkeys(GRAD_MODES, self._grad_mode),
+            **dict.fromkeys(AUTOCASTS, self._autocast),
+        }
+
+    def _autocast(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return make_autocast(self.machine, state, call.node, call.callee.name, call.arguments)
+
+    def _grad_mode(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return grad_mode(call.callee.name, call.arguments)
+
+    def _set_grad_enabled(self, state: State, call: Call) -> Value | None:
+        return GradMode(call.arguments.values[0] if call.arguments.given else TRUE)
+
+    def _neutral(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return Neutral(stack=call.callee.name in EXIT_STACKS)
+
+    def _device(self, state: State, call: Call) -> Value | None:
+        return device_of(call.arguments)
+
+    def _is_enabled(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return same_again(
+            self.machine, state, call.callee.name, call.arguments, callee=tuple(_symbols(self.machine, state))
+        )
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`stack.enter_context(...)` and `context.__enter__()`."""
+        assert call.owner is not None
+        if call.name == "enter_context" and call.arguments.given:
+            enter(self.machine, state, call.arguments.values[0], call.node)
+            return call.arguments.values[0]
+        if call.name == "__enter__":
+            enter(self.machine, state, call.owner, call.node)
+            return call.owner
+        return None
+
+    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+        """A region begins; what cannot be looked into may begin one."""
+        unused = item is not None and isinstance(value, Ref) and value.name in AUTOCASTS
+        enter(self.machine, state, value, item if unused and item is not None else by)
+        if item is not None and isinstance(value, (Unknown, Instance)) and (name := last_name(item)) not in HARMLESS:
+            state.regions = (*state.regions, Region(Opaque(name), by))
+
+    def left(self, state: State, regions: tuple[Region, ...]) -> None:
+        """Regions end."""
+        leave(state, regions)
+
+    def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
+        """A region that is made and not entered."""
+        carry(self.machine, state, value, node)
+        if isinstance(value, Autocast) and value.node is node:
+            self.machine.emit(state, AutocastUnused, node, called=True)
+
+
+def _symbols(machine: Machine, state: State) -> Iterator[int]:
+    """A symbol for each autocast region around."""
+    for region in state.regions:
+        if isinstance(region.context, Autocast):
+            enabled = symbol_of(machine, region.context.enabled)
+            yield machine.symbols.intern("region", region.entered_by, parts=(enabled,))

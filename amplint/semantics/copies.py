@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.values import Instance, Module, Value
 
 
@@ -30,3 +32,19 @@ def copied(machine: Machine, state: State, node: cst.Call, value: Instance | Mod
         return replace(part, symbol=symbols[part.symbol])
 
     return twin(value)
+
+
+class Copies(Tracker):
+    """Follows deep copies of models."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """`copy.deepcopy`."""
+        return {"copy.deepcopy": self._deepcopy}
+
+    def _deepcopy(self, state: State, call: Call) -> Value | None:
+        given = call.arguments.values
+        return (
+            copied(self.machine, state, call.node, given[0])
+            if given and isinstance(given[0], (Instance, Module))
+            else None
+        )

@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics.boundaries import COUNTER
 from amplint.semantics.machine import Machine
+from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.truth import symbol_of
@@ -17,7 +18,7 @@ from amplint.source.tree import every
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
     """The access paths that `loop` counts up, or moves along, and that a remainder or a comparison in it looks at."""
-    found = machine.rhythm.counted.get(loop)
+    found = machine[Rhythm].counted.get(loop)
     if found is None:
         raised: set[str] = set()
         looked_at: set[str] = set()
@@ -34,7 +35,7 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
                 isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
             ):
                 looked_at |= set(_paths(node))
-        found = machine.rhythm.counted[loop] = frozenset((raised | (moved & marks)) & looked_at)
+        found = machine[Rhythm].counted[loop] = frozenset((raised | (moved & marks)) & looked_at)
     return found
 
 
@@ -60,10 +61,10 @@ def begin_round(machine: Machine, state: State, loop: cst.For | cst.While, first
         key = (id(loop), path)
         if first:
             if number is None:
-                machine.rhythm.starts.pop(key, None)
+                machine[Rhythm].starts.pop(key, None)
                 continue
-            machine.rhythm.starts[key] = number
-        elif key not in machine.rhythm.starts:
+            machine[Rhythm].starts[key] = number
+        elif key not in machine[Rhythm].starts:
             continue
         counter = Unknown(
             machine.symbols.intern(COUNTER, id(loop), path, state.iteration[-1], time=state.iteration[-1])

@@ -7,6 +7,7 @@ Forward runs in the autocast state of its caller, backward in that of whoever ca
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -16,11 +17,13 @@ from amplint.semantics.exchanges import exchange
 from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
 from amplint.semantics.function_passes import Passes, cast_in_both, computes_again, left_out, mixed, runs_again
 from amplint.semantics.kernels import callers_mind, handed, minds_dtypes, unprepared
-from amplint.semantics.machine import Applied, Machine
+from amplint.semantics.machine import Machine
 from amplint.semantics.modules import quietly
+from amplint.semantics.regions import innermost
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import MODULE_FRAME, State
-from amplint.semantics.values import Autocast, Class, Partial, Ref, Unknown
+from amplint.semantics.tracker import Call, Tracker, Words
+from amplint.semantics.values import Autocast, Class, Partial, Ref, Unknown, Value
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 
@@ -33,6 +36,16 @@ _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A call of a custom function's `apply`: whether a region is or can be `on` around it, or is `off`, on `device`."""
+
+    node: cst.Call
+    on: bool
+    off: bool
+    device: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +65,7 @@ class Decoration:
         return self.api.rpartition(".")[2]
 
 
-def function_names(chunks: list[Chunk]) -> frozenset[str]:
+def function_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names of classes that, by their text, derive from a `Function`."""
     classes = (chunk for chunk in chunks if chunk.is_class and "Function)" in chunk.text and "backward" in chunk.words)
     return frozenset(chunk.name for chunk in classes if chunk.name)
@@ -63,9 +76,11 @@ def applied(machine: Machine, state: State, node: cst.Call, cls: Class, argument
     if _EXCHANGES.search(cls.chunk.code):
         for value in arguments.values:
             exchange(machine, state, value, Unknown(machine.fresh()))
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     off = region is None and any(isinstance(one.context, Autocast) for one in state.regions)
-    machine.applied.setdefault(cls.chunk, []).append(Applied(node, region is not None, off, _device(region)))
+    machine[CustomFunctions].applied.setdefault(cls.chunk, []).append(
+        Applied(node, region is not None, off, _device(region))
+    )
 
 
 def _device(region: Autocast | None) -> str:
@@ -116,7 +131,7 @@ def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Deco
 
 def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passes: Passes) -> None:
     forward, backward = (_decoration(machine, state, method) for method in (passes.forward, passes.backward))
-    calls = machine.applied.get(chunk, [])
+    calls = machine[CustomFunctions].applied.get(chunk, [])
     details = {
         "name": cls.name.value,
         "announced": any(_SIGNS.search(other.text) for other in machine.program.chunks),
@@ -224,3 +239,25 @@ def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
                 pairs = zip(passes.inputs, node.args, strict=False)
                 found |= {key for key, argument in pairs if (dotted(argument.value) or "").startswith("self.")}
     return found
+
+
+class CustomFunctions(Tracker):
+    """Custom autograd functions, and where each is applied."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.applied: dict[Chunk, list[Applied]] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The names of the functions matter."""
+        return Words() if self.machine.wanted.isdisjoint(KINDS) else Words(function_names(chunks))
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`Function.apply(...)`."""
+        if call.name == "apply" and isinstance(call.owner, Class):
+            applied(self.machine, state, call.node, call.owner, call.arguments)
+        return None
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of each of the functions."""
+        conclude(self.machine, starts[0])

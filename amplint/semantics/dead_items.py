@@ -11,6 +11,7 @@ import libcst as cst
 from amplint.semantics.gradients import essence
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import ANY_OPTIMIZER, State, rounds_since
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Function, Items, Method, Partial, Tensor, Value
 from amplint.source.tree import children, target_names, walk
 
@@ -50,15 +51,6 @@ def join(machine: Machine, state: State) -> None:
         for (scaler, key), stage in state.pairs.items()
         if (name := names.get(key, key)) is not None
     }
-
-
-def begins_anew(machine: Machine, state: State, loop: cst.For | cst.While) -> State:
-    """A copy of `state` where what the last round went over is no longer held: the next round binds it anew."""
-    twin = state.copy()
-    if isinstance(loop, cst.For):
-        _forget(twin, frozenset(target_names(loop.target)))
-    join(machine, twin)
-    return twin
 
 
 def ended(machine: Machine, states: Iterable[State], loop: cst.For | cst.While) -> None:
@@ -130,3 +122,25 @@ def _symbols(value: Value) -> Iterator[int]:
         yield from (value.symbol, *([] if value.scaled is None else [value.scaled.symbol]))
     elif not isinstance(value, Function) and isinstance(symbol := getattr(value, "symbol", None), int):
         yield symbol
+
+
+class DeadItems(Tracker):
+    """Merges the protocol's state of optimizers that nothing can name any more."""
+
+    def round_over(self, state: State) -> None:
+        """A round's items may be dead."""
+        join(self.machine, state)
+
+    def function_ends(self, state: State) -> None:
+        """A function's items may be dead."""
+        join(self.machine, state)
+
+    def next_round(self, state: State, loop: cst.For | cst.While) -> None:
+        """The next round binds its items anew."""
+        if isinstance(loop, cst.For):
+            _forget(state, frozenset(target_names(loop.target)))
+        join(self.machine, state)
+
+    def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
+        """A loop's items may be dead."""
+        ended(self.machine, [state], loop)

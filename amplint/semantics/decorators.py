@@ -10,6 +10,7 @@ from amplint.semantics import attributes
 from amplint.semantics.framework_events import InertDecorator
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import MODULE_FRAME, State
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Class, Ref
 from amplint.torchlib.legacy import CAST_DECORATORS, PLAIN_BASES, SWITCH, is_mmcv
 
@@ -57,3 +58,11 @@ def _may_have_switch(machine: Machine, state: State, cls: Class) -> bool:
 
 def _is_plain(base: object) -> bool:
     return isinstance(base, Ref) and (base.name.startswith("torch.nn.") or base.name in PLAIN_BASES)
+
+
+class SwitchDecorators(Tracker):
+    """Follows methods whose decorator asks their object for a switch."""
+
+    def class_begins(self, state: State, cls: Class) -> None:
+        """Tell of those of `cls`."""
+        inspect(self.machine, state, cls)

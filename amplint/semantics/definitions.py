@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
-from amplint.semantics.events import ApiUse
 from amplint.semantics.machine import Machine
 from amplint.semantics.modules import class_or_function, imported
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.values import Class, Const, Function, Ref
-from amplint.source.fallback import is_fallback
 from amplint.torchlib.constants import CONSTANTS
-from amplint.torchlib.legacy import APEX_MODULES
-from amplint.torchlib.names import SUCCESSORS
-
-_NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
 
 
 def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
@@ -25,7 +17,7 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
     if isinstance(node, cst.Import):
         for alias in node.names:
             name = dotted(alias.name) or ""
-            tell_use(machine, state, alias, name)
+            _use(machine, state, alias, name)
             if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
                 state.bind(state.frame, alias.asname.name.value, imported(machine, state, name, "") or Ref(name))
             else:
@@ -46,24 +38,12 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
             state.bind(state.frame, bound, found)
             continue
         state.bind(state.frame, bound, Const(CONSTANTS[qualified]) if qualified in CONSTANTS else Ref(qualified))
-        tell_use(machine, state, alias, qualified)
+        _use(machine, state, alias, qualified)
 
 
-def tell_use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
-    """Tell once that `node` uses the library name `name`, a deprecated one only where newer code does not take over."""
-    if machine.module(state) is not machine.program.main or (node, name) in machine.told:
-        return
-    if not machine.muted:
-        machine.told.add((node, name))
-    if name.startswith(APEX_MODULES) and not machine.muted and is_fallback(machine.module(state), node, _NATIVE_IMPORT):
-        return
-    if name in SUCCESSORS and not machine.muted:
-        successor = SUCCESSORS[name][0]
-        call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
-        imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
-        if is_fallback(machine.module(state), node, re.compile(rf"{call}|{imported}")):
-            return
-    machine.emit(state, ApiUse, node, name=name)
+def _use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
+    for library_name in machine.hooks.library_name:
+        library_name(state, node, name)
 
 
 def bind_function(machine: Machine, state: State, node: cst.FunctionDef) -> None:

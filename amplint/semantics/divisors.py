@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.boundaries import constant
 from amplint.semantics.machine import Machine
+from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.values import Const, Method
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
@@ -58,7 +59,7 @@ class _Judge:
     def _of(self, symbol: int, depth: int) -> bool | None:
         if self._involved(symbol):
             return True
-        if symbol in self.machine.rhythm.opaque:
+        if symbol in self.machine[Rhythm].opaque:
             return None
         key, parts = self.machine.symbols.key(symbol), self.machine.symbols.parts(symbol)
         kind = key[0]

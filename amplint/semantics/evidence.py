@@ -8,8 +8,9 @@ from amplint.semantics.devices import reaches
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import COORDINATES, Because, Evidence
+from amplint.semantics.regions import innermost
 from amplint.semantics.state import State
-from amplint.semantics.tensors import FROM_PARAMETER, is_data
+from amplint.semantics.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values import Tensor
 from amplint.torchlib.names import HALF_DTYPES
 
@@ -23,7 +24,7 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     the rules are to assume so.
     """
     if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
-        because = machine.half_because.get(value.why_half, Because.CAST)
+        because = machine[Tensors].half_because.get(value.why_half, Because.CAST)
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
     if minds_dtypes(machine):
         return None
@@ -33,7 +34,7 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
         halves = value.among if value.among <= _BOTH else None
         return Evidence(Because.REGION, halves, "the tensor is half from here on", value.why_half) if halves else None
     if value.dtype is None and not is_data(machine, value.symbol):
-        region, entered_by = machine.region(state)
+        region, entered_by = innermost(machine, state)
         halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()
         if halves and region is not None and reaches(region.devices, value.device):
             dtype = " or ".join(sorted(halves))

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import libcst as cst
+
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.tensors import used_as_tensor
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Method, Tensor, Unknown, Value
 
@@ -117,3 +120,17 @@ def _met(value: Value, other: Value | None) -> Value:
     if isinstance(value, Tensor) and isinstance(other, Tensor) and value.symbol == other.symbol and value != other:
         return _either(value, other)
     return value
+
+
+class Exchanges(Tracker):
+    """Follows tensors whose storage is exchanged."""
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`tensor.data = value`."""
+        if target.attr.value == "data" and not target.value.deep_equals(cst.Name("self")):
+            exchange(self.machine, state, owner, value)
+        return None
+
+    def chosen_apart(self, state: State, sides: tuple[State, State]) -> None:
+        """One side of a conditional expression may have exchanged a tensor."""
+        meet(state, sides)

@@ -8,28 +8,11 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from amplint.semantics import (
-    attributes,
-    calls,
-    checkpoints,
-    functions,
-    indexing,
-    modules,
-    operators,
-    parameters,
-    protocol,
-    readings,
-    tensors,
-    weights,
-    windows,
-)
+from amplint.semantics import attributes, calls, functions, modules, operators
 from amplint.semantics.choices import alternatives
 from amplint.semantics.containers import each, hold
-from amplint.semantics.events import Job
-from amplint.semantics.exchanges import exchange
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.tensors import derived
 from amplint.semantics.truth import assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values import (
     FALSE,
@@ -40,8 +23,6 @@ from amplint.semantics.values import (
     Module,
     OneOf,
     Ref,
-    Scaler,
-    Tensor,
     Unknown,
     Value,
 )
@@ -78,12 +59,11 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         return not decide(machine, state, node.expression)
     value = evaluate(machine, state, node)
-    if isinstance(value, Unknown):
-        machine.rhythm.spelled.setdefault(value.symbol, node)
-        machine.rhythm.asked.setdefault(value.symbol, set()).add(machine.loops)
+    for condition in machine.hooks.condition:
+        condition(node, value)
     holds = decide_value(machine, state, value)
-    if not holds and _any_gradient(machine, value):
-        protocol.forget_gradients(state)
+    for decided in machine.hooks.decided:
+        decided(state, value, holds)
     return holds
 
 
@@ -91,13 +71,6 @@ def _whole(machine: Machine, state: State, node: cst.BooleanOperation, both: boo
     """`a and b` by both its sides, also where one is enough to know it: joined paths may know different ones."""
     sides = [symbol_of(machine, evaluate(machine, state, side)) for side in (node.left, node.right)]
     return machine.unknown("and" if both else "or", parts=tuple(sides))
-
-
-def _any_gradient(machine: Machine, value: Value) -> bool:
-    """Whether `value` is `any(parameter.grad is not None ...)`: where it is false, there is nothing to step with."""
-    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("call", "builtins.any"):
-        return False
-    return machine.symbols.involves(value.symbol, "attribute", "grad")
 
 
 def _may_have_effects(node: cst.BaseExpression) -> bool:
@@ -111,22 +84,15 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         state.bind(_home(machine, state, target.value), target.value, value)
     elif isinstance(target, cst.Attribute):
         owner = evaluate(machine, state, target.value)
-        if target.attr.value in ("data", "requires_grad"):
-            parameters.forget_dtypes(machine, state)
-        elif not isinstance(value, Const):
-            parameters.forget_dtypes(machine, state, [owner])
-        if target.attr.value == "grad":
-            windows.note(machine, state, Job.RESCALE, target)
-            protocol.gradient_set(machine, state, value)
-        else:
-            checkpoints.stored(machine, state, target, owner, value)
-            if target.attr.value == "data" and not target.value.deep_equals(cst.Name("self")):
-                exchange(machine, state, owner, value)
-            kept = weights.put(machine, state, owner, target.attr.value, value)
+        kept = value
+        for attribute_set in machine.hooks.attribute_set:
+            kept = attribute_set(state, target, owner, value) or kept
+        if not any(stores_apart(target) for stores_apart in machine.hooks.stores_apart):
             state.set_attribute(symbol_of(machine, owner), target.attr.value, kept)
     elif isinstance(target, cst.Subscript):
         owner = evaluate(machine, state, target.value)
-        checkpoints.stored(machine, state, target, owner, value)
+        for item_set in machine.hooks.item_set:
+            item_set(state, target, owner, value)
         key = _index(machine, state, target)
         if isinstance(key, Const):
             state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
@@ -135,8 +101,8 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
         for index, element in enumerate(target.elements):
             part: Value = machine.unknown("part", index, parts=(symbol_of(machine, value),))
-            if isinstance(value, Tensor) and not starred:
-                part = derived(machine, value, f"part {index}")
+            for part_of in machine.hooks.part_of if not starred else ():
+                part = part_of(value, index) or part
             if known and not starred:
                 part = value.values[index]  # type: ignore[union-attr]
             assign(machine, state, element.value, part)
@@ -164,14 +130,10 @@ def _name(machine: Machine, state: State, node: cst.Name) -> Value:
     return refined(machine, state, attributes.with_kind(machine, found, node))
 
 
-_RECORDS = "_per_optimizer_states"
-"""Where a scaler keeps how far each optimizer has come: code that asks it need not run on every path as told."""
-
-
 def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
     owner = evaluate(machine, state, node.value)
-    if isinstance(owner, Scaler) and node.attr.value == _RECORDS:
-        protocol.forget(machine, state, [owner])
+    for attribute_read in machine.hooks.attribute_read:
+        attribute_read(state, owner, node.attr.value)
     found = attributes.get(machine, state, node, owner, node.attr.value)
     return refined(machine, state, attributes.with_kind(machine, found, node))
 
@@ -192,7 +154,9 @@ def _literal(text: str) -> object:
 
 def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Value:
     shown = [part.expression for part in node.parts if isinstance(part, cst.FormattedStringExpression)]
-    readings.formatted(machine, state, node, [evaluate(machine, state, expression) for expression in shown])
+    values = [evaluate(machine, state, expression) for expression in shown]
+    for formatted in machine.hooks.formatted:
+        formatted(state, node, values)
     return machine.unknown("text", id(node))
 
 
@@ -229,9 +193,11 @@ def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:
 
 
 def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
-    owner = tensors.used_as_tensor(machine, evaluate(machine, state, node.value))
-    if isinstance(owner, Tensor):
-        return indexing.taken(machine, state, node, owner)
+    owner = evaluate(machine, state, node.value)
+    for item_of in machine.hooks.item_of:
+        item: Value | None = item_of(state, node, owner)
+        if item is not None:
+            return item
     key = _index(machine, state, node)
     if isinstance(key, Const):
         stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
@@ -303,8 +269,10 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     else:
         element = evaluate(machine, state, node.elt)
     state.frames[state.frame] = before
-    if isinstance(element, Tensor) and element.scaled is not None:
-        return derived(machine, element, "comprehension")
+    for collected in machine.hooks.collected:
+        whole: Value | None = collected(element)
+        if whole is not None:
+            return whole
     made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
     hold(state, made, element)
     return made
@@ -318,8 +286,7 @@ def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
     if node.value is not None:
         evaluate(machine, state, node.value.item if isinstance(node.value, cst.From) else node.value)
     functions.remember_yield(machine, state)
-    machine.contacts += 1
-    protocol.forget_everything(state)
+    machine.forget(state)
     return Unknown(machine.fresh())
 
 

@@ -11,7 +11,7 @@ from amplint.semantics.exchanges import resize
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import ONE, Because
 from amplint.semantics.state import State
-from amplint.semantics.tensors import FROM_PARAMETER, default_dtype, dtype_of, is_number, supposes
+from amplint.semantics.tensors import FROM_PARAMETER, Tensors, default_dtype, dtype_of, is_number, supposes
 from amplint.semantics.traits import counted
 from amplint.semantics.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
@@ -58,7 +58,7 @@ def make(
         supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if dtype in HALF_DTYPES:
-        machine.half_because[node] = Because.CAST
+        machine[Tensors].half_because[node] = Because.CAST
     resize(machine, state, arguments.value("out"), rank)
     taken = follows(machine, wanted)
     places = [(argument.node.value, argument.value) for argument in arguments.given]
@@ -79,7 +79,7 @@ def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     device = "cuda" if ".cuda." in name else "cpu"
     made = Tensor(symbol, dtype, node if dtype in HALF_DTYPES else None, rank=rank, device=device)
     if dtype in HALF_DTYPES:
-        machine.half_because[node] = Because.CAST
+        machine[Tensors].half_because[node] = Because.CAST
     places = [(argument.node.value, argument.value) for argument in arguments.given]
     flow.tell(machine, state, node, "empty", places, made, arguments)
     return made

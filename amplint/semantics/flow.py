@@ -15,9 +15,11 @@ from amplint.semantics.devices import common, reaches
 from amplint.semantics.evidence import announced, evidence
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import SCALED_LATE, Because, Operand, Operation, ScaledLate
+from amplint.semantics.regions import innermost
 from amplint.semantics.state import State
-from amplint.semantics.tensors import FROM_PARAMETER, dtype_of, is_data, is_dtype, is_number, supposes
+from amplint.semantics.tensors import FROM_PARAMETER, Tensors, dtype_of, is_data, is_dtype, is_number, supposes
 from amplint.semantics.values import Const, Tensor, Unknown, Value, number
+from amplint.semantics.weights import Weights
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime
@@ -31,7 +33,7 @@ Place = tuple[cst.BaseExpression, Value]
 
 def regime(machine: Machine, state: State) -> Regime | None:
     """The autocast that is or can be on."""
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     return Regime(region.devices, region.dtypes, machine.program.torch) if region is not None else None
 
 
@@ -108,7 +110,7 @@ def _is_label(machine: Machine, value: Value) -> bool:
 
 
 def _is_weight(machine: Machine, value: Value) -> bool:
-    return isinstance(value, Tensor) and value.symbol in machine.weights
+    return isinstance(value, Tensor) and value.symbol in machine[Weights].symbols
 
 
 def tell(
@@ -173,7 +175,7 @@ def with_dtype(
     halves = [value for value in operands if isinstance(value, Tensor) and value.dtype == dtype and value.why_half]
     why = halves[0].why_half if halves else node
     if dtype in HALF_DTYPES and not halves:
-        machine.half_because[node] = Because.REGION
+        machine[Tensors].half_because[node] = Because.REGION
     among = found.dtypes if dtype is None else None
     return replace(
         result, dtype=dtype, among=among, why_half=why if dtype else None, device=common(operands),

@@ -6,16 +6,22 @@ its concern: the state only remembers whose they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics import attributes, protocol, trainers
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.calls import unseen
 from amplint.semantics.events import Gradients, GradState
-from amplint.semantics.framework_events import Bypassed, ManagedBackward
+from amplint.semantics.framework_events import Bypassed, ManagedBackward, Setting
 from amplint.semantics.machine import Machine
+from amplint.semantics.parameters import Parameters
+from amplint.semantics.protocol import Protocol
+from amplint.semantics.scopes import dotted
 from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -120,11 +126,11 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
     if not isinstance(value, (Optimizer, Unknown)):
         return value
     symbol = machine.symbols.intern(PREPARED, manager, parts=(value.symbol,))
-    owner = machine.owners.get(value.symbol)
+    owner = machine[Protocol].owners.get(value.symbol)
     if owner is not None:
-        machine.owners[symbol] = owner
-    if value.symbol in machine.trained:
-        machine.trained[symbol] = machine.trained[value.symbol]
+        machine[Protocol].owners[symbol] = owner
+    if value.symbol in machine[Parameters].trained:
+        machine[Parameters].trained[symbol] = machine[Parameters].trained[value.symbol]
     return replace(value, symbol=symbol)
 
 
@@ -157,7 +163,7 @@ def _settle(state: State, manager: Manager) -> None:
 def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
     """`optimizer.step()`: tell when a framework steps gradients it has not made, or of float16 parameters."""
     manager = manager_of(machine, optimizer.symbol)
-    trained = machine.trained.get(optimizer.symbol)
+    trained = machine[Parameters].trained.get(optimizer.symbol)
     if manager is not None and trained is not None and trained.model is not None and trained.plain:
         trainers.meet(machine, state, node, manager, trained.model)
     gradients = protocol.gradients_of(machine, state, optimizer.symbol)
@@ -202,3 +208,35 @@ def _spelled(machine: Machine, state: State, manager: Manager) -> str | None:
     if manager.kind == "lightning":
         return "self"
     return None
+
+
+class Frameworks(Tracker):
+    """Follows the objects of frameworks that scale and step themselves."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """`Accelerator` and its kin."""
+        return dict.fromkeys(MANAGERS, self._make)
+
+    def _make(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return make(self.machine, call.node, call.callee.name, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """Their methods, and those of a Lightning module that optimises by hand."""
+        if isinstance(call.owner, Instance):
+            return call_lightning(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        if isinstance(call.owner, Manager):
+            found = call_method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+            return found if found is not None else unseen(self.machine, state, call)
+        return None
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """A parameter that is such an object."""
+        if name not in MANAGERS:
+            return None
+        return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
+
+    def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
+        """A setting of a configuration."""
+        if isinstance(value, Items) and value.keys and (name := dotted(target)) is not None:
+            self.machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import callees, contexts, dead_items, demos, parameters, protocol, ran
+from amplint.semantics import demos
 from amplint.semantics.constants import held
 from amplint.semantics.definitions import node_of
-from amplint.semantics.divisors import may_divide
 from amplint.semantics.facts import Fact
 from amplint.semantics.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
-from amplint.semantics.state import RESULT, State
+from amplint.semantics.state import RESULT, Region, State
 from amplint.semantics.summaries import Summary
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
@@ -28,10 +27,7 @@ from amplint.semantics.values import (
     GradMode,
     Instance,
     Items,
-    Manager,
-    Method,
     OneOf,
-    Optimizer,
     Ref,
     Scaler,
     Tensor,
@@ -39,12 +35,9 @@ from amplint.semantics.values import (
     Value,
 )
 from amplint.source.tree import walk
-from amplint.torchlib.frameworks import MANAGERS
-from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 ENTERED = "<entered>"
 MANAGER = "<context manager>"
-PROTOCOL_METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
 DEPTH = "<regions>"
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 
@@ -58,14 +51,12 @@ def call_function(
     node: cst.CSTNode | None,
 ) -> Value:
     """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
-    callees.runs(machine, state, node, function)
+    for function_called in machine.hooks.function_called:
+        function_called(state, node, function)
     if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
-        handed = [value for value in (*positional, *keywords.values()) if isinstance(value, Method)]
-        protocol.forget(machine, state, handed)
-        parameters.forget_dtypes(machine, state, [*positional, *keywords.values()])
-        ran.note(machine, state, function)
+        _skip(machine, state, function, (*positional, *keywords.values()))
         return _not_followed(machine, function, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
         return _not_followed(machine, function)
@@ -78,7 +69,7 @@ def call_function(
     memory = machine.choices.memory
     outcomes = memory.get(key)
     if outcomes is None and signature in machine.closed:
-        ran.note(machine, state, function)
+        _skip(machine, state, function)
         return _not_followed(machine, function)
     if outcomes is None:
         progress = state.progress()
@@ -86,7 +77,7 @@ def call_function(
         outcomes = machine.summaries.find(body, call, state)
         context = (signature, node, progress, *(_assumed(state, value) for value in given))
         if outcomes is None and machine.summaries.is_without_effect(context, state):
-            ran.note(machine, state, function)
+            _skip(machine, state, function)
             return _not_followed(machine, function)
         if outcomes is None and machine.summaries.exhausted(body):
             return _out_of_reach(machine, state, function)
@@ -112,6 +103,11 @@ def call_function(
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
     return result
+
+
+def _skip(machine: Machine, state: State, function: Function, given: Sequence[Value] = ()) -> None:
+    for skipped in machine.hooks.skipped:
+        skipped(state, function, given)
 
 
 def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
@@ -153,7 +149,7 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
 def _out_of_reach(machine: Machine, state: State, function: Function) -> Unknown:
     """A function that has been run so often that another call is not followed: whatever it could change is unknown."""
     machine.complete = False
-    protocol.forget_everything(state)
+    machine.forget(state)
     return _not_followed(machine, function)
 
 
@@ -161,8 +157,8 @@ def _not_followed(machine: Machine, function: Function, given: Sequence[Value] =
     """What a call returns that nothing is known of but what was `given` to it."""
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
     result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
-    if may_divide(function.chunk):
-        machine.rhythm.opaque.add(result.symbol)
+    for unfollowed in machine.hooks.unfollowed:
+        unfollowed(function, result)
     return result
 
 
@@ -246,17 +242,26 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.iteration = home, state.iteration
-        contexts.leave(end, regions)
-        parameters.leave(machine, end, end.frames[frame].values())
+        leave(machine, end, regions)
+        for frame_ends in machine.hooks.frame_ends:
+            frame_ends(end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
             end.frames = left
         end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
-        dead_items.join(machine, end)
+        for function_ends in machine.hooks.function_ends:
+            function_ends(end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
+
+
+def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
+    """Leave all contexts but `regions`."""
+    for left in machine.hooks.left:
+        left(state, regions)
+    state.regions = regions
 
 
 def _keep_nested(machine: Machine, end: State, frame: int) -> None:
@@ -326,18 +331,17 @@ def _bind(
 
 
 def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
-    """`value`, or what its annotation says an unknown one is: scaler, optimizer, `Accelerator`."""
+    """`value`, or what its annotation says an unknown one is."""
     if not isinstance(value, Unknown):
         return value
-    symbol = value.symbol
     for node in walk(annotation.annotation):
         named = machine.evaluate(state, node) if isinstance(node, (cst.Name, cst.Attribute)) else None
-        if isinstance(named, Ref) and named.name in GRAD_SCALERS:
-            return Scaler(symbol, machine.unknown("enabled", parts=(symbol,)), cls=named.name)
-        if isinstance(named, Ref) and named.name in MANAGERS:
-            return Manager(machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[named.name], None, True)
-        if isinstance(named, Ref) and (named.name == "torch.optim.Optimizer" or is_optimizer(named.name)):
-            return Optimizer(symbol)
+        if not isinstance(named, Ref):
+            continue
+        for annotated in machine.hooks.annotated:
+            known: Value | None = annotated(value.symbol, named.name)
+            if known is not None:
+                return known
     return value
 
 
@@ -368,14 +372,15 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
         if value == Ref("contextlib.contextmanager"):
             state.bind(inside, MANAGER, value)
         elif isinstance(value, (Autocast, GradMode, Ref)):
-            contexts.enter(machine, state, value, decorator)
+            for entered in machine.hooks.entered:
+                entered(state, value, decorator, None)
     state.frame = inside
 
 
 def remember_yield(machine: Machine, state: State) -> None:
     """Keep what is entered where a generator yields, in case it is used as a context manager."""
-    words = {node.attr.value for node in walk(machine.calls[-1]) if isinstance(node, cst.Attribute)}
     depth = state.frames[state.frame].get(DEPTH)
     first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
     entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
-    state.bind(state.frame, ENTERED, Entered(entered, not words.isdisjoint(PROTOCOL_METHODS)))
+    finishes = any(resumes(machine.calls[-1]) for resumes in machine.hooks.resumes)
+    state.bind(state.frame, ENTERED, Entered(entered, finishes))

@@ -9,6 +9,7 @@ import libcst as cst
 from amplint.semantics import attributes, models
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
+from amplint.semantics.models import Models
 from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.parameters import root
 from amplint.semantics.passes import Recipe
@@ -17,6 +18,7 @@ from amplint.semantics.scopes import dotted
 from amplint.semantics.seam_events import Clash
 from amplint.semantics.state import Model, State
 from amplint.semantics.tensors import is_data, used_as_tensor
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import Instance, Tensor, Unknown, Value
 from amplint.torchlib.names import HALF_DTYPES
 
@@ -73,3 +75,13 @@ def _is_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> bo
     name = dotted(place)
     named = name is not None and _FLOATING.search(name.rpartition(".")[2]) is not None
     return named and isinstance(value, (Unknown, Tensor)) and is_data(machine, value.symbol)
+
+
+class HalfModels(Tracker):
+    """Follows what models in half are fed."""
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """The call may be a forward pass."""
+        if Models in call.notes:
+            model, path = call.notes[Models]
+            fed(self.machine, state, call.node, model, path, call.arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
@@ -11,10 +11,13 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
+from amplint.semantics.models import Models
 from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.semantics.parameters import root
+from amplint.semantics.regions import innermost
 from amplint.semantics.state import Model, State
+from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
 from amplint.source.remembered import per_chunk
@@ -37,7 +40,7 @@ _CALLED = re.compile(r"(\w+)\(")
 
 def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
     """Remember what `model` returned where it can have computed in half and the dtype of the result is unknown."""
-    region, entered_by = machine.region(state)
+    region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
         return
     weights = state.models.get(root(machine, symbol_of(machine, model)), Model())
@@ -45,11 +48,11 @@ def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
     if cast is not None:
         dtype = "bfloat16" if weights.bfloat16 is not None else "float16"
         text = f"the weights of the model are {dtype} from here on"
-        machine.half_outputs[result.symbol] = Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast)
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast)
     elif region is not None and region.dtypes is not None and region.dtypes & HALF_DTYPES:
         dtypes = region.dtypes & HALF_DTYPES
         text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
-        machine.half_outputs[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
     elif machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
 
@@ -61,8 +64,8 @@ def of_output(
     todo, seen = [symbol], set[int]()
     while todo:
         symbol = todo.pop()
-        if symbol in machine.half_outputs:
-            return machine.half_outputs[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
+        if symbol in machine[HalfOutputs].known:
+            return machine[HalfOutputs].known[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
         if symbol not in seen:
             seen.add(symbol)
             todo += _unchanged(machine, symbol, passed)
@@ -127,7 +130,7 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
     """A loss of PyTorch runs: tell where no autocast is there for what a model returned in half."""
     if not machine.assumes or LossOfOutput.kind not in machine.wanted or op not in LOSSES:
         return
-    if machine.region(state)[0] is not None or minds_dtypes(machine):
+    if innermost(machine, state)[0] is not None or minds_dtypes(machine):
         return
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
@@ -148,3 +151,26 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return None
     return of_output(machine, state, value.symbol, _HANDED)
+
+
+class HalfOutputs(Tracker):
+    """What models returned in half, by symbol, with the evidence."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Evidence] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of losses matter where dtypes are assumed."""
+        follows = self.machine.assumes and self.machine[Models].follows
+        return Words(calls=loss_names(chunks) if follows else frozenset())
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """It may be a loss."""
+        handed(self.machine, state, call.node, call.callee, call.arguments)
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """A model has run, or what may be one."""
+        model = call.notes.get(Models)
+        if model is not None and call.entered in (None, "object"):
+            ran(self.machine, state, model[0], result)

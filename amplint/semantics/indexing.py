@@ -11,6 +11,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.masks import spares_rows
 from amplint.semantics.state import State
 from amplint.semantics.tensors import derived, fill, used_as_tensor
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Items, Tensor, Value, standing
 from amplint.torchlib.names import FLOAT16_MAX
 
@@ -72,3 +73,12 @@ def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | Non
     if (picks and not masks) or (masks and value.rank not in (None, 0)):
         return f"it assigns {value.dtype} to elements of a tensor of dtype {owner.dtype}"
     return None
+
+
+class StoredItems(Tracker):
+    """Follows what is put into tensors."""
+
+    def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
+        """`tensor[...] = value`."""
+        if isinstance(target, cst.Subscript):
+            stored(self.machine, state, node, target, node.value, value)

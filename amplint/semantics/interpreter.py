@@ -3,54 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 
 import libcst as cst
 
-from amplint.semantics import (
-    attributes,
-    calls,
-    custom_functions,
-    decorators,
-    demos,
-    half_outputs,
-    parameters,
-    seams,
-    uncleared,
-    unended,
-    windows,
-)
+from amplint.semantics import attributes, calls, demos
 from amplint.semantics.arguments import Arguments
-from amplint.semantics.checkpoints import conclude
 from amplint.semantics.definitions import bind_chunks, node_of
-from amplint.semantics.events import Event, ScriptEnd
+from amplint.semantics.events import Event
 from amplint.semantics.expressions import evaluate
 from amplint.semantics.functions import call_function
-from amplint.semantics.gradients import CLEARED, NO_GRADIENTS
-from amplint.semantics.ledger import CheckpointLacksScaler
 from amplint.semantics.machine import STEP_BUDGET, BudgetSpent, Machine
-from amplint.semantics.operation_events import Operation
 from amplint.semantics.program import Program
-from amplint.semantics.protocol import forget_everything
-from amplint.semantics.reads import may_scale, names_cuda
 from amplint.semantics.scopes import (
     LONG_RUN,
     extreme_names,
     library_names,
-    model_names,
-    position_names,
     relevant,
     renamed_triggers,
-    saving_names,
-    thread_targets,
 )
-from amplint.semantics.segment_events import Checkpointed
-from amplint.semantics.segments import checkpoint_names
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import ANY_OPTIMIZER, MODULE_FRAME, ScalerState, State
+from amplint.semantics.state import MODULE_FRAME, State
 from amplint.semantics.statements import Flow, run_block, run_body
 from amplint.semantics.subregions import expects_region
-from amplint.semantics.values import Class, Const, Function, Instance, Scaler
+from amplint.semantics.tracker import Tracker
+from amplint.semantics.values import Class, Const, Function, Instance
 from amplint.source.tree import every
 
 START_LIMIT = 4
@@ -58,31 +35,26 @@ _SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
 
 
 def interpret(
-    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] | None = None
+    program: Program,
+    tell: Callable[[Event], None],
+    kinds: Set[str],
+    trackers: Iterable[type[Tracker]],
+    assuming: Set[str] | None = None,
 ) -> None:
-    """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
+    """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
-    machine = Machine(program, tell, kinds, evaluate, run_body)
-    machine.assumes = assuming is not None
+    machine = Machine(program, tell, kinds, trackers, evaluate, run_body, assumes=assuming is not None)
     chunks, aliases = program.chunks, program.aliases()
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks) | library_names(chunks)
     names |= assuming or frozenset()
     calls: Set[str] = frozenset()
-    if machine.follows_models:
-        names |= thread_targets(chunks)
-        calls = model_names(chunks) | (half_outputs.loss_names(chunks) if machine.assumes else frozenset())
-    if not machine.wanted.isdisjoint(custom_functions.KINDS):
-        names |= custom_functions.function_names(chunks)
-    names |= seams.words_of(kinds)
-    if Checkpointed.kind in kinds:
-        names |= checkpoint_names(chunks)
-    if Operation.kind in kinds:
-        names |= position_names(chunks)
-    watched = saving_names(chunks) if CheckpointLacksScaler.kind in kinds else frozenset()
-    machine.ledger.watching = bool(watched)
+    watched: Set[str] = frozenset()
+    for words_of in machine.hooks.words:
+        words = words_of(chunks)
+        names, calls, watched = names | words.names, calls | words.calls, watched | words.watched
     machine.relevant = relevant(program, names | watched, calls, kinds)
     named = {chunk.name for chunk in machine.relevant}
     names |= {alias for alias, name in aliases.items() if name in named}
@@ -90,25 +62,14 @@ def interpret(
     starts = _run_module(machine)
     _start_everything(machine, starts)
     _run_demonstrations(machine, starts)
-    conclude(machine)
-    custom_functions.conclude(machine, starts[0])
-    unended.conclude(machine)
-    uncleared.conclude(machine)
-    grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
-    if grown is not None:
-        machine.emit(
-            State(),
-            ScriptEnd,
-            grown.module,
-            complete=machine.complete,
-            may_scale=may_scale(chunks),
-            names_cuda=names_cuda(chunks),
-        )
+    for file_ends in machine.hooks.file_ends:
+        file_ends(starts)
 
 
 def _run_module(machine: Machine) -> list[State]:
     state = State()
-    state.gradients[ANY_OPTIMIZER] = CLEARED
+    for script_begins in machine.hooks.script_begins:
+        script_begins(state)
     bind_chunks(machine, state)
     state.bind(MODULE_FRAME, "__name__", Const("__main__"))
     states = [state]
@@ -121,9 +82,10 @@ def _run_module(machine: Machine) -> list[State]:
             except BudgetSpent:
                 _restart(machine)
     if machine.chunk is not None:
-        windows.end_round(machine, machine.chunk.module, states)
-    for state in states:
-        parameters.leave(machine, state, state.frames[MODULE_FRAME].values())
+        _round_ends(machine, machine.chunk.module, states)
+    for frame_ends in machine.hooks.frame_ends:
+        for state in states:
+            frame_ends(state, state.frames[MODULE_FRAME].values())
     return machine.merged(states, START_LIMIT)
 
 
@@ -153,7 +115,7 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
     starts = [state.copy() for state in starts]
     for state in starts:
-        _begin_anew(state)
+        _called_from_outside(machine, state, None)
     starts = machine.merged(starts, START_LIMIT)
 
     def order(value: Function | Class) -> tuple[bool, bool, bool]:
@@ -167,7 +129,8 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
                 if isinstance(value, Class):
                     _run_class(machine, value, state.copy(), seen)
                 elif node_of(value) not in seen:
-                    machine.undone.began, machine.undone.owner = machine.symbols.tick(), None
+                    for root_begins in machine.hooks.root_begins:
+                        root_begins(None, True)
                     _enter(machine, state.copy(), value, None)
             except BudgetSpent:
                 _restart(machine)
@@ -179,7 +142,7 @@ def _start_nested(machine: Machine) -> None:
     while waiting := [entry for node, entry in machine.nested.items() if node not in machine.entered]:
         for function, state in waiting:
             machine.loops = ()
-            forget_everything(state)
+            machine.forget(state)
             state.regions, state.iteration, state.trail = (), (), None
             try:
                 _enter(machine, state, function, None)
@@ -190,7 +153,8 @@ def _start_nested(machine: Machine) -> None:
 
 
 def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.CSTNode]) -> None:
-    decorators.inspect(machine, state, cls)
+    for class_begins in machine.hooks.class_begins:
+        class_begins(state, cls)
     methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
     called = {name for method in methods for name in _calls_on_self(method)}
     expecting = set[cst.FunctionDef]()
@@ -212,7 +176,8 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
             continue
         for start in objects:
             attributes.reopen(machine, start, me)
-            machine.undone.began, machine.undone.owner = machine.symbols.tick() if whole else None, cls
+            for root_begins in machine.hooks.root_begins:
+                root_begins(cls, whole)
             _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
 
 
@@ -220,17 +185,19 @@ def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
     return (node.attr.value for node in every(method, cst.Attribute) if isinstance(node.value, cst.Name))
 
 
-def _begin_anew(state: State) -> None:
-    """Something out of sight calls: what gradients there are, and what has run, is not known."""
-    state.gradients, state.ran = {ANY_OPTIMIZER: NO_GRADIENTS}, ()
+def _called_from_outside(machine: Machine, state: State, me: Instance | None) -> None:
+    for called_from_outside in machine.hooks.called_from_outside:
+        called_from_outside(state, me)
+
+
+def _round_ends(machine: Machine, node: cst.CSTNode, states: list[State]) -> None:
+    for round_ends in machine.hooks.round_ends:
+        round_ends(node, states, False)
 
 
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
-    _begin_anew(state)
-    held = state.heap.get(me.symbol, {}).values() if me is not None else ()
-    for scaler in [value for value in held if isinstance(value, Scaler)]:
-        state.scalers[scaler.symbol] = ScalerState(checked=True)
+    _called_from_outside(machine, state, me)
     positional = [me] if me is not None else []
     ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
-    windows.end_round(machine, node_of(function), [end for _, end in ends])
+    _round_ends(machine, node_of(function), [end for _, end in ends])

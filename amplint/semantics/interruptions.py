@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.semantics.machine import Machine
-from amplint.semantics.protocol import forget_everything
 from amplint.semantics.state import State
 from amplint.semantics.values import Const, Unknown, Value
 
@@ -17,12 +16,11 @@ def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[Sta
     """
     before = {state.progress() for state in entry}
     advances = any(state.progress() not in before for state in ways_out)
-    machine.contacts += advances
     paths = []
     for state in entry:
         path = state.copy()
         if advances:
-            forget_everything(path)
+            machine.forget(path)
         for end in ways_out:
             if _contradict(state, end):
                 continue

@@ -9,12 +9,14 @@ import libcst as cst
 from amplint.semantics import clashes, contexts, flow, half_outputs, numerics, provenance, ranks, subregions, weights
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.callers import may_be_cast
-from amplint.semantics.containers import members
+from amplint.semantics.containers import hold, members
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Operand
 from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
-from amplint.semantics.values import Items, Module, Tensor, Unknown, Value
+from amplint.semantics.tracker import Call, Tracker
+from amplint.semantics.values import Items, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.weights import Weights
 from amplint.torchlib.policy import BANNED, MODULE_OPS, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
@@ -33,15 +35,15 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
         known = weights.kept(machine, content if isinstance(content, Tensor) else Tensor(0))
-        machine.weights.add(known.symbol)
+        machine[Weights].symbols.add(known.symbol)
         return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
     made = machine.fresh()
-    machine.weights.add(made)
+    machine[Weights].symbols.add(made)
     return Module(made, name, node, parts, weights.asked(machine, arguments))
 
 
-def call(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
+def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
     """The call of a `torch.nn` object that has no parts."""
     if not arguments.given:
         return Tensor(machine.fresh())
@@ -141,3 +143,27 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
         for value in states[:1]:
             own = weights.of(machine, state, called)
             clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
+
+
+class Layers(Tracker):
+    """Follows objects of `torch.nn`."""
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A layer is made."""
+        assert isinstance(call.callee, Ref)
+        name = call.callee.name
+        if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper() and ".utils." not in name:
+            return make(self.machine, state, call.node, name, call.arguments)
+        return None
+
+    def module_call(self, state: State, call: Call) -> Value | None:
+        """A layer runs."""
+        assert isinstance(call.callee, Module)
+        return call_layer(self.machine, state, call.node, call.callee, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`layers.append(layer)`."""
+        if call.name == "append" and isinstance(call.owner, Module) and call.arguments.given:
+            hold(state, call.owner, call.arguments.values[0])
+            return call.owner
+        return None

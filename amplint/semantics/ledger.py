@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from amplint.semantics.events import Event
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Scaler
+
+if TYPE_CHECKING:
+    from amplint.semantics.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,7 @@ class Place:
     scaler: str | None = None
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Tracker):
     """What is known of the checkpoints of a file, by symbols.
 
     `training` are the scalers that step an optimizer. `taken` tells for the value of a `state_dict()` where it was
@@ -33,15 +37,17 @@ class Ledger:
     does. `perhaps_none` are scalers that some path goes without.
     """
 
-    watching: bool = False
-    training: dict[int, Scaler] = field(default_factory=dict)
-    taken: dict[int, Place] = field(default_factory=dict)
-    made_from: dict[int, frozenset[int]] = field(default_factory=dict)
-    saved: dict[int, list[Place]] = field(default_factory=dict)
-    restored: dict[int, list[Place]] = field(default_factory=dict)
-    scaler_saved: bool = False
-    scaler_restored: bool = False
-    perhaps_none: set[int] = field(default_factory=set)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.watching = False
+        self.training: dict[int, Scaler] = {}
+        self.taken: dict[int, Place] = {}
+        self.made_from: dict[int, frozenset[int]] = {}
+        self.saved: dict[int, list[Place]] = {}
+        self.restored: dict[int, list[Place]] = {}
+        self.scaler_saved = False
+        self.scaler_restored = False
+        self.perhaps_none: set[int] = set()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

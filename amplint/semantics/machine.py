@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from typing import Any, TypeVar
 
 import libcst as cst
 
 from amplint.semantics.choices import alternatives
-from amplint.semantics.events import Event, Index, Step
-from amplint.semantics.facts import Fact, is_on
-from amplint.semantics.ledger import Ledger
-from amplint.semantics.loss_events import LossOfOutput
-from amplint.semantics.operation_events import Because, Evidence, Operand
-from amplint.semantics.passes import Forward, ForwardOutside, RegionMissed
+from amplint.semantics.events import Event, Step
+from amplint.semantics.facts import Fact
 from amplint.semantics.program import Program
-from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import kinds
-from amplint.semantics.seam_events import Clash, ToNumpy
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Region, State, Trail, merge
+from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, State, Trail, merge
 from amplint.semantics.summaries import Summaries
 from amplint.semantics.symbols import Symbols
-from amplint.semantics.undone import Undone
+from amplint.semantics.tracker import T, Tracker, Trackers
 from amplint.semantics.values import (
     NONE,
     PERHAPS_SCALED,
-    Autocast,
     Class,
     Const,
     Function,
-    NewThread,
     Optimizer,
     Ref,
     Scaler,
     Tensor,
-    Trained,
     Unknown,
     Value,
 )
@@ -48,8 +38,6 @@ Result = TypeVar("Result")
 PATH_LIMIT = 16
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
-OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
-"""The events for which models and what they return have to be followed."""
 STEP_BUDGET = 30_000
 """How many statements are run of one file before its parts are run on their own, with a quarter of it after each.
 
@@ -59,48 +47,7 @@ With 15,000 two findings in 101 public repositories are lost, of files that are 
 EXACT_STEPS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The scale that a value read from a scaled loss carries.
-
-    `node` is the call of `scale()`, `era` tells the scale from later ones.
-    """
-
-    scaler: Scaler
-    node: cst.CSTNode
-    era: tuple[object, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A loss divided by the number of micro-batches: the division, and what spells their number."""
-
-    node: cst.CSTNode
-    number: cst.BaseExpression
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """A call of a custom function's `apply`: whether a region is or can be `on` around it, or is `off`, on `device`."""
-
-    node: cst.Call
-    on: bool
-    off: bool
-    device: str
-
-
-@dataclass(frozen=True, slots=True)
-class Penalty:
-    """A call of `torch.autograd.grad` that creates a graph.
-
-    `of` is the scalar it differentiates, None for other outputs; `scaler` is whose scale that carries.
-    """
-
-    node: cst.CSTNode
-    of: int | None
-    scaler: Scaler | None
-
-
+_JOINT_OBJECTS = frozenset({Scaler, Optimizer})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
 
 
@@ -174,8 +121,11 @@ class Machine:
         program: Program,
         tell: Callable[[Event], None],
         kinds: Set[str],
+        trackers: Iterable[type[Tracker]],
         evaluate: Evaluate,
         run_body: RunBody,
+        *,
+        assumes: bool = False,
     ) -> None:
         self.program = program
         self._evaluate = evaluate
@@ -202,39 +152,10 @@ class Machine:
         self.idle: set[cst.CSTNode] = set()
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
-        self.index = Index()
-        self.told: set[tuple[cst.CSTNode, str]] = set()
-        self.follows_models = any(kind.kind in kinds for kind in OF_MODELS)
-        self.born: set[tuple[int, cst.CSTNode | None]] = set()
-        self.carried: list[cst.CSTNode] = []
-        self.rhythm = Rhythm()
-        self.ledger = Ledger()
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
-        self.owners: dict[int, int | None] = {}
-        self.entered_at: dict[cst.CSTNode, int] = {}
-        self.cast_from: dict[int, str] = {}
-        self.weights: set[int] = set()
-        self.outputs: dict[int, cst.CSTNode | None] = {}
-        self.within: set[int] = set()
-        self.trained: dict[int, Trained] = {}
-        self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
-        self.scaled: set[int] = set()
-        self.handed_out: set[int] = set()
-        self.readings: dict[int, Reading] = {}
-        self.shares: dict[int, Share] = {}
-        self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}
-        self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
-        self.penalties: dict[int, Penalty] = {}
-        self.undone = Undone()
-        self.in_float16: set[int] = set()
-        self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.hypothetical = False
-        self.weights_unsure = False
-        self.assumes = False
-        self.applied: dict[Chunk, list[Applied]] = {}
-        self.half_outputs: dict[int, Evidence] = {}
-        self.refusing: dict[cst.CSTNode, Operand] = {}
+        self.assumes = assumes
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
         self.captured: set[int] = {MODULE_FRAME}
         self.variables: dict[tuple[int, str], Value] = {}
@@ -243,6 +164,11 @@ class Machine:
         self._tell = tell
         self.wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
+        self.hooks = Trackers(self, trackers)
+
+    def __getitem__(self, kind: type[T]) -> T:
+        """The tracker of this kind."""
+        return self.hooks.of(kind)
 
     def evaluate(self, state: State, node: cst.CSTNode) -> Value:
         """The value of an expression (`expressions.evaluate`)."""
@@ -265,6 +191,12 @@ class Machine:
         """`states` with those joined that rules cannot tell apart, exactly while little of the work is done."""
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.either, exact)
+
+    def forget(self, state: State) -> None:
+        """Anything can have happened out of sight."""
+        self.contacts += 1
+        for forget in self.hooks.forget:
+            forget(state)
 
     def forget_since(self, state: State, time: int) -> None:
         """Drop what `state` assumes about values made at `time` or later."""
@@ -308,14 +240,18 @@ class Machine:
 
         Of None and an object it is the object, since only that can be used; two optimizers or scalers remain one.
         """
+        joint = self._either(left, right)
+        if type(joint) in _JOINT_OBJECTS:
+            for joined in self.hooks.joined:
+                joined(left, right, joint)
+        return joint
+
+    def _either(self, left: Value, right: Value) -> Value:
         if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
-            thing = right if left == NONE else left
-            if isinstance(thing, Scaler):
-                self.ledger.perhaps_none.add(thing.symbol)
-            return thing
+            return right if left == NONE else left
         if isinstance(left, Ref) and isinstance(right, Ref) and (known := _known_api(left, right)) is not None:
             return known
-        if _scale_of(left) != _scale_of(right):
+        if scale_of(left) != scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         if (one_of := alternatives((left, right))) is not None:
             return one_of
@@ -323,9 +259,7 @@ class Machine:
         symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joint(a, b)
         if isinstance(left, Optimizer) and isinstance(right, Optimizer):
             owner = left.owner if left.owner == right.owner else None
-            joint = Optimizer(symbol, left.cls if left.cls == right.cls else "", owner, left.loops)
-            self.owners.setdefault(symbol, owner)
-            return joint
+            return Optimizer(symbol, left.cls if left.cls == right.cls else "", owner, left.loops)
         if isinstance(left, Scaler) and isinstance(right, Scaler):
             enabled = left.enabled if left.enabled == right.enabled else self.unknown("enabled", parts=(symbol,))
             return Scaler(symbol, enabled, left.created, left.loops, left.cls if left.cls == right.cls else "")
@@ -430,45 +364,20 @@ class Machine:
         """Tell the rules that something happens at `node`."""
         if self.muted or kind.kind not in self.wanted:
             return
-        region, entered_by = self.region(state)
         statement = self.statement if self.statement is not None else node
         steps, decisions = _recent(state.trail)
         self._tell(
             kind(
                 node=node,
                 statement=statement,
-                region=region,
-                region_with=entered_by,
                 steps=steps,
                 decisions=decisions,
                 idle=self.idle,
-                index=self.index,
                 entered_from=self.entered_from,
+                **{name: value for describe in self.hooks.describe for name, value in describe(state).items()},
                 **details,
             )
         )
-
-    def region(self, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:
-        """The innermost autocast region that is or can be on, and what entered it."""
-        return self.region_among(state, state.regions)
-
-    def region_among(self, state: State, regions: Sequence[Region]) -> tuple[Autocast | None, cst.CSTNode | None]:
-        """The innermost autocast region among `regions` that is or can be on where they end."""
-        off: set[str] = set()
-        for region in reversed(regions):
-            context = region.context
-            if isinstance(context, NewThread):
-                break
-            if not isinstance(context, Autocast):
-                continue
-            devices = context.devices or frozenset({"?"})
-            if is_off(self, state, context.enabled):
-                off |= devices
-            elif "?" in off or devices <= off:
-                continue
-            else:
-                return context, region.entered_by
-        return None, None
 
 
 def _known_api(left: Ref, right: Ref) -> Ref | None:
@@ -478,13 +387,9 @@ def _known_api(left: Ref, right: Ref) -> Ref | None:
     return known[0] if alike and len(known) == 1 else None
 
 
-def _scale_of(value: Value) -> int | None:
+def scale_of(value: Value) -> int | None:
+    """The symbol of the scaler whose scale `value` carries."""
     return value.scaled.symbol if isinstance(value, Tensor) and value.scaled else None
-
-
-def is_off(machine: Machine, state: State, enabled: Value) -> bool:
-    """Whether a flag is known to be false on this path."""
-    return is_on(machine.symbols, machine.assumed(state), enabled) is False
 
 
 def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:

@@ -10,12 +10,16 @@ import libcst as cst
 
 from amplint.semantics import attributes, contexts, norms
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import place, root
-from amplint.semantics.passes import Forward, Purpose, Recipe
-from amplint.semantics.scopes import MODEL, MODEL_NAMES, dotted
+from amplint.semantics.passes import Forward, ForwardOutside, Purpose, Recipe, RegionMissed
+from amplint.semantics.regions import innermost
+from amplint.semantics.scopes import MODEL, MODEL_NAMES, dotted, model_names
+from amplint.semantics.seam_events import Clash, ToNumpy
 from amplint.semantics.state import Model, Region, State
 from amplint.semantics.tensors import CASTS, dtype_of, used_as_tensor
+from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
@@ -33,6 +37,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, MODULE_OPS, words
@@ -48,6 +53,8 @@ _CASTS_ITSELF = re.compile(
 _TRAINS = re.compile(r"backward\(|zero_grad\(")
 _TRAINS_BY_NAME = re.compile(r"(?:^|_)(?:train|training)(?:_one)?(?:_epoch|_step|_batch|_iter|_iteration|$)")
 _EVALUATES = re.compile(r"^(?!.*train).*(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation)(?:$|_)")
+_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
+"""The events for which models and what they return have to be followed."""
 _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")
 
@@ -181,16 +188,10 @@ def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
     return value.why_half if method in CASTS or method in ("to", "type") else None
 
 
-def note_call(machine: Machine, made: Unknown) -> None:
-    """Remember where something unseen was made: what two functions make by equal calls are two things."""
-    if machine.follows_models and not machine.muted:
-        machine.born.add((made.symbol, machine.calls[0] if machine.calls else None))
-
-
 def _home(machine: Machine, symbol: int) -> cst.CSTNode | None:
     """The function that made a model for itself, None for one that outlives the function."""
     root = machine.calls[0] if machine.calls else None
-    return root if (symbol, root) in machine.born else None
+    return root if (symbol, root) in machine[Models].born else None
 
 
 def _way(machine: Machine, node: cst.CSTNode) -> tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]:
@@ -252,7 +253,7 @@ def _entered(state: State) -> cst.CSTNode | None:
 
 def recipe(machine: Machine, state: State, model: Value) -> Recipe:
     """What is known of autocast where `model` runs."""
-    if machine.region(state)[0] is not None:
+    if innermost(machine, state)[0] is not None:
         return Recipe.ON
     for region in reversed(state.regions):
         if isinstance(region.context, Opaque):
@@ -261,3 +262,33 @@ def recipe(machine: Machine, state: State, model: Value) -> Recipe:
             return Recipe.UNKNOWN
     own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
     return Recipe.UNKNOWN if own or _CASTS_ITSELF.search(machine.program.main.text) else Recipe.OFF
+
+
+class Models(Tracker):
+    """Follows models where the rules ask for it; a call's note is the model that it runs and what names that.
+
+    `born` holds what unseen calls have made, with the function around them.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.follows = any(kind.kind in machine.wanted for kind in _OF_MODELS)
+        self.born: set[tuple[int, cst.CSTNode | None]] = set()
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of models matter."""
+        return Words(calls=model_names(chunks)) if self.follows else Words()
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """Remember what the call tells of a model, and its forward pass."""
+        if call.owner is not None:
+            note_use(self.machine, state, call.owner, call.name, call.arguments)
+        model = called(self.machine, state, call.node.func, call.callee) if self.follows else None
+        if model is not None:
+            forward(self.machine, state, call.node, *model, call.arguments.values)
+            call.notes[Models] = model
+
+    def unknown_result(self, made: Unknown) -> None:
+        """What two functions make by equal calls are two things."""
+        if self.follows and not self.machine.muted:
+            self.born.add((made.symbol, self.machine.calls[0] if self.machine.calls else None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -26,11 +26,15 @@ from amplint.semantics import (
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.events import TensorOp
 from amplint.semantics.exchanges import resize
-from amplint.semantics.flow import Place, regime
+from amplint.semantics.flow import Place, comes_to, regime, with_dtype
+from amplint.semantics.indexing import taken
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import inherited, mends, spares_rows
 from amplint.semantics.operands import LIMITS, besides, runs
-from amplint.semantics.operation_events import FLAGS
+from amplint.semantics.operation_events import FLAGS, Operation
+from amplint.semantics.plain_calls import same_again
+from amplint.semantics.regions import innermost
+from amplint.semantics.scopes import position_names
 from amplint.semantics.state import State
 from amplint.semantics.tensors import (
     CASTS,
@@ -46,8 +50,10 @@ from amplint.semantics.tensors import (
     tensor,
     used_as_tensor,
 )
+from amplint.semantics.tracker import Call, Handler, Operands, Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
+from amplint.source.source import Chunk
 from amplint.torchlib.half_support import lacks
 from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
 from amplint.torchlib.policy import (
@@ -91,7 +97,7 @@ TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER, NOT_CAST_IN_PLACE, FLOAT32, FILLS, L
 
 def can_be_half(machine: Machine, state: State) -> bool:
     """Whether a float16 region is or can be on."""
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     return region is not None and region.dtypes is not None and "float16" in region.dtypes
 
 
@@ -381,7 +387,7 @@ def bce(
 ) -> None:
     """Binary cross-entropy runs, as a function or as a module's call."""
     given = tuple((argument.node, argument.value) for argument in arguments.given)
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     assumed = machine.assumes and region is None and not subregions.is_switched_off(state)
     machine.emit(state, TensorOp, node, op=op, tensor=operand, arguments=given, module=made, assumed=assumed)
 
@@ -409,3 +415,68 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
     flow.tell(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
+
+
+def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
+    """The sum, or the largest or smallest, of what is `given`, tensors among them."""
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    combined = derived(machine, tensors[0], name)
+    if name == "builtins.sum":
+        return with_dtype(machine, node, combined, comes_to(machine, state, "add", [Const(0), *given]), given)
+    for value in given:
+        combined = combined.joined(value if isinstance(value, Tensor) else Tensor(combined.symbol), combined.symbol)
+    return combined
+
+
+class Numerics(Tracker):
+    """Follows operations on tensors."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """Functions of Python that take tensors."""
+        return {
+            "builtins.abs": self._absolute,
+            **dict.fromkeys(("builtins.sum", "builtins.max", "builtins.min"), self._reduction),
+        }
+
+    def _absolute(self, state: State, call: Call) -> Value | None:
+        values = call.arguments.values
+        if len(values) != 1 or not isinstance(values[0], Tensor):
+            return None
+        return derived(self.machine, values[0], "builtins.abs", values[0].rank)
+
+    def _reduction(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        values = call.arguments.values
+        given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
+        if not any(isinstance(value, Tensor) for value in given):
+            return None
+        return _reduced(self.machine, state, call.node, call.callee.name, given)
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What builds positions matters."""
+        return Words(position_names(chunks)) if Operation.kind in self.machine.wanted else Words()
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A function of PyTorch."""
+        assert isinstance(call.callee, Ref)
+        name = call.callee.name
+        if not name.startswith("torch."):
+            return None
+        found = function(self.machine, state, call.node, name, call.arguments)
+        return found if found is not None else same_again(self.machine, state, name, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """A method of a tensor."""
+        assert call.owner is not None
+        return method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+
+    def binary(self, state: State, operands: Operands) -> Value | None:
+        """Arithmetic with tensors."""
+        return arithmetic(
+            self.machine, state, operands.node, operands.kind, operands.left, operands.right, in_place=operands.in_place
+        )
+
+    def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
+        """`tensor[...]`."""
+        used = used_as_tensor(self.machine, owner)
+        return taken(self.machine, state, node, used) if isinstance(used, Tensor) else None

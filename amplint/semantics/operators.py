@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from amplint.semantics import exchanges, numerics, readings, shares, tensors
 from amplint.semantics.choices import alternatives
-from amplint.semantics.machine import Machine
+from amplint.semantics.machine import Machine, scale_of
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Operands
 from amplint.semantics.truth import assume, decide_value, equal, is_none, negate, symbol_of, truth
 from amplint.semantics.values import (
     Autocast,
@@ -45,8 +45,8 @@ def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
     left = machine.evaluate(state, node.left)
     right = machine.evaluate(state, node.right)
     value = operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
-    if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
-        machine.rhythm.spelled.setdefault(value.symbol, node)
+    for arithmetic in machine.hooks.arithmetic:
+        arithmetic(node, value)
     return value
 
 
@@ -66,10 +66,14 @@ def operate(
         folded = _fold(kind, a.value, b.value)
         if folded is not None:
             return Const(folded)
-    found = numerics.arithmetic(machine, state, node, kind.__name__, left, right, in_place=in_place)
-    result = found or machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
-    shares.combined(machine, state, node, kind.__name__, left, right, result)
-    return readings.combined(machine, state, node, kind.__name__, a, b, result)
+    operands = Operands(node, kind.__name__, left, right, in_place)
+    answers: Iterator[Value | None] = (binary(state, operands) for binary in machine.hooks.binary)
+    result = next((answer for answer in answers if answer is not None), None)
+    if result is None:
+        result = machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+    for combined in machine.hooks.combined:
+        result = combined(state, operands, result) or result
+    return result
 
 
 def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
@@ -90,11 +94,13 @@ def unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
     """`-a`, `not a`."""
     if isinstance(node.operator, cst.Not):
         return negate(machine, machine.evaluate(state, node.expression))
-    value = tensors.used_as_tensor(machine, machine.evaluate(state, node.expression))
+    value = machine.evaluate(state, node.expression)
     if isinstance(node.operator, cst.Minus) and isinstance(value, Const) and isinstance(value.value, (int, float)):
         return Const(-value.value, value.written)
-    if isinstance(value, Tensor):
-        return tensors.derived(machine, value, type(node.operator).__name__)
+    for answer in machine.hooks.unary:
+        found: Value | None = answer(node, value)
+        if found is not None:
+            return found
     return machine.unknown(type(node.operator).__name__, parts=(symbol_of(machine, value),))
 
 
@@ -126,14 +132,10 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
         known = is_none(machine, state, left)
         value: Value = Const(known) if known is not None else machine.unknown("is none", parts=(left.symbol,))  # type: ignore[union-attr]
         return value if isinstance(kind, cst.Is) else negate(machine, value)
-    same = tensors.same_dtype(left, right)
-    if same is not None:
-        return Const(same is not isinstance(kind, (cst.NotEqual, cst.IsNot, cst.NotIn)))
-    left, right = tensors.used_as_tensor(machine, left), tensors.used_as_tensor(machine, right)
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        if isinstance(kind, _ORDERED):
-            readings.compared(machine, state, node, (left, right))
-        return tensors.comparison(machine, left, right)
+    for compared in machine.hooks.compared:
+        answer: Value | None = compared(state, node, left, right)
+        if answer is not None:
+            return answer
     if isinstance(kind, (cst.Equal, cst.Is)):
         return equal(machine, state, left, right)
     if isinstance(kind, (cst.NotEqual, cst.IsNot)):
@@ -147,8 +149,6 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
         folded = _compare(kind, left.value, right.value)
         if folded is not None:
             return Const(folded)
-    if isinstance(kind, _ORDERED):
-        readings.compared(machine, state, node, (left, right))
     name, flipped = _OPPOSITES.get(type(kind), (type(kind).__name__, False))
     value = machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
     return negate(machine, value) if flipped else value
@@ -159,9 +159,6 @@ _OPPOSITES: dict[type[cst.CSTNode], tuple[str, bool]] = {
     cst.LessThanEqual: ("GreaterThan", True),
     cst.GreaterThanEqual: ("LessThan", True),
 }
-
-
-_ORDERED = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
 def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:
@@ -184,11 +181,12 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
         return machine.evaluate(state, node.body if known else node.orelse)
     sides = _where(machine, state, condition, holds=True), _where(machine, state, condition, holds=False)
     body, orelse = machine.evaluate(sides[0], node.body), machine.evaluate(sides[1], node.orelse)
-    exchanges.meet(state, sides)
+    for chosen_apart in machine.hooks.chosen_apart:
+        chosen_apart(state, sides)
     joined = alternatives((body, orelse))
     if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
         return joined
-    alike = tensors.tensor(machine, body).scaled == tensors.tensor(machine, orelse).scaled
+    alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.either(body, orelse)
     if not _worth_a_choice(machine, node, body, orelse):

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.models import Models
 from amplint.semantics.passes import ForwardOutside
 from amplint.semantics.ran import without_gradients
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Autocast, NewThread, Opaque, Tensor, Unknown, Value
 from amplint.torchlib.policy import words
@@ -29,15 +31,15 @@ def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *
     bare = not any(isinstance(region.context, (Autocast, NewThread, Opaque)) for region in state.regions)
     if bare and not known_model:
         return
-    known = machine.outputs.setdefault(symbol, node)
-    machine.outputs[symbol] = known if bare else None
+    known = machine[Outside].outputs.setdefault(symbol, node)
+    machine[Outside].outputs[symbol] = known if bare else None
 
 
 def worked(machine: Machine, node: cst.Call, callee: Value, result: Value) -> None:
     """Something unseen, which can hold a model, returned `result` inside of a region."""
     of_data = isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_DATA
     if isinstance(callee, Unknown) and not of_data:
-        machine.within.add(symbol_of(machine, result))
+        machine[Outside].within.add(symbol_of(machine, result))
 
 
 def differentiated(machine: Machine, state: State, loss: Value) -> None:
@@ -49,9 +51,9 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
     behind = [*_behind(machine, symbol_of(machine, loss) if plain is None else plain)]
-    outputs = {symbol: machine.outputs[symbol] for symbol in behind if symbol in machine.outputs}
+    outputs = {symbol: machine[Outside].outputs[symbol] for symbol in behind if symbol in machine[Outside].outputs}
     bare = [node for node in dict.fromkeys(outputs.values()) if node is not None]
-    inside = machine.within.intersection(behind)
+    inside = machine[Outside].within.intersection(behind)
     if (
         len(bare) == 1
         and None not in outputs.values()
@@ -70,3 +72,23 @@ def _behind(machine: Machine, symbol: int) -> Iterator[int]:
             if part not in seen:
                 seen.add(part)
                 todo.append(part)
+
+
+class Outside(Tracker):
+    """Forward passes by what they returned, None for those in a region, and what ran `within` regions."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.outputs: dict[int, cst.CSTNode | None] = {}
+        self.within: set[int] = set()
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """A model has run, or what may be one."""
+        model = call.notes.get(Models)
+        if call.entered == "object":
+            produced(self.machine, state, call.node, result, known_model=model is not None)
+        elif call.entered is None:
+            if state.regions and call.node not in self.machine.idle:
+                worked(self.machine, call.node, call.callee, result)
+            if model is not None:
+                produced(self.machine, state, call.node, result)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.call_index import CallIndex
 from amplint.semantics.devices import moved_to
 from amplint.semantics.events import HalfUnscaled, OptState, ScalerMeetsShards, Stage
-from amplint.semantics.machine import Machine, is_off
+from amplint.semantics.machine import Machine
 from amplint.semantics.parameter_events import HalfStepped
+from amplint.semantics.regions import is_off
 from amplint.semantics.scopes import MODEL, dotted
 from amplint.semantics.state import Model, State
-from amplint.semantics.tensors import converts_to, dtype_of
+from amplint.semantics.tensors import converts_to, dtype_of, is_conversion
+from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     FALSE,
     NONE,
     Const,
+    Function,
     Instance,
     Items,
     Module,
@@ -32,12 +36,14 @@ from amplint.semantics.values import (
     Value,
     number,
 )
+from amplint.torchlib.names import SHARDING_WRAPPERS
 from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
 
 CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
 """Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
 CHANGING = re.compile(r"^apply$|freeze|adapter|lora|quantiz")
 """Names of methods that may give a model other parameters to train."""
+WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _PLACE = "place of"
 NOT_SHARDED = "NO_SHARD"
@@ -158,7 +164,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     model = models.pop() if len(models) == 1 else None
     plain = fused in (None, NONE, FALSE)
     epsilon = _epsilon(optimizer.cls.rpartition(".")[2], arguments)
-    machine.trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon)
+    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon)
 
 
 def _epsilon(cls: str, arguments: Arguments) -> float | None:
@@ -218,7 +224,7 @@ def meet(
     """A scaler unscales an optimizer, or steps one at `stage`: tell where its parameters do not allow that."""
     if not state.models:
         return
-    trained = machine.trained.get(optimizer.symbol, UNSEEN)
+    trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
     half = state.models[trained.model].half if trained.model in state.models else None
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
@@ -230,8 +236,8 @@ def meet(
 
 def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
     """An optimizer steps: tell where the parameters it updates are half."""
-    trained = machine.trained.get(optimizer.symbol, UNSEEN)
-    made = machine.index.made.get(optimizer.symbol)
+    trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
+    made = machine[CallIndex].index.made.get(optimizer.symbol)
     if trained.model not in state.models or made is None:
         return
     model = state.models[trained.model]
@@ -263,9 +269,80 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
     if not shards or scaler.created is None or is_off(machine, state, scaler.enabled):
         return
     for optimizer in optimizers:
-        known = machine.trained.get(optimizer)
+        known = machine[Parameters].trained.get(optimizer)
         origins = known.origins if known is not None else _origins(machine, Unknown(optimizer))
         for model, wrapped in shards.items():
             if model in origins:
                 machine.emit(state, ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=wrapped)
                 return
+
+
+class Parameters(Tracker):
+    """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.trained: dict[int, Trained] = {}
+
+    def library(self) -> Mapping[str, Handler]:
+        """What shards a model."""
+        return dict.fromkeys(SHARDING_WRAPPERS, self._wrap)
+
+    def _wrap(self, state: State, call: Call) -> Value | None:
+        if not call.arguments.given:
+            return None
+        wrap(self.machine, state, call.node, call.arguments.values[0], call.arguments)
+        return call.arguments.values[0]
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """What wraps a model without changing its parameters."""
+        assert isinstance(call.callee, Ref)
+        name, given = call.callee.name, call.arguments.values
+        if name.rpartition(".")[2] in WRAPPERS and name.startswith("torch.") and given:
+            forget_places(self.machine, state, given[:1])
+            return given[0]
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`parameters()`, and the conversion of a model."""
+        assert call.owner is not None
+        if call.name in ("parameters", "named_parameters", "trainable_parameters"):
+            self.machine.idle.add(call.node)
+            return self.machine.unknown("parameters", parts=(symbol_of(self.machine, call.owner),))
+        if is_conversion(call):
+            cast(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """Code that cannot be seen may convert the models that it gets."""
+        if call.entered is not None:
+            return
+        forget_dtypes(self.machine, state, call.arguments.values)
+        if call.owner is not None and not isinstance(call.callee, Ref) and CHANGING.search(call.name):
+            forget_dtypes(self.machine, state, [call.owner])
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """A model comes from a library."""
+        if isinstance(call.callee, Ref) and call.entered is None and call.callee.name.endswith(".from_pretrained"):
+            load(self.machine, state, call.node, result, call.arguments)
+
+    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+        """Code that is not followed may convert the models that it gets."""
+        forget_dtypes(self.machine, state, given)
+
+    def passed_over(self, state: State, statement: cst.CSTNode) -> None:
+        """A statement that is not run may convert any model."""
+        if self.machine.slice.mentions(statement, CONVERTING):
+            forget_dtypes(self.machine, state)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`parameter.data = value`, `model.layer = value`."""
+        if target.attr.value in ("data", "requires_grad"):
+            forget_dtypes(self.machine, state)
+        elif not isinstance(value, Const):
+            forget_dtypes(self.machine, state, [owner])
+        return None
+
+    def frame_ends(self, state: State, values: Iterable[Value]) -> None:
+        """Scalers made for a sharded model leave the function that made them."""
+        leave(self.machine, state, values)

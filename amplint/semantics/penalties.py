@@ -5,17 +5,33 @@ Only steps that are known to keep a factor are followed from a loss back to such
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import PenaltyScaled
-from amplint.semantics.machine import Machine, Penalty
+from amplint.semantics.machine import Machine
+from amplint.semantics.numerics import can_be_half
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import NONE, TRUE, Const, Items, Scaler, Tensor, Unknown, Value
 from amplint.torchlib.policy import words
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """A call of `torch.autograd.grad` that creates a graph.
+
+    `of` is the scalar it differentiates, None for other outputs; `scaler` is whose scale that carries.
+    """
+
+    node: cst.CSTNode
+    of: int | None
+    scaler: Scaler | None
+
 
 _KEEPS = words(
     "Minus Power abs add amax amin cast cat clamp clamp_min clone comprehension contiguous converted double each "
@@ -37,13 +53,13 @@ def gradients(machine: Machine, node: cst.Call, arguments: Arguments) -> Value:
     if again:
         plain = arguments.value("grad_outputs", 2) in (None, NONE) and isinstance(whole, (Tensor, Unknown))
         scaler = whole.scaled if isinstance(whole, Tensor) else None
-        machine.penalties[made.symbol] = Penalty(node, symbol_of(machine, whole) if plain else None, scaler)
+        machine[Penalties].known[made.symbol] = Penalty(node, symbol_of(machine, whole) if plain else None, scaler)
     return made
 
 
 def scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, loss: Value) -> None:
     """A loss is scaled: tell of the gradients in it that carry the scale already, and of those that never did."""
-    if not machine.penalties:
+    if not machine[Penalties].known:
         return
     symbol = symbol_of(machine, loss)
     for penalty in _penalties_in(machine, symbol, set()):
@@ -57,8 +73,8 @@ def _penalties_in(machine: Machine, symbol: int, seen: set[int]) -> Iterator[Pen
     if symbol in seen:
         return
     seen.add(symbol)
-    if symbol in machine.penalties:
-        yield machine.penalties[symbol]
+    if symbol in machine[Penalties].known:
+        yield machine[Penalties].known[symbol]
         return
     for part in _operands(machine, symbol):
         yield from _penalties_in(machine, part, seen)
@@ -114,9 +130,27 @@ def _in_half(machine: Machine, symbol: int | None) -> bool:
     todo, seen = [symbol], set()
     while todo:
         current = todo.pop()
-        if current in machine.in_float16:
+        if current in machine[Penalties].in_float16:
             return True
         if current is not None and current not in seen:
             seen.add(current)
             todo += machine.symbols.parts(current)
     return False
+
+
+class Penalties(Tracker):
+    """Gradients that `torch.autograd.grad` makes a graph of, by symbol, and what float16 regions had a part in."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Penalty] = {}
+        self.in_float16: set[int] = set()
+
+    def library(self) -> Mapping[str, Handler]:
+        """`torch.autograd.grad`."""
+        return {"torch.autograd.grad": lambda state, call: gradients(self.machine, call.node, call.arguments)}
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """Remember what was computed in a region."""
+        if state.regions and isinstance(result, (Tensor, Unknown)) and can_be_half(self.machine, state):
+            self.in_float16.add(result.symbol)

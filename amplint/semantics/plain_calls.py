@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.semantics import attributes, flow, models, protocol, readings
+from amplint.semantics import attributes
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.containers import each, hold
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
-from amplint.semantics.tensors import derived
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Autocast, Const, Device, Items, Method, Tensor, Unknown, Value
+from amplint.semantics.values import Const, Device, Items, Method, Unknown, Value
 
 
 def same_again(
@@ -29,51 +27,25 @@ def same_again(
     function = getattr(node, "func", None)
     called = function.attr if isinstance(function, cst.Attribute) else function
     parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
-    if name == "torch.is_autocast_enabled":
-        parts += tuple(_regions(machine, state))
     if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
         return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
     now = state.iteration[-1] if state.iteration else 0
     made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
-    models.note_call(machine, made)
+    for unknown_result in machine.hooks.unknown_result:
+        unknown_result(made)
     return made
-
-
-def _regions(machine: Machine, state: State) -> Iterator[int]:
-    """A symbol for each autocast region around."""
-    for region in state.regions:
-        if isinstance(region.context, Autocast):
-            yield machine.symbols.intern(
-                "region", region.entered_by, parts=(symbol_of(machine, region.context.enabled),)
-            )
-
-
-def _combined(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
-    """The sum, or the largest or smallest, of what is `given`, tensors among them."""
-    tensors = [value for value in given if isinstance(value, Tensor)]
-    combined = derived(machine, tensors[0], name)
-    if name == "builtins.sum":
-        return flow.with_dtype(machine, node, combined, flow.comes_to(machine, state, "add", [Const(0), *given]), given)
-    for value in given:
-        combined = combined.joined(value if isinstance(value, Tensor) else Tensor(combined.symbol), combined.symbol)
-    return combined
 
 
 def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
     """The call of a function that Python has built in."""
-    machine.idle.add(node)
     values = arguments.values
     if name == "builtins.float" and len(values) == 1 and isinstance(values[0], Const):
         try:
             return Const(float(values[0].value))  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             return Const(math.nan)
-    if name == "builtins.abs" and len(values) == 1 and isinstance(values[0], Tensor):
-        return derived(machine, values[0], name, values[0].rank)
     if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
         return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
-    if name == "builtins.float" and len(values) == 1:
-        return readings.converted(machine, values[0], same_again(machine, state, name, arguments))
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
@@ -90,10 +62,9 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
             hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
         return pairs
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
-        given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
-        if any(isinstance(value, Tensor) for value in given):
-            return _combined(machine, state, node, name, given)
         return same_again(machine, state, name, arguments)
     unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
-    protocol.forget(machine, state, values if unseen else [value for value in values if isinstance(value, Method)])
+    escaping = values if unseen else [value for value in values if isinstance(value, Method)]
+    for escape in machine.hooks.escape:
+        escape(state, escaping)
     return same_again(machine, state, name, arguments)

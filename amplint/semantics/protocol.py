@@ -8,13 +8,14 @@ is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics import outside, parameters, penalties, ran, readings, skips, undone, windows
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.call_index import CallIndex
 from amplint.semantics.events import (
     Backward,
     Gradients,
@@ -30,10 +31,15 @@ from amplint.semantics.events import (
     Unscale,
 )
 from amplint.semantics.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used, waiting
-from amplint.semantics.machine import Machine, is_off
-from amplint.semantics.scopes import OPTIMIZER
+from amplint.semantics.ledger import Ledger
+from amplint.semantics.machine import Machine
+from amplint.semantics.regions import is_off
+from amplint.semantics.rhythm import Rhythm
+from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
 from amplint.semantics.state import ANY_OPTIMIZER, ScalerState, State, same_iteration
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import is_handed_on, symbol_of
+from amplint.semantics.undone import Undone
 from amplint.semantics.values import (
     FALSE,
     NONE,
@@ -44,11 +50,15 @@ from amplint.semantics.values import (
     Manager,
     Method,
     Optimizer,
+    Ref,
     Scaler,
     Tensor,
     Unknown,
     Value,
 )
+from amplint.source.tree import walk
+from amplint.torchlib.methods import INHERITED_HARMLESS
+from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 
 def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
@@ -111,7 +121,7 @@ def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, valu
     plain = symbol_of(machine, value)
     readings.scaled(machine, state, scaler, plain, node)
     result = Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
-    machine.scaled.add(result.symbol)
+    machine[Protocol].scaled.add(result.symbol)
     return result
 
 
@@ -125,7 +135,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     scaler = loss.scaled if isinstance(loss, Tensor) else None
     if scaler is not None and is_off(machine, state, scaler.enabled):
         scaler = None
-    machine.index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
+    machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
     outside.differentiated(machine, state, loss)
@@ -149,7 +159,9 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
     """Whether `loss` holds gradients made earlier, or what an unseen call made of a scaled loss: perhaps its scale."""
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
-    if machine.symbols.key(symbol)[0] == "call" and not machine.scaled.isdisjoint(machine.symbols.parts(symbol)):
+    if machine.symbols.key(symbol)[0] == "call" and not machine[Protocol].scaled.isdisjoint(
+        machine.symbols.parts(symbol)
+    ):
         return True
     return taken or machine.symbols.involves(symbol, "attribute", "grad")
 
@@ -212,7 +224,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         before = gradients_of(machine, state, optimizer.symbol)
         state.gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
     _consume(machine, state, optimizer, node)
-    machine.ledger.training[scaler.symbol] = scaler
+    machine[Ledger].training[scaler.symbol] = scaler
     undone.await_update(machine, node, scaler)
     state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
@@ -238,12 +250,12 @@ def _pair_event(
     parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
     _spell(machine, scaler, node)
     if not argument.node.star:
-        machine.index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
+        machine[CallIndex].index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
     if kind is Unscale:
-        machine.index.unscales.setdefault(optimizer.symbol, []).append(node)
+        machine[CallIndex].index.unscales.setdefault(optimizer.symbol, []).append(node)
     else:
-        machine.index.partners.setdefault(scaler.symbol, []).append(optimizer.symbol)
-        machine.index.steps.setdefault(optimizer.symbol, []).append(node)
+        machine[CallIndex].index.partners.setdefault(scaler.symbol, []).append(optimizer.symbol)
+        machine[CallIndex].index.steps.setdefault(optimizer.symbol, []).append(node)
     machine.emit(
         state,
         kind,
@@ -257,7 +269,7 @@ def _pair_event(
         updated=known.updated,
         latest=known.latest,
         inner_loop=loop,
-        inside_window=stage.node in machine.rhythm.inside,
+        inside_window=stage.node in machine[Rhythm].inside,
         foreign=next((one for one in gradients.passes if _is_other(machine, one.scaler, scaler)), None),
         loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
         **more,
@@ -273,7 +285,7 @@ def _is_other(machine: Machine, one: Scaler | None, scaler: Scaler) -> bool:
 
 def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:
     if isinstance(node.func, cst.Attribute):
-        machine.index.scalers.setdefault(scaler.symbol, []).append(node.func.value)
+        machine[CallIndex].index.scalers.setdefault(scaler.symbol, []).append(node.func.value)
 
 
 def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
@@ -303,7 +315,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     forced = bool(arguments.given)
     _spell(machine, scaler, node)
     windows.note(machine, state, Job.UPDATE, node)
-    machine.index.updates.setdefault(scaler.symbol, []).append(node)
+    machine[CallIndex].index.updates.setdefault(scaler.symbol, []).append(node)
     machine.emit(
         state,
         ScalerUpdate,
@@ -418,7 +430,7 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
 def _owner(machine: Machine, target: Value) -> int | None:
     """Symbol of the model or optimizer whose parameters `target` is."""
     symbol = symbol_of(machine, target)
-    while symbol not in machine.owners:
+    while symbol not in machine[Protocol].owners:
         kind = machine.symbols.key(symbol)[0]
         if kind == "parameters":
             return machine.symbols.parts(symbol)[0]
@@ -433,9 +445,12 @@ _TAKEN_FROM = frozenset({"attribute", "part", "index", "item", "comprehension", 
 
 
 def _owners(machine: Machine, optimizer: int) -> int | None:
-    return machine.owners.get(optimizer)
+    return machine[Protocol].owners.get(optimizer)
 
 
+_METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
+_RECORDS = "_per_optimizer_states"
+"""Where a scaler keeps how far each optimizer has come."""
 _KEEPS_RECORDS = re.compile(r"(?:^|_)(?:save|load|restore|resume|log|print)")
 
 
@@ -449,13 +464,13 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
     for value in values:
         machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
-            machine.undone.scaler_escaped = True
+            machine[Undone].scaler_escaped = True
             forget_everything(state)
             return
         if isinstance(value, Manager):
             forget_gradients(state)
         elif isinstance(value, Optimizer):
-            machine.undone.optimizer_escaped = True
+            machine[Undone].optimizer_escaped = True
             state.gradients[value.symbol] = NO_GRADIENTS
             if machine.statement is not None:
                 windows.note(machine, state, Job.RESCALE, machine.statement)
@@ -466,7 +481,7 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             if any(isinstance(item, (Scaler, Function)) for item in held) or undone.holds_scaler(
                 machine, state, value.symbol
             ):
-                machine.undone.scaler_escaped = True
+                machine[Undone].scaler_escaped = True
                 forget_everything(state)
                 return
 
@@ -493,3 +508,136 @@ def gradient_set(machine: Machine, state: State, value: Value) -> None:
 def forget_gradients(state: State) -> None:
     """Something out of sight ran backward or changed the gradients."""
     state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], NO_GRADIENTS)
+
+
+class Protocol(Tracker):
+    """Follows scalers, optimizers and gradients.
+
+    `scaled` are losses that carry a scale, `owners` tells whose parameters an optimizer was made for, None where that
+    is not known, and `handed_out` is what came from methods of objects with a scaler.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.scaled: set[int] = set()
+        self.owners: dict[int, int | None] = {}
+        self.handed_out: set[int] = set()
+
+    def script_begins(self, state: State) -> None:
+        """There are no gradients yet."""
+        state.gradients[ANY_OPTIMIZER] = CLEARED
+
+    def called_from_outside(self, state: State, me: Instance | None) -> None:
+        """What gradients there are is not known, nor what the scalers of an object have done."""
+        state.gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
+        for value in state.heap.get(me.symbol, {}).values() if me is not None else ():
+            if isinstance(value, Scaler):
+                state.scalers[value.symbol] = ScalerState(checked=True)
+
+    def forget(self, state: State) -> None:
+        """Nothing is known any more."""
+        forget_everything(state)
+
+    def escape(self, state: State, values: Iterable[Value]) -> None:
+        """Scalers and optimizers among these values may be used."""
+        forget(self.machine, state, values)
+
+    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+        """So may those whose methods are among them."""
+        forget(self.machine, state, [value for value in given if isinstance(value, Method)])
+
+    def unseen(self, state: State, call: Call) -> None:
+        """A call that nothing is known of may use what it is given, and run backward if it is named so."""
+        machine, values = self.machine, call.arguments.values
+        if call.entered is not None:
+            harmless = call.entered == "super" and (call.name in INHERITED_HARMLESS or call.name == "__init__")
+            forget(machine, state, values if harmless or call.owner is None else [call.owner, *values])
+            return
+        name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
+        if name.startswith("backward") or name.endswith("backward"):
+            forget_gradients(state)
+        if isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out):
+            machine.contacts += 1
+            forget_everything(state)
+        if call.inherited and call.owner is not None and name not in INHERITED_HARMLESS:
+            forget(machine, state, [call.owner])
+        forget(machine, state, values, name)
+
+    def call_resolved(self, state: State, call: Call) -> None:
+        """An optimizer that wraps another one clears its gradients."""
+        if isinstance(call.callee, Method) and call.callee.function is not None and call.callee.name == "zero_grad":
+            owner = call.callee.owner
+            if isinstance(owner, Instance) and owner.symbol in state.gradients:
+                state.gradients[owner.symbol] = CLEARED
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """What an object with a scaler hands out can be an optimizer that steps through that scaler by itself."""
+        if call.entered == "method" and isinstance(call.callee, Method) and isinstance(result, Unknown):
+            owner = call.callee.owner
+            held = state.heap.get(owner.symbol, {}).values() if isinstance(owner, Instance) else ()
+            if any(isinstance(value, Scaler) for value in held):
+                self.handed_out.add(result.symbol)
+
+    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
+        """The scaler or optimizer that its use shows an unknown value to be."""
+        if not isinstance(value, Unknown) or self.machine.symbols.made_of(value.symbol, self.handed_out):
+            return None
+        known = self.machine.kinds()
+        path = dotted(node) if known else None
+        kind = known.get(path) if path is not None else None
+        if kind == SCALER:
+            return Scaler(value.symbol, self.machine.unknown("enabled", parts=(value.symbol,)))
+        return Optimizer(value.symbol) if kind == OPTIMIZER else None
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """A scaler or an optimizer by its annotation."""
+        if name in GRAD_SCALERS:
+            return Scaler(symbol, self.machine.unknown("enabled", parts=(symbol,)), cls=name)
+        return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
+
+    def joined(self, left: Value, right: Value, joint: Value) -> None:
+        """Of two optimizers one is left."""
+        if isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer):
+            self.owners.setdefault(joint.symbol, joint.owner)
+
+    def stores_apart(self, target: cst.Attribute) -> bool:
+        """Gradients are no attributes like others."""
+        return target.attr.value == "grad"
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`parameter.grad = value`."""
+        if target.attr.value == "grad":
+            windows.note(self.machine, state, Job.RESCALE, target)
+            gradient_set(self.machine, state, value)
+        return None
+
+    def attribute_read(self, state: State, owner: Value, name: str) -> None:
+        """Code that asks for the scaler's own records need not run on every path as it seems."""
+        if isinstance(owner, Scaler) and name == _RECORDS:
+            forget(self.machine, state, [owner])
+
+    def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
+        """`parameter.grad *= other`."""
+        if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
+            windows.note(self.machine, state, Job.RESCALE, node)
+            if self.machine.symbols.involves(symbol_of(self.machine, other), "scale of"):
+                forget_gradients(state)
+            elif isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign)):
+                gradients_read(self.machine, state, node, before, "changed", mutates=True)
+        return None
+
+    def decided(self, state: State, value: Value, holds: bool) -> None:
+        """Where no parameter has a gradient there is nothing to step with."""
+        if not holds and self._is_any_gradient(value):
+            forget_gradients(state)
+
+    def _is_any_gradient(self, value: Value) -> bool:
+        """Whether `value` is `any(parameter.grad is not None ...)`."""
+        symbols = self.machine.symbols
+        if not isinstance(value, Unknown) or symbols.key(value.symbol)[:2] != ("call", "builtins.any"):
+            return False
+        return symbols.involves(value.symbol, "attribute", "grad")
+
+    def resumes(self, function: cst.CSTNode) -> bool:
+        """Whether calls of the protocol stand in a generator."""
+        return any(isinstance(node, cst.Attribute) and node.attr.value in _METHODS for node in walk(function))

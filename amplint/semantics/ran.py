@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
 from amplint.semantics.events import RanRegion
 from amplint.semantics.facts import Fact, is_on, learn
 from amplint.semantics.machine import Machine
+from amplint.semantics.regions import innermost
 from amplint.semantics.state import Ran, State
-from amplint.semantics.values import FALSE, TRUE, Autocast, Const, Entered, GradMode, Neutral, Scaler, Unknown, Value
+from amplint.semantics.tracker import Call, Tracker
+from amplint.semantics.values import (
+    FALSE,
+    TRUE,
+    Autocast,
+    Const,
+    Entered,
+    Function,
+    GradMode,
+    Instance,
+    Neutral,
+    Ref,
+    Scaler,
+    Unknown,
+    Value,
+)
+from amplint.torchlib.methods import IDLE_METHODS
 
 NO_WORK = (Autocast, Const, Entered, GradMode, Neutral)
 _BFLOAT16 = re.compile(r"(?i)(?:\b|_)(?:bf16|bfloat16)(?:\b|_)")
@@ -24,7 +41,7 @@ def note(machine: Machine, state: State, result: Value) -> None:
     """A call returned `result`: remember the region it ran under, where gradients are recorded."""
     if isinstance(result, NO_WORK) or without_gradients(state):
         return
-    context, _ = machine.region(state)
+    context, _ = innermost(machine, state)
     if context is None:
         return
     for position, ran in enumerate(state.ran):
@@ -125,3 +142,27 @@ def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | N
     if isinstance(key, int):
         return _name(machine, key) if machine.symbols.key(key)[0] != "index" else (_names(machine, key) or [None])[0]
     return str(fact.value) if key[0] == "value of" else None
+
+
+class RegionUse(Tracker):
+    """Follows which regions work is done in."""
+
+    def called_from_outside(self, state: State, me: Instance | None) -> None:
+        """What has run before is not known."""
+        state.ran = ()
+
+    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+        """What is not followed may do the work of a forward pass."""
+        note(self.machine, state, function)
+
+    def unseen(self, state: State, call: Call) -> None:
+        """So may an object of the tree whose class lets nothing be seen of it; some methods certainly do not."""
+        if call.entered is None and not isinstance(call.callee, Ref) and call.name in IDLE_METHODS:
+            self.machine.idle.add(call.node)
+        if call.entered == "object" and call.owner is not None:
+            note(self.machine, state, call.owner)
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """And whatever else cannot be seen."""
+        if call.entered is None and state.regions and call.node not in self.machine.idle:
+            note(self.machine, state, result)

@@ -7,25 +7,42 @@ iteration to the next as the scale does; dividing by `get_scale()` helps only un
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from amplint.semantics import shares
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import ScaledLossRead
-from amplint.semantics.machine import Machine, Reading
+from amplint.semantics.machine import Machine
+from amplint.semantics.shares import Shares
 from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.tracker import Call, Operands, Tracker
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values import PERHAPS_SCALED, Items, Ref, Scaler, Tensor, Unknown, Value
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The scale that a value read from a scaled loss carries.
+
+    `node` is the call of `scale()`, `era` tells the scale from later ones.
+    """
+
+    scaler: Scaler
+    node: cst.CSTNode
+    era: tuple[object, ...] | None
+
 
 REPORTS = words(
     "print log info debug warning log_metric log_metrics log_dict log_scalar add_scalar add_scalars put_scalar "
     "put_scalars set_postfix set_postfix_str set_description write format record"
 )
+_FLOAT = Ref("builtins.float")
+_ORDERED = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 COLLECTS = words("append add update push put")
 _FINITENESS = words("isfinite isnan isinf is_finite is_nan is_inf isreal")
 _DETACHED = words("detach data item cpu")
@@ -40,7 +57,7 @@ def scale_symbol(machine: Machine, state: State, scaler: Scaler) -> Unknown:
 
 def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst.CSTNode) -> None:
     """Remember under which scale the loss `plain` was scaled."""
-    machine.scaled_under[scaler.symbol, plain] = (_era(state, scaler), node)
+    machine[Readings].scaled_under[scaler.symbol, plain] = (_era(state, scaler), node)
 
 
 def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
@@ -54,11 +71,11 @@ def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
 def carried(machine: Machine, value: Value) -> Reading | None:
     """The scale that `value` carries, None for a value that is not known to carry one."""
     symbol = symbol_of(machine, value) if isinstance(value, (Tensor, Unknown)) else None
-    if symbol in machine.readings:
-        return machine.readings[symbol]
+    if symbol in machine[Readings].known:
+        return machine[Readings].known[symbol]
     if not isinstance(value, Tensor) or value.scaled is None or value.plain is None:
         return None
-    era, node = machine.scaled_under.get((value.scaled.symbol, value.plain), (None, None))
+    era, node = machine[Readings].scaled_under.get((value.scaled.symbol, value.plain), (None, None))
     return Reading(value.scaled, node, era) if node is not None else None
 
 
@@ -66,7 +83,7 @@ def converted(machine: Machine, value: Value, number: Value) -> Value:
     """`number`, which was read from `value` by `.item()` or `float()`."""
     reading = carried(machine, value)
     if reading is not None and isinstance(number, Unknown):
-        machine.readings[number.symbol] = reading
+        machine[Readings].known[number.symbol] = reading
     return number
 
 
@@ -74,7 +91,7 @@ def combined(
     machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Value, right: Value, result: Tensor | Unknown
 ) -> Tensor | Unknown:
     """`result` of `left kind right`, with what is known of the scale it carries."""
-    if not machine.scaled_under or kind not in _LINEAR:
+    if not machine[Readings].scaled_under or kind not in _LINEAR:
         return result
     ours, theirs = carried(machine, left), carried(machine, right)
     reading, other = (ours, right) if ours is not None else (theirs, left)
@@ -83,7 +100,7 @@ def combined(
     divisor = next(_scales(machine, symbol_of(machine, other)), None)
     if divisor is None:
         if isinstance(result, Unknown):
-            machine.readings[result.symbol] = reading
+            machine[Readings].known[result.symbol] = reading
         return result
     era, scaler = machine.symbols.key(divisor)[1], machine.symbols.parts(divisor)[0]
     update = era[0] if isinstance(era, tuple) and era else None
@@ -115,13 +132,13 @@ def compared(machine: Machine, state: State, node: cst.CSTNode, values: Iterable
 
 def formatted(machine: Machine, state: State, node: cst.FormattedString, values: Iterable[Value]) -> None:
     """Values are put into a text."""
-    if (machine.scaled_under or machine.shares) and not _speaks_of_scale(node):
+    if (machine[Readings].scaled_under or machine[Shares].known) and not _speaks_of_scale(node):
         _tell(machine, state, node, values, "logged")
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
     """A call, which can be that of a log or a meter; a bare `print(value)` only looks what a value is."""
-    if not (machine.scaled_under or machine.shares):
+    if not (machine[Readings].scaled_under or machine[Shares].known):
         return
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
     called = name.value if isinstance(name, cst.Name) else ""
@@ -158,7 +175,7 @@ def _speaks_of_scale(node: cst.CSTNode) -> bool:
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:
     values = list(values)
-    if machine.shares and how != "summed" and not _about_finiteness(state):
+    if machine[Shares].known and how != "summed" and not _about_finiteness(state):
         for value in values:
             shares.read(machine, state, node, value, how)
     reading = next((found for value in values if (found := carried(machine, value)) is not None), None)
@@ -192,3 +209,44 @@ def _about_finiteness(state: State) -> bool:
 @functools.lru_cache(maxsize=2048)
 def _asks_about_finiteness(condition: cst.CSTNode) -> bool:
     return any(isinstance(node, cst.Name) and node.value in _FINITENESS for node in walk(condition))
+
+
+class Readings(Tracker):
+    """What has been read from scaled losses, by symbol, and by scaler and loss the scale it was scaled under."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Reading] = {}
+        self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
+
+    def call_resolved(self, state: State, call: Call) -> None:
+        """It may log its arguments, or collect them."""
+        handed(self.machine, state, call.node, call.arguments)
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """`float(loss)` still carries the scale."""
+        if call.callee == _FLOAT and len(call.arguments.given) == 1:
+            converted(self.machine, call.arguments.values[0], result)
+
+    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """What is computed from a scaled loss carries its scale or has lost it."""
+        if not isinstance(result, (Tensor, Unknown)):
+            return None
+        left, right = operands.left[1], operands.right[1]
+        return combined(self.machine, state, operands.node, operands.kind, left, right, result)
+
+    def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
+        """Ordered values are read."""
+        if isinstance(node.comparisons[0].operator, _ORDERED):
+            compared(self.machine, state, node, (left, right))
+        return None
+
+    def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
+        """So are values in a text."""
+        formatted(self.machine, state, node, values)
+
+    def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
+        """`total += loss.item()`."""
+        if isinstance(node.operator, cst.AddAssign) and summed(self.machine, state, node, other):
+            return Unknown(self.machine.fresh())
+        return None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from amplint.semantics.tracker import Tracker
 
 if TYPE_CHECKING:
     import libcst as cst
 
     from amplint.semantics.boundaries import Boundary
+    from amplint.semantics.machine import Machine
 
 
-@dataclass(slots=True)
-class Rhythm:
+class Rhythm(Tracker):
     """Notes about conditions, loops and losses, by symbol or node.
 
     `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
@@ -24,17 +25,19 @@ class Rhythm:
     `bypassed` tells that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
     """
 
-    spelled: dict[int, cst.BaseExpression] = field(default_factory=dict)
-    asked: dict[int, set[tuple[cst.CSTNode, ...]]] = field(default_factory=dict)
-    boundaries: dict[int, Boundary | None] = field(default_factory=dict)
-    sources: dict[cst.CSTNode, int] = field(default_factory=dict)
-    counted: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
-    starts: dict[tuple[int, str], int] = field(default_factory=dict)
-    losses: dict[cst.CSTNode, set[int]] = field(default_factory=dict)
-    opaque: set[int] = field(default_factory=set)
-    inside: set[cst.CSTNode] = field(default_factory=set)
-    loaders: dict[int, cst.Call] = field(default_factory=dict)
-    parallel: list[cst.Call] = field(default_factory=list)
-    bypassed: bool = False
-    windows: set[cst.CSTNode] = field(default_factory=set)
-    exact: dict[cst.CSTNode, cst.BinaryOperation] = field(default_factory=dict)
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.spelled: dict[int, cst.BaseExpression] = {}
+        self.asked: dict[int, set[tuple[cst.CSTNode, ...]]] = {}
+        self.boundaries: dict[int, Boundary | None] = {}
+        self.sources: dict[cst.CSTNode, int] = {}
+        self.counted: dict[cst.CSTNode, frozenset[str]] = {}
+        self.starts: dict[tuple[int, str], int] = {}
+        self.losses: dict[cst.CSTNode, set[int]] = {}
+        self.opaque: set[int] = set()
+        self.inside: set[cst.CSTNode] = set()
+        self.loaders: dict[int, cst.Call] = {}
+        self.parallel: list[cst.Call] = []
+        self.bypassed = False
+        self.windows: set[cst.CSTNode] = set()
+        self.exact: dict[cst.CSTNode, cst.BinaryOperation] = {}

@@ -11,7 +11,8 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.scale_events import SchedulerStep
 from amplint.semantics.skips import asks
 from amplint.semantics.state import State
-from amplint.semantics.values import Value
+from amplint.semantics.tracker import Call, Tracker
+from amplint.semantics.values import Instance, Unknown, Value
 
 _SCHEDULER = re.compile(r"sched", re.IGNORECASE)
 
@@ -48,3 +49,13 @@ def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
         if known.updated is not None and known.iteration == state.iteration:
             return scaler, known.updated
     return None
+
+
+class Schedulers(Tracker):
+    """Follows learning-rate schedulers."""
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`scheduler.step()`."""
+        if call.name == "step" and not call.arguments.given and isinstance(call.owner, (Unknown, Instance)):
+            step(self.machine, state, call.node, call.owner)
+        return None

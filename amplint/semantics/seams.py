@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import libcst as cst
@@ -13,11 +13,14 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Because, Evidence, Operand, Operation
 from amplint.semantics.provenance import conversion
+from amplint.semantics.regions import innermost
 from amplint.semantics.seam_events import HalfRefused, ToNumpy
 from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
+from amplint.semantics.tracker import Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Items, Tensor, Unknown, Value
+from amplint.source.source import Chunk
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
 from amplint.torchlib.names import HALF_DTYPES
 
@@ -65,14 +68,14 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     """Tell of the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
     refused = lacks(name)
     op = name.rpartition(".")[2]
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):
         return
     if region is not None and ("cuda" not in (region.devices or ()) or op in LIFTED):
         return  # autocast runs these in float32
     certain = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
     if not certain:
-        machine.refusing[node] = Operand(place, value)
+        machine[Seams].refusing[node] = Operand(place, value)
     if not certain and not (machine.assumes and (isinstance(value, Tensor) or name not in _AMBIGUOUS)):
         return
     why = evidence(machine, state, tensor(machine, value))
@@ -116,9 +119,25 @@ def returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
     """Tell of `op(x).to(torch.float32)` where `op` refuses half: the conversion matters only where `x` is half."""
     before = node.func.value if isinstance(node.func, cst.Attribute) else None
-    if dtype == "float32" and isinstance(before, cst.Call) and (operand := machine.refusing.get(before)) is not None:
+    if (
+        dtype == "float32"
+        and isinstance(before, cst.Call)
+        and (operand := machine[Seams].refusing.get(before)) is not None
+    ):
         if minds_dtypes(machine):
             return
         why = Evidence(Because.ANNOUNCED, HALF_DTYPES, "the result is converted to float32 only here", node)
         name = before.func.attr.value if isinstance(before.func, cst.Attribute) else ""
         machine.emit(state, HalfRefused, before, op=name, operand=Operand(operand.node, operand.value, why), late=node)
+
+
+class Seams(Tracker):
+    """Operations that refuse half and may have got it, by their call."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.refusing: dict[cst.CSTNode, Operand] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The names of such operations matter."""
+        return Words(words_of(self.machine.wanted))

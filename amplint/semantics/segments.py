@@ -11,10 +11,12 @@ from amplint.semantics import chance, ran
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.origins import KEEPS_DTYPE
+from amplint.semantics.regions import innermost
 from amplint.semantics.segment_events import Checkpointed, Traced
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of, truth
-from amplint.semantics.values import FALSE, TRUE, Const, Items, Tensor, Unknown, Value
+from amplint.semantics.values import FALSE, TRUE, Const, Items, Ref, Tensor, Unknown, Value
 from amplint.source.source import Chunk
 
 CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.checkpoint_sequential": 2}
@@ -93,7 +95,7 @@ def _flat(values: Iterable[Value]) -> Iterable[Value]:
 
 def traced(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
     """Tell of a trace in a region with the cache of casts on, from its second run of the model on, the check of it."""
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     checks = arguments.get("check_trace")
     if checks is not None and checks.value != TRUE:
         return
@@ -105,3 +107,20 @@ def traced(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     stars = any(argument.star for argument in region.node.args)
     if "cache_enabled" not in given and not stars and len(region.node.args) - len(given) < 3:
         machine.emit(state, Traced, node, entered=region.node)
+
+
+class Segments(Tracker):
+    """Follows segments of models that are run again or traced."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What checkpoints a segment matters."""
+        return Words(checkpoint_names(chunks)) if Checkpointed.kind in self.machine.wanted else Words()
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """Tell of a segment."""
+        assert isinstance(call.callee, Ref)
+        if call.callee.name in CHECKPOINTS:
+            checkpointed(self.machine, state, call.node, call.callee.name, call.arguments)
+        elif call.callee.name in TRACES:
+            traced(self.machine, state, call.node, call.arguments)
+        return None

@@ -7,18 +7,30 @@ it is too small by their number.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
 from amplint.semantics.loss_events import DividedLossRead
-from amplint.semantics.machine import Machine, Share
+from amplint.semantics.machine import Machine
+from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import MICRO_BATCHES, dotted
 from amplint.semantics.state import State
 from amplint.semantics.tensors import is_number
+from amplint.semantics.tracker import Operands, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Tensor, Unknown, Value
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A loss divided by the number of micro-batches: the division, and what spells their number."""
+
+    node: cst.CSTNode
+    number: cst.BaseExpression
+
 
 _SAME_VALUE = words("number item detach cpu clone to data cast float mean squeeze numpy tolist double builtins.float")
 
@@ -36,13 +48,13 @@ def combined(
     if not isinstance(result, (Tensor, Unknown)):
         return
     if kind == "Divide" and _counts_micro_batches(right[0]) and not is_number(machine, left[1]):
-        machine.shares[result.symbol] = Share(node, right[0])
-    elif not machine.shares:
+        machine[Shares].known[result.symbol] = Share(node, right[0])
+    elif not machine[Shares].known:
         return
     elif kind == "Add" and machine.loops:
         found = share_in(machine, right[1])
         if found is not None and (isinstance(right[1], Unknown) or _is_detached(machine, right[1])):
-            machine.summed[result.symbol] = (found[1].symbol, found[0], node, machine.loops[-1])
+            machine[Shares].summed[result.symbol] = (found[1].symbol, found[0], node, machine.loops[-1])
     elif kind == "Divide":
         for of, share, where, loop in _sums(machine, symbol_of(machine, left[1])):
             if _counts_rounds(right[0], loop):
@@ -68,10 +80,10 @@ def _is_detached(machine: Machine, value: Value) -> bool:
 
 def share_in(machine: Machine, value: Value) -> tuple[Share, Tensor | Unknown] | None:
     """The share that `value` is or was read from, and that share as a value."""
-    if not machine.shares or not isinstance(value, (Tensor, Unknown)):
+    if not machine[Shares].known or not isinstance(value, (Tensor, Unknown)):
         return None
     symbol = value.symbol
-    while symbol not in machine.shares:
+    while symbol not in machine[Shares].known:
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
         if key[0] == "call" and parts and str(key[1]).startswith("of "):
             callee = machine.symbols.key(parts[0])
@@ -82,7 +94,7 @@ def share_in(machine: Machine, value: Value) -> tuple[Share, Tensor | Unknown] |
         if not parts:
             return None
         symbol = parts[0]
-    return machine.shares[symbol], Unknown(symbol)
+    return machine[Shares].known[symbol], Unknown(symbol)
 
 
 def _sums(machine: Machine, symbol: int) -> Iterator[tuple[int, Share, cst.CSTNode, cst.CSTNode]]:
@@ -92,8 +104,8 @@ def _sums(machine: Machine, symbol: int) -> Iterator[tuple[int, Share, cst.CSTNo
         if current in seen:
             continue
         seen.add(current)
-        if current in machine.summed:
-            yield machine.summed[current]
+        if current in machine[Shares].summed:
+            yield machine[Shares].summed[current]
         elif machine.symbols.key(current)[0] in ("either", "number", "call"):
             todo += machine.symbols.parts(current)
 
@@ -107,13 +119,28 @@ def read(machine: Machine, state: State, node: cst.CSTNode, value: Value, how: s
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
     """Tell of a read once backward is known to run on the share, which may come later."""
-    if any(of in losses for losses in machine.rhythm.losses.values()):
+    if any(of in losses for losses in machine[Rhythm].losses.values()):
         machine.emit(state, DividedLossRead, node, division=share.node, number=share.number, how=how)
     else:
-        machine.early_reads.setdefault(of, []).append((state.copy(), node, share, how))
+        machine[Shares].early_reads.setdefault(of, []).append((state.copy(), node, share, how))
 
 
 def backward_ran(machine: Machine, symbol: int) -> None:
     """Backward runs on `symbol`."""
-    for state, node, share, how in machine.early_reads.pop(symbol, ()):
+    for state, node, share, how in machine[Shares].early_reads.pop(symbol, ()):
         _tell(machine, state, node, symbol, share, how)
+
+
+class Shares(Tracker):
+    """Shares of losses and their sums by symbol, and reads of what backward may still run on."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Share] = {}
+        self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}
+        self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
+
+    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """A loss is divided, or shares are added up or averaged."""
+        combined(self.machine, state, operands.node, operands.kind, operands.left, operands.right, result)
+        return None

@@ -7,35 +7,18 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from amplint.semantics import (
-    checkpoints,
-    clearing,
-    constants,
-    contexts,
-    counters,
-    dead_items,
-    definitions,
-    indexing,
-    parameters,
-    readings,
-    sums,
-    windows,
-)
-from amplint.semantics.boundaries import runs_once
+from amplint.semantics import constants, definitions
 from amplint.semantics.containers import each
-from amplint.semantics.events import AutocastUnused, Job
 from amplint.semantics.expressions import assign, decide, evaluate, test
-from amplint.semantics.framework_events import Setting
-from amplint.semantics.functions import MANAGER
+from amplint.semantics.functions import MANAGER, leave
 from amplint.semantics.heads import Heads
 from amplint.semantics.interruptions import interrupted
 from amplint.semantics.machine import PATH_LIMIT, Machine
 from amplint.semantics.operators import operate
-from amplint.semantics.protocol import forget_everything, forget_gradients, gradients_read
-from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
+from amplint.semantics.tracker import call_each
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import NONE, Autocast, Items, Unknown, Value
+from amplint.semantics.values import NONE, Entered, Items, Unknown, Value
 
 LOOP_ROUNDS = 3
 PATHS_APART = 4
@@ -64,8 +47,8 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
             for state in states:
                 for name in machine.slice.bound(statement):
                     state.bind(state.frame, name, Unknown(machine.fresh()))
-                if machine.slice.mentions(statement, parameters.CONVERTING):
-                    parameters.forget_dtypes(machine, state)
+                for passed_over in machine.hooks.passed_over:
+                    passed_over(state, statement)
         else:
             machine.statement = statement
             states = _COMPOUND[type(statement)](machine, states, statement, flow)
@@ -117,9 +100,8 @@ def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
     value = evaluate(machine, state, node.value)
     if isinstance(node.value, cst.Yield) and MANAGER in state.frames[state.frame]:
         return (value,)
-    contexts.carry(machine, state, value, node.value)
-    if isinstance(value, Autocast) and value.node is node.value:
-        machine.emit(state, AutocastUnused, node.value, called=True)
+    for discarded in machine.hooks.discarded:
+        discarded(state, node.value, value)
     return None
 
 
@@ -127,10 +109,8 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
     value = evaluate(machine, state, node.value)
     for target in node.targets:
         assign(machine, state, target.target, constants.assigned(machine, state, target.target, value, node.value))
-        if isinstance(value, Items) and value.keys and (name := dotted(target.target)) is not None:
-            machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)
-        if isinstance(target.target, cst.Subscript):
-            indexing.stored(machine, state, node, target.target, node.value, value)
+        for assigned in machine.hooks.assigned:
+            assigned(state, node, target.target, value)
     return None
 
 
@@ -146,16 +126,8 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
     operator = getattr(cst, name, cst.Add)
     before = evaluate(machine, state, node.target)
     other = evaluate(machine, state, node.value)
-    if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
-        windows.note(machine, state, Job.RESCALE, node)
-        if machine.symbols.involves(symbol_of(machine, other), "scale of"):
-            forget_gradients(state)
-        elif isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign)):
-            gradients_read(machine, state, node, before, "changed", mutates=True)
-    if isinstance(node.operator, cst.AddAssign) and readings.summed(machine, state, node, other):
-        other = Unknown(machine.fresh())
-    if isinstance(node.operator, cst.AddAssign):
-        sums.added(machine, state, node, before, other)
+    for augmented in machine.hooks.augmented:
+        other = augmented(state, node, before, other) or other
     value = operate(machine, state, node, operator, (node.target, before), (node.value, other), in_place=True)
     assign(machine, state, node.target, value)
     return None
@@ -163,7 +135,8 @@ def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
 
 def _return(machine: Machine, state: State, node: cst.Return) -> Leaving:
     value = evaluate(machine, state, node.value) if node.value else NONE
-    checkpoints.returned(machine, state, value)
+    for function_returns in machine.hooks.function_returns:
+        function_returns(state, value)
     return (value,)
 
 
@@ -251,29 +224,29 @@ def _loop(
         for head in heads:
             twin = head.copy()
             twin.iteration = (*outer_iterations, started)
-            counters.begin_round(machine, twin, node, first=time == 0)
+            for round_begins in machine.hooks.round_begins:
+                round_begins(twin, node, time == 0)
             entered.extend(begin(twin))
         inside = Flow(returns=flow.returns, raises=flow.raises)
         after = run_block(machine, entered, _body(node.body), inside) + inside.continues
-        for state in after:
-            dead_items.join(machine, state)
+        call_each(machine.hooks.round_over, after)
         after = machine.merged(after, PATH_LIMIT)
-        windows.end_round(machine, node, after, first=time == 0)
+        for round_ends in machine.hooks.round_ends:
+            round_ends(node, after, time == 0)
         for state in after + inside.breaks:
             state.iteration = outer_iterations
             machine.forget_since(state, started)
         broken += inside.breaks
         exits += after
-        heads = [dead_items.begins_anew(machine, state, node) for state in after]
+        heads = [state.copy() for state in after]
+        call_each(machine.hooks.next_round, heads, node)
         heads = [state for state in heads if seen.is_new(state)]
         if once or not heads:
             break
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
-    for state in exits + broken:
-        clearing.looped(machine, state, node)
-    dead_items.ended(machine, exits + broken, node)
+    call_each(machine.hooks.loop_ends, exits + broken, node)
     if endless:
         exits = []
     if node.orelse is not None:
@@ -291,20 +264,19 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
             together.setdefault(key, []).append(ready)
     after: list[State] = []
     for (source, like, _), starts in together.items():
-        machine.rhythm.sources[node] = source
-        if clearing.clears(node):
-            machine.contacts += 1
-            for state in starts:
-                forget_gradients(state)
-            after += starts
-            continue
+        for loop_begins in machine.hooks.loop_begins:
+            loop_begins(node, source)
+        done = [state for state in starts if any(as_whole(state, node) for as_whole in machine.hooks.loop_as_whole)]
+        after += done
+        starts = [state for state in starts if state not in done]
 
         def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
             machine.statement = node
             assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
             return [state]
 
-        after += _loop(machine, starts, node, flow, begin, once=runs_once(machine, source))
+        once = any(runs_once(source) for runs_once in machine.hooks.runs_once)
+        after += _loop(machine, starts, node, flow, begin, once=once) if starts else []
     return after
 
 
@@ -373,17 +345,30 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
     for state in states:
         regions = outer[id(state)]
         one = Flow()
-        entered = machine.outcomes(state, lambda s: contexts.enter_items(machine, s, node))
+        entered = machine.outcomes(state, lambda s: _enter_items(machine, s, node))
         ends = run_block(machine, [twin for _, twin in entered], _body(node.body), one)
         for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
-            contexts.leave(end, regions)
+            leave(machine, end, regions)
             if any(finishes for finishes, _ in entered):
-                machine.contacts += 1
-                forget_everything(end)
+                machine.forget(end)
         done += ends
         _add(inside, one)
     _add(flow, inside)
     return done
+
+
+def _enter_items(machine: Machine, state: State, node: cst.With) -> bool:
+    """Enter every item of a `with` statement; whether one of them goes on with work when it is left."""
+    machine.statement = node
+    finishes = False
+    for item in node.items:
+        value = evaluate(machine, state, item.item)
+        for entered in machine.hooks.entered:
+            entered(state, value, node, item.item)
+        finishes = finishes or (isinstance(value, Entered) and value.finishes)
+        if item.asname is not None:
+            assign(machine, state, item.asname.name, value)
+    return finishes
 
 
 def _function(machine: Machine, states: list[State], node: cst.FunctionDef, flow: Flow) -> list[State]:

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.call_index import CallIndex
+from amplint.semantics.contexts import Regions
 from amplint.semantics.devices import common, reaches
 from amplint.semantics.events import CastBack, StaysHalf
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
+from amplint.semantics.regions import innermost
 from amplint.semantics.state import Region, State
-from amplint.semantics.tensors import converts_to, is_data, is_number, tensor
+from amplint.semantics.tensors import Tensors, converts_to, is_data, is_number, tensor
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import FALSE, Autocast, Tensor, Unknown, Value
 from amplint.source.tree import walk
@@ -50,7 +53,7 @@ def lifted(machine: Machine, state: State, node: cst.Call, owner: Value, name: s
     if region is None or converts_to(machine, name, arguments)[1] != "float32":
         return
     if _is_outside(machine, region, symbol_of(machine, owner)):
-        machine.index.lifted.setdefault(machine.statement or node, node)
+        machine[CallIndex].index.lifted.setdefault(machine.statement or node, node)
 
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Iterable[Operand]) -> None:
@@ -78,7 +81,7 @@ def _cast_back(
     machine: Machine, state: State, node: cst.CSTNode, op: str, tensors: list[tuple[cst.BaseExpression, Tensor]]
 ) -> None:
     """A product runs under autocast on operands that were converted to float32 for it: autocast undoes that."""
-    region, _ = machine.region(state)
+    region, _ = innermost(machine, state)
     if op not in PRODUCTS or region is None or not tensors:
         return
     if not reaches(region.devices, common(value for _, value in tensors)):
@@ -91,7 +94,7 @@ def _cast_back(
 def _converted_from(machine: Machine, value: Tensor) -> str | None:
     """What `value` was before it was converted to float32, "" for something unknown, None where it was not."""
     root = _root(machine, value.symbol)
-    return machine.cast_from.get(root) if value.dtype == "float32" else None
+    return machine[Tensors].cast_from.get(root) if value.dtype == "float32" else None
 
 
 def _may_be_tensor(machine: Machine, value: Value) -> bool:
@@ -149,7 +152,7 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
 
 def _is_outside(machine: Machine, region: Region, symbol: int) -> bool:
     """Whether a value was there before the region first began: symbols are numbered as they come up."""
-    return _is_parameter(machine, symbol) or symbol < machine.entered_at.get(region.entered_by, 0)
+    return _is_parameter(machine, symbol) or symbol < machine[Regions].entered_at.get(region.entered_by, 0)
 
 
 def _root(machine: Machine, symbol: int) -> int:

@@ -12,6 +12,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import HalfAverage, HalfSum
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Tensor, Value, number
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
@@ -84,3 +85,13 @@ def _is_update(node: cst.CSTNode) -> bool:
 def _around(machine: Machine, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     source = machine.program.source_of(node)
     return iter(source.ancestors(node) if source is not None else ())
+
+
+class Sums(Tracker):
+    """Follows sums and averages in half."""
+
+    def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
+        """`total += value`."""
+        if isinstance(node.operator, cst.AddAssign):
+            added(self.machine, state, node, before, other)
+        return None

@@ -8,6 +8,7 @@ import re
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.regions import innermost
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.tensors import is_number, tensor, used_as_tensor
@@ -33,7 +34,7 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     value = used_as_tensor(machine, value)
     if not machine.assumes or not isinstance(value, Unknown) or is_number(machine, value):
         return value
-    if machine.region(state)[0] is not None:
+    if innermost(machine, state)[0] is not None:
         return value
     function = next((call for call in reversed(machine.calls) if isinstance(call, cst.FunctionDef)), None)
     if function is None or not isinstance(node, cst.Name):

@@ -11,6 +11,7 @@ from amplint.semantics.devices import moved_to, stays
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value, number
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
@@ -18,6 +19,12 @@ from amplint.torchlib.policy import LOWER
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
+_SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
+_VIEWS = frozenset({"data", "T", "mT", "values"})
+_ASKED = frozenset(
+    {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
+)
+"""Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
 CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64",
          "int": "int32", "bool": "bool", "byte": "uint8"}  # fmt: skip
 _INFINITY = "<infinity>"
@@ -61,9 +68,9 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
     """`value` converted to `dtype`, None for one that is not known."""
     operand = tensor(machine, value)
     symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
-    machine.cast_from[symbol] = operand.dtype or ""
+    machine[Tensors].cast_from[symbol] = operand.dtype or ""
     if dtype in HALF_DTYPES:
-        machine.half_because[node] = Because.CAST
+        machine[Tensors].half_because[node] = Because.CAST
     return replace(operand, symbol=symbol, dtype=dtype, why_half=node, floor=None, among=None, supposed=False)
 
 
@@ -234,3 +241,62 @@ def filled(state: State, value: Value) -> Number | None:
 def fill(state: State, value: Tensor, infinity: Number) -> None:
     """Remember that an operation in place put `infinity` into elements of `value`."""
     state.set_attribute(value.symbol, _INFINITY, Tensor(value.symbol, infinity=infinity))
+
+
+def is_conversion(call: Call) -> bool:
+    """Whether a method converts or moves what may be a model."""
+    return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
+
+
+class Tensors(Tracker):
+    """Follows tensors through Python's own syntax.
+
+    `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.cast_from: dict[int, str] = {}
+        self.half_because: dict[cst.CSTNode | None, Because] = {}
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """The conversion of something that is not known to be a tensor."""
+        assert call.owner is not None
+        if is_conversion(call):
+            return converted(self.machine, call.node, call.owner, call.name, call.arguments) or call.owner
+        if call.name == "type" and not isinstance(call.owner, Tensor):
+            return converted(self.machine, call.node, call.owner, call.name, call.arguments)
+        return None
+
+    def member_of(self, owner: Value, name: str) -> Value | None:
+        """`tensor.data`, `tensor.grad` and their kind."""
+        if not isinstance(owner, Tensor):
+            return None
+        if name in _VIEWS:
+            return derived(self.machine, owner, name, owner.rank)
+        return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
+
+    def part_of(self, value: Value, index: int) -> Value | None:
+        """A part of an unpacked tensor."""
+        return derived(self.machine, value, f"part {index}") if isinstance(value, Tensor) else None
+
+    def collected(self, element: Value) -> Value | None:
+        """A list of losses that carry a scale carries it."""
+        if isinstance(element, Tensor) and element.scaled is not None:
+            return derived(self.machine, element, "comprehension")
+        return None
+
+    def unary(self, node: cst.UnaryOperation, value: Value) -> Value | None:
+        """`-tensor`."""
+        used = used_as_tensor(self.machine, value)
+        return derived(self.machine, used, type(node.operator).__name__) if isinstance(used, Tensor) else None
+
+    def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
+        """`tensor < other`, `tensor.dtype == torch.float16`."""
+        same = same_dtype(left, right)
+        if same is not None:
+            return Const(same is not isinstance(node.comparisons[0].operator, (cst.NotEqual, cst.IsNot, cst.NotIn)))
+        left, right = used_as_tensor(self.machine, left), used_as_tensor(self.machine, right)
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            return comparison(self.machine, left, right)
+        return None

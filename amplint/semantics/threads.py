@@ -9,12 +9,14 @@ import libcst as cst
 from amplint.semantics import attributes, models, protocol
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each
+from amplint.semantics.contexts import Regions
 from amplint.semantics.definitions import node_of
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
 from amplint.semantics.passes import RegionMissed
-from amplint.semantics.scopes import dotted
+from amplint.semantics.scopes import dotted, thread_targets
 from amplint.semantics.state import Region, State
+from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.values import (
     Const,
     Function,
@@ -27,6 +29,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 
@@ -156,12 +159,35 @@ def _run(
         given = given if static else [value.owner, *given]
         value = value.function
     if isinstance(value, Function):
-        function, before = value, len(machine.carried)
+        function, before = value, len(machine[Regions].carried)
         machine.outcomes(twin, lambda s: call_function(machine, s, function, given, keywords, node))
-        carried = machine.carried[before:]
+        carried = machine[Regions].carried[before:]
         if carried and not _mentions_autocast(function):
             machine.emit(state, RegionMissed, node, work=carried[0], lost=None, lost_with=None, thread=thread)
 
 
 def _mentions_autocast(function: Function) -> bool:
     return any(isinstance(n, cst.Name) and "autocast" in n.value.lower() for n in walk(node_of(function)))
+
+
+class Threads(Tracker):
+    """Follows what is run in new threads."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What a thread is given to run matters, as models do."""
+        return Words(thread_targets(chunks)) if self.machine[models.Models].follows else Words()
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A thread is made or started."""
+        assert isinstance(call.callee, Ref)
+        if call.callee.name in STARTERS:
+            start(self.machine, state, call.node, call.callee.name, call.arguments)
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`thread.start()` or `pool.submit(...)`."""
+        assert call.owner is not None
+        if call.name == "start" and isinstance(call.owner, Instance):
+            start_instance(self.machine, state, call.node, call.owner)
+        submit(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return None

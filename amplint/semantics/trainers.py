@@ -9,8 +9,9 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.framework_events import HalfManaged
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import FALSE, NONE, TRUE, Const, Manager, Value
+from amplint.semantics.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.torchlib.frameworks import LOOPS, PRECISIONS, loop_kind
 
 ARGUMENTS, LOOP = "arguments", "loop"
@@ -62,3 +63,12 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     known = state.models.get(parameters.root(machine, model))
     if known is not None and known.half is not None and manager.precision == "float16":
         machine.emit(state, HalfManaged, node, manager=manager, cast=known.half)
+
+
+class Trainers(Tracker):
+    """Follows objects that run a whole training loop."""
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A trainer or its arguments."""
+        assert isinstance(call.callee, Ref)
+        return make(self.machine, state, call.node, call.callee.name, call.arguments)

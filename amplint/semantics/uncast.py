@@ -7,6 +7,7 @@ import libcst as cst
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
 from amplint.semantics.passes import NotCast
+from amplint.semantics.regions import innermost
 from amplint.semantics.state import State
 from amplint.semantics.values import Tensor, Value
 from amplint.torchlib.names import HALF_DTYPES
@@ -23,7 +24,7 @@ def computed(
 ) -> None:
     """Tell of a listed operation whose form keeps it from being cast, where one of its operands is surely float32."""
     out = arguments.get("out")
-    if machine.region(state)[0] is None or name not in (NOT_CAST_IN_PLACE if out is None else NOT_CAST_WITH_OUT):
+    if innermost(machine, state)[0] is None or name not in (NOT_CAST_IN_PLACE if out is None else NOT_CAST_WITH_OUT):
         return
     given = [operand, *((argument.node.value, argument.value) for argument in arguments.given)]
     single = [path for path, value in given if isinstance(value, Tensor) and value.dtype == "float32"]

@@ -7,6 +7,7 @@ only steps without one are told.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import libcst as cst
 
@@ -14,6 +15,8 @@ from amplint.semantics.accumulation_events import NeverCleared
 from amplint.semantics.events import Job
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Tracker
+from amplint.semantics.undone import Undone
 from amplint.semantics.values import Optimizer
 
 _MAY_CLEAR = re.compile(r"zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad", re.IGNORECASE)
@@ -33,14 +36,22 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     if optimizers and all(one.cls and one.loops is not None and loop not in one.loops for one in optimizers):
         step = here[jobs.index(Job.STEP)].node
         if isinstance(step, cst.Call) and isinstance(step.func, cst.Attribute) and not step.args:
-            machine.undone.uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
+            machine[Undone].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
 
 
 def conclude(machine: Machine) -> None:
     """Tell of the steps whose gradients nothing clears."""
-    if not machine.undone.uncleared or machine.undone.optimizer_escaped or not machine.complete:
+    if not machine[Undone].uncleared or machine[Undone].optimizer_escaped or not machine.complete:
         return
     if not any(_MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
-        for step, backward in machine.undone.uncleared.items():
+        for step, backward in machine[Undone].uncleared.items():
             assert isinstance(step.func, cst.Attribute)
             machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value)
+
+
+class Clearing(Tracker):
+    """Follows gradients that nothing clears."""
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of the steps that repeat them."""
+        conclude(self.machine)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Class, Scaler
 
 if TYPE_CHECKING:
@@ -24,25 +25,26 @@ class Unended:
     owner: Class | None
 
 
-@dataclass(slots=True)
-class Undone:
+class Undone(Tracker):
     """Steps by scaler that await an update, and by call those whose gradients await to be cleared.
 
     `began` is when the call from out of sight that now runs began, None where who else may act is not known, and
     `owner` the class it is a method of. A scaler or an optimizer that is handed to code out of sight has escaped.
     """
 
-    began: int | None = None
-    owner: Class | None = None
-    unended: dict[int, Unended] = field(default_factory=dict)
-    uncleared: dict[cst.Call, cst.CSTNode] = field(default_factory=dict)
-    scaler_escaped: bool = False
-    optimizer_escaped: bool = False
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.began: int | None = None
+        self.owner: Class | None = None
+        self.unended: dict[int, Unended] = {}
+        self.uncleared: dict[cst.Call, cst.CSTNode] = {}
+        self.scaler_escaped = False
+        self.optimizer_escaped = False
 
 
 def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
     """`scaler` steps: remember it where it was there before the call that leads here from out of sight."""
-    undone = machine.undone
+    undone = machine[Undone]
     if undone.began is None or scaler.created is None or machine.loops or machine.statement is None:
         return
     if machine.entered_from is None and 0 < machine.symbols.time(scaler.symbol) < undone.began:

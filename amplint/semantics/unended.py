@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
 from amplint.semantics import attributes
+from amplint.semantics.call_index import CallIndex
 from amplint.semantics.machine import Machine
 from amplint.semantics.scale_events import NeverUpdated
 from amplint.semantics.state import State
-from amplint.semantics.undone import Unended
-from amplint.semantics.values import FALSE
+from amplint.semantics.tracker import Tracker
+from amplint.semantics.undone import Undone, Unended
+from amplint.semantics.values import FALSE, Class
 
 _MAY_UPDATE = re.compile(r"(?<!ema)(?<!bar)(?<!ema_model)\.update\(\s*\)|(?i:scal\w*(?:\[[^]]*\]|\(\))?)\.update\(")
 
 
 def conclude(machine: Machine) -> None:
     """Tell of the scalers that never get an `update`: the second call of what steps them raises."""
-    if not machine.undone.unended or machine.undone.scaler_escaped or not machine.complete:
+    if not machine[Undone].unended or machine[Undone].scaler_escaped or not machine.complete:
         return
-    for symbol, last in machine.undone.unended.items():
-        if symbol in machine.index.updates or last.scaler.enabled == FALSE:
+    for symbol, last in machine[Undone].unended.items():
+        if symbol in machine[CallIndex].index.updates or last.scaler.enabled == FALSE:
             continue
         if not any(_MAY_UPDATE.search(text) for text in _texts(machine, last)):
             machine.statement = last.statement
@@ -43,3 +45,16 @@ def _texts(machine: Machine, last: Unended) -> Iterator[str]:
             if name not in replaced:
                 yield cls.chunk.module.code_for_node(node)
         replaced |= methods.keys()
+
+
+class Updates(Tracker):
+    """Follows scalers that step and never update."""
+
+    def root_begins(self, owner: Class | None, whole: bool) -> None:
+        """What was there before belongs to whoever calls."""
+        undone = self.machine[Undone]
+        undone.began, undone.owner = self.machine.symbols.tick() if whole else None, owner
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of scalers that never update."""
+        conclude(self.machine)

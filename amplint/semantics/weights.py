@@ -13,8 +13,9 @@ from amplint.semantics.containers import each
 from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Because
 from amplint.semantics.state import State
-from amplint.semantics.tensors import converts_to, default_dtype, dtype_of
-from amplint.semantics.values import Instance, Module, Tensor, Value
+from amplint.semantics.tensors import Tensors, converts_to, default_dtype, dtype_of, is_conversion
+from amplint.semantics.tracker import Call, Tracker
+from amplint.semantics.values import Const, Instance, Module, Tensor, Value
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 
@@ -42,7 +43,7 @@ def of(machine: Machine, state: State, layer: Module) -> Tensor:
     known = state.heap.get(layer.symbol, {}).get(_WEIGHTS)
     if isinstance(known, Tensor):
         return known
-    dtype = None if machine.weights_unsure else layer.dtype
+    dtype = None if machine[Weights].unsure else layer.dtype
     return Tensor(layer.symbol, dtype, layer.made, rank=SOME_DIMENSIONS)
 
 
@@ -52,7 +53,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if not changes or not isinstance(owner, (Instance, Module)):
         return
     if dtype in HALF_DTYPES:
-        machine.half_because[node] = Because.PARAMETERS
+        machine[Tensors].half_because[node] = Because.PARAMETERS
     for holder, attribute, value in list(_owned(state, owner, set())):
         if isinstance(value, Module):
             converted = Tensor(value.symbol, dtype, node, rank=SOME_DIMENSIONS)
@@ -83,13 +84,44 @@ def _owned(state: State, owner: Value, seen: set[int]) -> Iterator[tuple[int, st
 def handed(machine: Machine, values: Iterable[Value]) -> None:
     """Code that cannot be seen gets these values: it may convert the models among them."""
     if any(isinstance(value, (Instance, Module)) for value in values):
-        machine.weights_unsure = True
+        machine[Weights].unsure = True
 
 
 def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -> Value:
     """What `owner.name = value` keeps: where a parameter was, `torch.nn` takes another parameter alone."""
     before = state.heap.get(owner.symbol, {}).get(name) if isinstance(owner, Instance) else None
-    if not isinstance(before, Tensor) or before.symbol not in machine.weights or not isinstance(value, Tensor):
+    if not isinstance(before, Tensor) or before.symbol not in machine[Weights].symbols or not isinstance(value, Tensor):
         return value
-    fits = value.symbol in machine.weights or value.dtype == before.dtype
+    fits = value.symbol in machine[Weights].symbols or value.dtype == before.dtype
     return value if fits else Tensor(machine.fresh())
+
+
+class Weights(Tracker):
+    """Follows parameters and buffers as tensors: their `symbols`, and whether code out of sight left any `unsure`."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.symbols: set[int] = set()
+        self.unsure = False
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`register_buffer`, and the conversion of a model."""
+        assert call.owner is not None
+        if call.name == "register_buffer" and isinstance(call.owner, Instance) and len(call.arguments.values) > 1:
+            name, given = call.arguments.values[:2]
+            if isinstance(name, Const) and isinstance(name.value, str):
+                buffer = kept(self.machine, given) if isinstance(given, Tensor) else given
+                state.set_attribute(call.owner.symbol, name.value, buffer)
+            return Const(None)
+        if is_conversion(call):
+            cast(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """Code that cannot be seen may convert the models that it gets."""
+        if call.entered is None:
+            handed(self.machine, call.arguments.values)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`module.weight = value`."""
+        return put(self.machine, state, owner, target.attr.value, value)

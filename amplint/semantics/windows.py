@@ -8,7 +8,7 @@ is a window as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -22,20 +22,28 @@ from amplint.semantics.boundaries import (
     first_value,
     found_in,
     repeats,
+    runs_once,
     shifted,
     uneven,
 )
-from amplint.semantics.divisors import divided, sums
+from amplint.semantics.counters import begin_round
+from amplint.semantics.divisors import divided, may_divide, sums
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 from amplint.semantics.machine import Machine
+from amplint.semantics.models import is_unwrapped
+from amplint.semantics.plain_calls import same_again
+from amplint.semantics.ran import without_gradients
+from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.state import State
+from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Const, Tensor, Value
+from amplint.semantics.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
 from amplint.source.tree import walk
 
 _MICRO = ("accum", "micro", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual")
 _SWITCHES = ("no_sync", "require_backward_grad_sync", "no_backward_sync", "fabric", "accelerat")
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
+_CHANGING = frozenset({"div_", "mul_", "divide_", "multiply_"})
 CHANGED = "<changed in place>"
 
 
@@ -58,10 +66,10 @@ def _at_end(machine: Machine, state: State) -> bool:
 def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
     """Remember a backward pass and what it runs on."""
     plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
-    machine.rhythm.losses.setdefault(node, set()).add(plain)
+    machine[Rhythm].losses.setdefault(node, set()).add(plain)
     shares.backward_ran(machine, plain)
     if state.heap.get(plain, {}).get(CHANGED) is not None:
-        machine.rhythm.opaque.add(plain)
+        machine[Rhythm].opaque.add(plain)
     note(machine, state, Job.BACKWARD, node)
 
 
@@ -73,7 +81,7 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: b
     rounds = [one for one in rounds if one.has(Job.BACKWARD)]
     if not any(one.has(Job.STEP) for one in rounds):
         if isinstance(loop, cst.For) and rounds and _says_micro(loop) and repeats(machine, loop) is not None:
-            machine.rhythm.inside |= {done.node for one in rounds for done in one.of(Job.UNSCALE)}
+            machine[Rhythm].inside |= {done.node for one in rounds for done in one.of(Job.UNSCALE)}
         return
     _inner_windows(machine, rounds)
     _lost_windows(machine, rounds)
@@ -111,8 +119,8 @@ class _Round:
             self._asked = {}
             for symbol, fact in self.state.facts.items():
                 found = boundary(machine, symbol) if isinstance(symbol, int) else None
-                node = machine.rhythm.spelled.get(symbol) if isinstance(symbol, int) else None
-                here = machine.loops in machine.rhythm.asked.get(symbol, ())  # type: ignore[arg-type]
+                node = machine[Rhythm].spelled.get(symbol) if isinstance(symbol, int) else None
+                here = machine.loops in machine[Rhythm].asked.get(symbol, ())  # type: ignore[arg-type]
                 if here and found is not None and node is not None:
                     self._asked[node] = (bool(fact.value) is found.holds, found)
         return self._asked
@@ -140,8 +148,8 @@ def _outer_window(
     remainder = _remainder(machine, found)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
     if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
-        machine.rhythm.exact[loop] = remainder
-    machine.rhythm.windows.add(loop)
+        machine[Rhythm].exact[loop] = remainder
+    machine[Rhythm].windows.add(loop)
     _tell(
         machine,
         loop,
@@ -168,7 +176,7 @@ def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
     """Tell of loops over a data loader whose last, shorter window is cleared before anything steps with it."""
     for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
-        remainder = machine.rhythm.exact.get(loop)
+        remainder = machine[Rhythm].exact.get(loop)
         if remainder is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
             continue
         cleared = [_cleared_first(one, loop) for one in rounds]
@@ -195,7 +203,7 @@ def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
 
 def _accumulated_before(machine: Machine, one: _Round) -> bool:
     """Whether a loop inside accumulates these gradients, so that what is asked here concerns what it leaves over."""
-    return all(machine.rhythm.windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
+    return all(machine[Rhythm].windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
 
 
 def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
@@ -243,7 +251,7 @@ def _simple(machine: Machine, found: Boundary) -> bool:
 
 def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
     """What spells the counter and the number of micro-batches of a window."""
-    spelled = machine.rhythm.spelled.get(found.modulo) if found.modulo is not None else None
+    spelled = machine[Rhythm].spelled.get(found.modulo) if found.modulo is not None else None
     return spelled if isinstance(spelled, cst.BinaryOperation) else None
 
 
@@ -272,7 +280,7 @@ def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counte
     name = machine.symbols.key(base)
     return any(
         isinstance(symbol, int)
-        and machine.rhythm.spelled.get(symbol) is not guard
+        and machine[Rhythm].spelled.get(symbol) is not guard
         and boundary(machine, symbol) is None
         and found_in(machine, [symbol], *name) is not None
         for symbol in one.state.facts
@@ -332,7 +340,7 @@ def _tell(
     inside = _together(
         [done for done in one.of(*_PLACED) if inner or not (done.closes or done.in_vain)] for one in partial
     )
-    machine.rhythm.inside |= {done.node for done in inside if done.job is Job.UNSCALE and belongs(done, within=True)}
+    machine[Rhythm].inside |= {done.node for done in inside if done.job is Job.UNSCALE and belongs(done, within=True)}
     machine.emit(
         full[0].state,
         Accumulation,
@@ -356,9 +364,9 @@ def _tell(
 
 def _always_synchronised(machine: Machine) -> cst.Call | None:
     """The only distributed model of a program in which nothing switches its synchronisation off."""
-    makers = {id(call): call for call in machine.rhythm.parallel}
+    makers = {id(call): call for call in machine[Rhythm].parallel}
     switched = any(word in chunk.text for chunk in machine.program.chunks for word in _SWITCHES)
-    if len(makers) != 1 or machine.rhythm.bypassed or switched:
+    if len(makers) != 1 or machine[Rhythm].bypassed or switched:
         return None
     return next(iter(makers.values()))
 
@@ -366,7 +374,7 @@ def _always_synchronised(machine: Machine) -> cst.Call | None:
 def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
     if number is None or any(sums(chunk) for chunk in machine.program.main.chunks):
         return None
-    verdicts = {divided(machine, loss, number) for loss in machine.rhythm.losses.get(backward, ())}
+    verdicts = {divided(machine, loss, number) for loss in machine[Rhythm].losses.get(backward, ())}
     return True if True in verdicts else False if False in verdicts else None
 
 
@@ -380,3 +388,69 @@ def _together(rounds: Iterable[list[Work]]) -> list[Work]:
         node for node in found if all(any(done.node is node and done.certain for done in work) for work in lists)
     }
     return [done if node in certain else replace(done, certain=False) for node, done in found.items()]
+
+
+class Windows(Tracker):
+    """Follows accumulation windows."""
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """A forward pass may go around the wrapper of a distributed model."""
+        if is_unwrapped(self.machine, call.callee) and not without_gradients(state):
+            self.machine[Rhythm].bypassed = True
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """Distributed models and data loaders."""
+        assert isinstance(call.callee, Ref)
+        rhythm, name = self.machine[Rhythm], call.callee.name
+        last = name.rpartition(".")[2]
+        if last == "DistributedDataParallel" and name.startswith("torch.") and call.arguments.given:
+            rhythm.parallel.append(call.node)
+        if last == "DataLoader" and name.startswith("torch.utils.data."):
+            loader = same_again(self.machine, state, name, call.arguments)
+            rhythm.loaders.setdefault(symbol_of(self.machine, loader), call.node)
+            return loader
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`loss.div_(n)`."""
+        if call.name in _CHANGING and isinstance(call.owner, (Tensor, Unknown)):
+            state.set_attribute(call.owner.symbol, CHANGED, TRUE)
+        return None
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """What an inherited method returns may count micro-batches."""
+        if call.inherited and call.entered is None:
+            self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
+
+    def unfollowed(self, function: Function, result: Value) -> None:
+        """What a function returns that is not followed may have been divided in it."""
+        if may_divide(function.chunk):
+            self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
+
+    def condition(self, node: cst.BaseExpression, value: Value) -> None:
+        """A condition may tell where a window ends."""
+        if isinstance(value, Unknown):
+            rhythm = self.machine[Rhythm]
+            rhythm.spelled.setdefault(value.symbol, node)
+            rhythm.asked.setdefault(value.symbol, set()).add(self.machine.loops)
+
+    def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
+        """A remainder may tell where a window ends."""
+        if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
+            self.machine[Rhythm].spelled.setdefault(value.symbol, node)
+
+    def loop_begins(self, node: cst.For, source: int) -> None:
+        """Remember what a loop goes over."""
+        self.machine[Rhythm].sources[node] = source
+
+    def runs_once(self, source: int) -> bool:
+        """Whether a loop goes over one number."""
+        return runs_once(self.machine, source)
+
+    def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
+        """Counters of rounds are unknown from here on."""
+        begin_round(self.machine, state, loop, first)
+
+    def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
+        """A window may have ended."""
+        end_round(self.machine, node, list(states), first)

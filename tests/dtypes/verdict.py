@@ -19,6 +19,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.operation_events import Operand, Operation
 from amplint.semantics.program import Program
 from amplint.semantics.state import State
+from amplint.semantics.trackers import TRACKERS
 from amplint.semantics.values import Const, Tensor, Value
 from amplint.source.source import Source
 from amplint.source.tree import children, every, walk
@@ -84,7 +85,7 @@ def claims(text: str) -> Claims:
         mock.patch.object(interpreter, "evaluate", watching),
         mock.patch.object(interpreter, "renamed_triggers", return_value=frozenset({"see"})),
     ):
-        interpreter.interpret(Program(source), told, KINDS)
+        interpreter.interpret(Program(source), told, KINDS, TRACKERS)
     found.always = {rows[node] for node in raises - passes}
     return found
 
