@@ -5,9 +5,10 @@ from __future__ import annotations
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol import forget_gradients
 from amplint.semantics.scopes import dotted
-from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.state import State
 from amplint.semantics.tracker import Tracker
 from amplint.source.tree import walk
 
@@ -29,9 +30,9 @@ def clears(loop: cst.For) -> bool:
 
 def looped(machine: Machine, state: State, loop: cst.CSTNode) -> None:
     """A loop is done: where it stepped the optimizers it went over, none is left whose gradients wait."""
-    for symbol, gradients in list(state.gradients.items()):
+    for symbol, gradients in list(state[Progress].gradients.items()):
         if gradients.consumed is not None and machine.symbols.involves(symbol, "item", id(loop)):
-            state.gradients[ANY_OPTIMIZER] = gradients
+            state[Progress].gradients[ANY_OPTIMIZER] = gradients
 
 
 def _cleared(statement: cst.CSTNode) -> str | None:

@@ -10,7 +10,8 @@ import libcst as cst
 
 from amplint.semantics.gradients import essence
 from amplint.semantics.machine import Machine
-from amplint.semantics.state import ANY_OPTIMIZER, State, rounds_since
+from amplint.semantics.progress import ANY_OPTIMIZER, Progress
+from amplint.semantics.state import State, rounds_since
 from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Function, Items, Method, Partial, Tensor, Value
 from amplint.source.tree import children, target_names, walk
@@ -25,30 +26,30 @@ def join(machine: Machine, state: State) -> None:
 
     Otherwise each round would leave its own, and no two paths that ran different rounds could go on as one.
     """
-    items = {key for key in state.gradients if key != ANY_OPTIMIZER and machine.symbols.key(key)[0] == "item"}
+    items = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER and machine.symbols.key(key)[0] == "item"}
     fresh = [machine.symbols.time(key) for key in items if machine.symbols.key(key)[2] != DEAD]
     if not fresh:
         return
     items -= _held(machine, state, min(fresh))
     stages: dict[int, list[tuple[object, ...]]] = {}
-    for (scaler, optimizer), stage in state.pairs.items():
+    for (scaler, optimizer), stage in state[Progress].pairs.items():
         if optimizer in items:
             stood = (scaler, stage.state, stage.unchecked, rounds_since(stage.iteration, state.iteration))
             stages.setdefault(optimizer, []).append(stood)
     alike: Counter[tuple[object, ...]] = Counter()
     names: dict[int, int | None] = {}
-    for symbol in [key for key in state.gradients if key in items]:
+    for symbol in [key for key in state[Progress].gradients if key in items]:
         loop = machine.symbols.key(symbol)[1]
-        fate = (loop, essence(state.gradients[symbol]), frozenset(stages.get(symbol, ())))
+        fate = (loop, essence(state[Progress].gradients[symbol]), frozenset(stages.get(symbol, ())))
         alike[fate] += 1
         kept = alike[fate] <= KEPT
         names[symbol] = machine.symbols.intern("item", loop, DEAD, fate, alike[fate]) if kept else None
-    state.gradients = {
-        name: known for key, known in state.gradients.items() if (name := names.get(key, key)) is not None
+    state[Progress].gradients = {
+        name: known for key, known in state[Progress].gradients.items() if (name := names.get(key, key)) is not None
     }
-    state.pairs = {
+    state[Progress].pairs = {
         (scaler, name): stage
-        for (scaler, key), stage in state.pairs.items()
+        for (scaler, key), stage in state[Progress].pairs.items()
         if (name := names.get(key, key)) is not None
     }
 
@@ -58,7 +59,7 @@ def ended(machine: Machine, states: Iterable[State], loop: cst.For | cst.While) 
     around = machine.calls[-1] if machine.calls else machine.chunk and machine.chunk.module
     if isinstance(loop, cst.For) and around is not None:
         for state in states:
-            if any(_goes_over(machine, key, loop) for key in state.gradients):
+            if any(_goes_over(machine, key, loop) for key in state[Progress].gradients):
                 _forget(state, _bound_for_itself(loop, around))
                 join(machine, state)
 

@@ -18,9 +18,10 @@ from amplint.semantics.events import Gradients, GradState
 from amplint.semantics.framework_events import Bypassed, ManagedBackward, Setting
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import Parameters
+from amplint.semantics.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol import Protocol
 from amplint.semantics.scopes import dotted
-from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
@@ -149,15 +150,15 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
     state.note(node, "the framework runs backward")
     fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
-    state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], fresh)
+    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
     return Const(None)
 
 
 def _settle(state: State, manager: Manager) -> None:
     """The scale, if any, is taken from the gradients that `manager` has made."""
-    for optimizer, known in state.gradients.items():
+    for optimizer, known in state[Progress].gradients.items():
         if known.manager == manager:
-            state.gradients[optimizer] = replace(known, manager=None)
+            state[Progress].gradients[optimizer] = replace(known, manager=None)
 
 
 def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
@@ -175,7 +176,7 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
 
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
     """PyTorch's own clipping runs: tell when the gradients are a framework's."""
-    live = [known for known in state.gradients.values() if known.consumed is None]
+    live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
     if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":
         _tell(machine, state, manager, node, what, node)

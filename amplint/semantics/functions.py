@@ -142,7 +142,7 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
     """
     older = (key for key in end.heap if began is None or machine.symbols.time(key) < began)
     kept = all(end.heap[key] is before.heap.get(key) for key in older)
-    kept = kept and [done.node for done in end.work] == [done.node for done in before.work]
+    kept = kept and all(part.is_unchanged(before.parts[kind]) for kind, part in end.parts.items())
     return kept and end.progress() == before.progress() and _says_nothing(machine, end.frames[end.frame][RESULT])
 
 
@@ -249,7 +249,6 @@ def _outcomes(
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
             end.frames = left
-        end.drop_dead(machine.made_here, result)
         end.bind(home, RESULT, result)
         for function_ends in machine.hooks.function_ends:
             function_ends(end)

@@ -9,6 +9,7 @@ import libcst as cst
 from amplint.semantics import attributes, models
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.machine import Machine
+from amplint.semantics.model_states import Model, ModelStates
 from amplint.semantics.models import Models
 from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.parameters import root
@@ -16,7 +17,7 @@ from amplint.semantics.passes import Recipe
 from amplint.semantics.provenance import maker
 from amplint.semantics.scopes import dotted
 from amplint.semantics.seam_events import Clash
-from amplint.semantics.state import Model, State
+from amplint.semantics.state import State
 from amplint.semantics.tensors import is_data, used_as_tensor
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import Instance, Tensor, Unknown, Value
@@ -64,7 +65,7 @@ def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tu
     kind, *more = machine.symbols.key(model.symbol)
     if kind == "converted" and more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode):
         return more[1], str(more[0])
-    known = state.models.get(root(machine, model.symbol), Model())
+    known = state[ModelStates].known.get(root(machine, model.symbol), Model())
     return known.half or known.bfloat16, "float16" if known.half is not None else "bfloat16"
 
 

@@ -11,12 +11,13 @@ from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
+from amplint.semantics.model_states import Model, ModelStates
 from amplint.semantics.models import Models
 from amplint.semantics.operation_events import Because, Evidence, Operand
 from amplint.semantics.origins import KEEPS_DTYPE
 from amplint.semantics.parameters import root
 from amplint.semantics.regions import innermost
-from amplint.semantics.state import Model, State
+from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
@@ -43,7 +44,7 @@ def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
     region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
         return
-    weights = state.models.get(root(machine, symbol_of(machine, model)), Model())
+    weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half
     if cast is not None:
         dtype = "bfloat16" if weights.bfloat16 is not None else "float16"

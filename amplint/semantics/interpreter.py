@@ -67,7 +67,7 @@ def interpret(
 
 
 def _run_module(machine: Machine) -> list[State]:
-    state = State()
+    state = State(machine.hooks.parts)
     for script_begins in machine.hooks.script_begins:
         script_begins(state)
     bind_chunks(machine, state)

@@ -12,12 +12,13 @@ from amplint.semantics import attributes, contexts, norms
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import LossOfOutput
 from amplint.semantics.machine import Machine
+from amplint.semantics.model_states import Model, ModelStates
 from amplint.semantics.parameters import place, root
 from amplint.semantics.passes import Forward, ForwardOutside, Purpose, Recipe, RegionMissed
 from amplint.semantics.regions import innermost
 from amplint.semantics.scopes import MODEL, MODEL_NAMES, dotted, model_names
 from amplint.semantics.seam_events import Clash, ToNumpy
-from amplint.semantics.state import Model, Region, State
+from amplint.semantics.state import Region, State
 from amplint.semantics.tensors import CASTS, dtype_of, used_as_tensor
 from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of
@@ -151,7 +152,7 @@ def forward(
     mode = state.heap.get(root(machine, symbol), {}).get(_MODE)
     training = bool(mode.value) if isinstance(mode, Const) else None
     gradients = _gradients(state.regions)
-    weights = state.models.get(root(machine, symbol), Model())
+    weights = state[ModelStates].known.get(root(machine, symbol), Model())
     machine.emit(
         state,
         Forward,

@@ -9,7 +9,7 @@ import libcst as cst
 from amplint.semantics.machine import Machine
 from amplint.semantics.models import Models
 from amplint.semantics.passes import ForwardOutside
-from amplint.semantics.ran import without_gradients
+from amplint.semantics.ran import RegionsRun, without_gradients
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
@@ -47,7 +47,7 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
 
     What ran inside without the output of that model can be the forward pass of another one.
     """
-    if not state.ran or len(state.ran) > 1 or ForwardOutside.kind not in machine.wanted:
+    if not state[RegionsRun].ran or len(state[RegionsRun].ran) > 1 or ForwardOutside.kind not in machine.wanted:
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
     behind = [*_behind(machine, symbol_of(machine, loss) if plain is None else plain)]
@@ -59,7 +59,7 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
         and None not in outputs.values()
         and all(any(part in outputs for part in _behind(machine, symbol)) for symbol in inside)
     ):
-        machine.emit(state, ForwardOutside, bare[0], inside=state.ran[0].context)
+        machine.emit(state, ForwardOutside, bare[0], inside=state[RegionsRun].ran[0].context)
 
 
 def _behind(machine: Machine, symbol: int) -> Iterator[int]:

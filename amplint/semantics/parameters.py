@@ -13,10 +13,11 @@ from amplint.semantics.call_index import CallIndex
 from amplint.semantics.devices import moved_to
 from amplint.semantics.events import HalfUnscaled, OptState, ScalerMeetsShards, Stage
 from amplint.semantics.machine import Machine
+from amplint.semantics.model_states import Model, ModelStates
 from amplint.semantics.parameter_events import HalfStepped
 from amplint.semantics.regions import is_off
 from amplint.semantics.scopes import MODEL, dotted
-from amplint.semantics.state import Model, State
+from amplint.semantics.state import State
 from amplint.semantics.tensors import converts_to, dtype_of, is_conversion
 from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of
@@ -91,7 +92,7 @@ def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> b
         return False
     origin = root(machine, owner.symbol)
     kind, *more = machine.symbols.key(origin)
-    if origin in state.models or (kind == "call" and str(more[0]).endswith(".from_pretrained")):
+    if origin in state[ModelStates].known or (kind == "call" and str(more[0]).endswith(".from_pretrained")):
         return True
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
@@ -117,11 +118,11 @@ def wrap(machine: Machine, state: State, node: cst.Call, model: Value, arguments
 
 
 def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
-    known = state.models.get(symbol, Model())
+    known = state[ModelStates].known.get(symbol, Model())
     known = replace(known, **changes)
-    state.models = {**state.models, symbol: known}
+    state[ModelStates].known = {**state[ModelStates].known, symbol: known}
     if known == Model():
-        del state.models[symbol]
+        del state[ModelStates].known[symbol]
 
 
 def forget_places(machine: Machine, state: State, values: Iterable[Value] | None) -> None:
@@ -138,9 +139,13 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
     """Code that cannot be seen may have given the parameters of these models, or of any, another dtype."""
     values = None if values is None else tuple(values)
     forget_places(machine, state, values)
-    if state.models:
-        chosen = state.models.keys() if values is None else {root(machine, symbol_of(machine, v)) for v in values}
-        for symbol in chosen & state.models.keys():
+    if state[ModelStates].known:
+        chosen = (
+            state[ModelStates].known.keys()
+            if values is None
+            else {root(machine, symbol_of(machine, v)) for v in values}
+        )
+        for symbol in chosen & state[ModelStates].known.keys():
             _set(state, symbol, half=None, bfloat16=None)
 
 
@@ -159,7 +164,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     models = {root(machine, source) for source in sources}
     for source in sources:
         key = machine.symbols.key(source)
-        if key[:2] == ("converted", "float16") and models.isdisjoint(state.models):
+        if key[:2] == ("converted", "float16") and models.isdisjoint(state[ModelStates].known):
             _set(state, root(machine, source), half=key[2])  # type: ignore[arg-type]
     model = models.pop() if len(models) == 1 else None
     plain = fused in (None, NONE, FALSE)
@@ -222,10 +227,10 @@ def meet(
     machine: Machine, state: State, node: cst.Call, scaler: Scaler, optimizer: Optimizer, stage: Stage | None
 ) -> None:
     """A scaler unscales an optimizer, or steps one at `stage`: tell where its parameters do not allow that."""
-    if not state.models:
+    if not state[ModelStates].known:
         return
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
-    half = state.models[trained.model].half if trained.model in state.models else None
+    half = state[ModelStates].known[trained.model].half if trained.model in state[ModelStates].known else None
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
         machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half)
@@ -238,9 +243,9 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     """An optimizer steps: tell where the parameters it updates are half."""
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
     made = machine[CallIndex].index.made.get(optimizer.symbol)
-    if trained.model not in state.models or made is None:
+    if trained.model not in state[ModelStates].known or made is None:
         return
-    model = state.models[trained.model]
+    model = state[ModelStates].known[trained.model]
     for dtype, cast in (("float16", model.half), ("bfloat16", model.bfloat16)):
         if cast is not None:
             machine.emit(
@@ -250,7 +255,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
 
 def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
     """A function that holds these values ends: tell of the scalers made for a model that is sharded by then."""
-    if not any(model.sharded for model in state.models.values()):
+    if not any(model.sharded for model in state[ModelStates].known.values()):
         return
     held = list(values)
     optimizers = {v.symbol for v in held if isinstance(v, (Optimizer, Unknown)) and _is_optimizer(machine, v)}
@@ -265,7 +270,7 @@ def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
 
 
 def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
-    shards = {symbol: model.sharded for symbol, model in state.models.items() if model.sharded is not None}
+    shards = {symbol: model.sharded for symbol, model in state[ModelStates].known.items() if model.sharded is not None}
     if not shards or scaler.created is None or is_off(machine, state, scaler.enabled):
         return
     for optimizer in optimizers:
@@ -279,6 +284,8 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
 
 class Parameters(Tracker):
     """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
+
+    part = ModelStates
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

@@ -33,10 +33,12 @@ from amplint.semantics.events import (
 from amplint.semantics.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used, waiting
 from amplint.semantics.ledger import Ledger
 from amplint.semantics.machine import Machine
+from amplint.semantics.progress import ANY_OPTIMIZER, Progress, ScalerState
+from amplint.semantics.ran import RegionsRun
 from amplint.semantics.regions import is_off
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.scopes import OPTIMIZER, SCALER, dotted
-from amplint.semantics.state import ANY_OPTIMIZER, ScalerState, State, same_iteration
+from amplint.semantics.state import State, same_iteration
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import is_handed_on, symbol_of
 from amplint.semantics.undone import Undone
@@ -63,7 +65,7 @@ from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
     """What is known of an optimizer's gradients. On a path where a scaler is off, its scale was none."""
-    known = state.gradients.get(optimizer, state.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+    known = state[Progress].gradients.get(optimizer, state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
     if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
         return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
     if any(one.scaler is not None for one in known.earlier):
@@ -74,7 +76,9 @@ def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
 
 def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
     """Where a pair stands. What was never seen is READY for a scaler made here, unknown otherwise only if forgotten."""
-    return state.pairs.get((scaler.symbol, optimizer), state.pairs.get((scaler.symbol, ANY_OPTIMIZER), READY))
+    return state[Progress].pairs.get(
+        (scaler.symbol, optimizer), state[Progress].pairs.get((scaler.symbol, ANY_OPTIMIZER), READY)
+    )
 
 
 READY = Stage(OptState.READY)
@@ -139,7 +143,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
     outside.differentiated(machine, state, loss)
-    state.ran = ()
+    state[RegionsRun].ran = ()
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
         fresh = Gradients(GradState.SCALED, scaler, node)
@@ -149,10 +153,10 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
             machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
         state.note(node, "backward runs on the loss without its scale")
         fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
-    known = {key for key in state.gradients if key != ANY_OPTIMIZER}
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
     for optimizer in {ANY_OPTIMIZER, *known}:
-        state.gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
+        state[Progress].gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
 
 
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
@@ -167,7 +171,7 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
 
 
 def _scaler(state: State, scaler: Scaler) -> ScalerState:
-    return state.scalers.get(scaler.symbol, ScalerState())
+    return state[Progress].scalers.get(scaler.symbol, ScalerState())
 
 
 def _discarded_scale(machine: Machine, state: State, loss: Value) -> tuple[Scaler, cst.CSTNode] | None:
@@ -186,7 +190,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     if is_off(machine, state, scaler.enabled):
         return
     if optimizer is None:
-        state.scalers[scaler.symbol] = ScalerState(checked=True)
+        state[Progress].scalers[scaler.symbol] = ScalerState(checked=True)
         forget_everything(state)
         return
     _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
@@ -194,10 +198,10 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     stage = stage_of(state, scaler, optimizer.symbol)
     unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
     known = _scaler(state, scaler)
-    state.gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
+    state[Progress].gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
     windows.note(machine, state, Job.UNSCALE, node)
-    state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration, unchecked)
-    state.scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
+    state[Progress].pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration, unchecked)
+    state[Progress].scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
 
 
@@ -207,7 +211,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     machine.contacts += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if optimizer is None:
-        state.scalers[scaler.symbol] = ScalerState(checked=True)
+        state[Progress].scalers[scaler.symbol] = ScalerState(checked=True)
         forget_everything(state)
         return
     if is_off(machine, state, scaler.enabled):
@@ -222,12 +226,12 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     )
     if not stage_of(state, scaler, optimizer.symbol).refuses:
         before = gradients_of(machine, state, optimizer.symbol)
-        state.gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
+        state[Progress].gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
     _consume(machine, state, optimizer, node)
     machine[Ledger].training[scaler.symbol] = scaler
     undone.await_update(machine, node, scaler)
-    state.pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
-    state.scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
+    state[Progress].pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
+    state[Progress].scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
 
 
@@ -302,7 +306,7 @@ def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optim
 
 def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Call) -> None:
     windows.note(machine, state, Job.STEP, node)
-    state.gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
+    state[Progress].gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
 
 
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
@@ -325,18 +329,18 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
         pending=_pending(machine, state, scaler),
     )
-    for optimizer, gradients in state.gradients.items():
-        state.gradients[optimizer] = outdated(gradients, scaler, node)
-    state.pairs = {pair: stage for pair, stage in state.pairs.items() if pair[0] != scaler.symbol}
-    state.scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
+    for optimizer, gradients in state[Progress].gradients.items():
+        state[Progress].gradients[optimizer] = outdated(gradients, scaler, node)
+    state[Progress].pairs = {pair: stage for pair, stage in state[Progress].pairs.items() if pair[0] != scaler.symbol}
+    state[Progress].scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
     state.note(node, "update sets the scale for the next iteration")
 
 
 def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | None:
     """The backward whose gradients wait for a step; those of optimizers still to come only where there can be some."""
-    known = {key for key in state.gradients if key != ANY_OPTIMIZER}
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     all_met = known and not _has_another(machine, state, known, len(known))
-    waiting = [one for key, one in state.gradients.items() if key in known or not all_met]
+    waiting = [one for key, one in state[Progress].gradients.items() if key in known or not all_met]
     for gradients in [one for several in waiting for one in several.passes]:
         fresh = gradients.state is GradState.SCALED and gradients.consumed is None and gradients.outdated is None
         if fresh and gradients.carries(scaler):
@@ -370,17 +374,17 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
     machine.idle.add(node)
     machine.contacts += 1
-    windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state.gradients.values())))
+    windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state[Progress].gradients.values())))
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
-    known = {key for key in state.gradients if key != ANY_OPTIMIZER}
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
-        state.gradients[owner.symbol] = cleared
+        state[Progress].gradients[owner.symbol] = cleared
         if known <= {owner.symbol} and not _has_another(machine, state, {owner.symbol}):
-            state.gradients[ANY_OPTIMIZER] = cleared
+            state[Progress].gradients[ANY_OPTIMIZER] = cleared
     elif len(known) <= 1:
-        state.gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
+        state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
     else:
-        state.gradients = dict.fromkeys([ANY_OPTIMIZER, *known], NO_GRADIENTS)
+        state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *known], NO_GRADIENTS)
     state.note(node, "zero_grad clears the gradients")
 
 
@@ -400,7 +404,7 @@ def _optimizers(state: State) -> list[Optimizer]:
 def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:
     """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed."""
     machine.contacts += 1
-    known = [key for key in state.gradients if key != ANY_OPTIMIZER]
+    known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
@@ -471,7 +475,7 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             forget_gradients(state)
         elif isinstance(value, Optimizer):
             machine[Undone].optimizer_escaped = True
-            state.gradients[value.symbol] = NO_GRADIENTS
+            state[Progress].gradients[value.symbol] = NO_GRADIENTS
             if machine.statement is not None:
                 windows.note(machine, state, Job.RESCALE, machine.statement)
         elif isinstance(value, Items):
@@ -488,13 +492,13 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
 
 def forget_everything(state: State) -> None:
     """Nothing is known about gradients, stages and updates any more."""
-    used = {known.scaler.symbol for known in state.gradients.values() if known.scaler is not None}
-    state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], NO_GRADIENTS)
-    used |= {*(pair[0] for pair in state.pairs), *state.scalers}
+    used = {known.scaler.symbol for known in state[Progress].gradients.values() if known.scaler is not None}
+    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+    used |= {*(pair[0] for pair in state[Progress].pairs), *state[Progress].scalers}
     for scaler in used:
-        state.pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
-    state.pairs = {pair: Stage(OptState.UNKNOWN) for pair in state.pairs}
-    state.scalers = {scaler: ScalerState(checked=True) for scaler in used}
+        state[Progress].pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
+    state[Progress].pairs = {pair: Stage(OptState.UNKNOWN) for pair in state[Progress].pairs}
+    state[Progress].scalers = {scaler: ScalerState(checked=True) for scaler in used}
 
 
 def gradient_set(machine: Machine, state: State, value: Value) -> None:
@@ -507,7 +511,16 @@ def gradient_set(machine: Machine, state: State, value: Value) -> None:
 
 def forget_gradients(state: State) -> None:
     """Something out of sight ran backward or changed the gradients."""
-    state.gradients = dict.fromkeys([ANY_OPTIMIZER, *state.gradients], NO_GRADIENTS)
+    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+
+
+_HOLDERS = frozenset({Scaler, Optimizer, Instance, Unknown})
+
+
+def _held(value: Value) -> set[int]:
+    if isinstance(value, Items):
+        return set().union(*(_held(item) for item in value.values))
+    return {value.symbol} if type(value) in _HOLDERS else set()  # type: ignore[union-attr]
 
 
 class Protocol(Tracker):
@@ -517,6 +530,8 @@ class Protocol(Tracker):
     is not known, and `handed_out` is what came from methods of objects with a scaler.
     """
 
+    part = Progress
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.scaled: set[int] = set()
@@ -525,14 +540,39 @@ class Protocol(Tracker):
 
     def script_begins(self, state: State) -> None:
         """There are no gradients yet."""
-        state.gradients[ANY_OPTIMIZER] = CLEARED
+        state[Progress].gradients[ANY_OPTIMIZER] = CLEARED
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
         """What gradients there are is not known, nor what the scalers of an object have done."""
-        state.gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
+        state[Progress].gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
         for value in state.heap.get(me.symbol, {}).values() if me is not None else ():
             if isinstance(value, Scaler):
-                state.scalers[value.symbol] = ScalerState(checked=True)
+                state[Progress].scalers[value.symbol] = ScalerState(checked=True)
+
+    def function_ends(self, state: State) -> None:
+        """Forget scalers and optimizers that were made in sight and that nothing holds any more."""
+        progress = state[Progress]
+        symbols = {*progress.gradients, *progress.scalers, *(symbol for pair in progress.pairs for symbol in pair)}
+        symbols |= {scaler for known in progress.gradients.values() for scaler in known.scalers}
+        young = {symbol for symbol in symbols if symbol >= 0 and self.machine.made_here(symbol)}
+        if not young:
+            return
+        for table in [*state.frames.values(), *state.heap.values()]:
+            for value in table.values():
+                kind = type(value)
+                if kind in _HOLDERS:
+                    young.discard(value.symbol)  # type: ignore[union-attr]
+                elif kind is Items:
+                    young -= _held(value)
+            if not young:
+                return
+        progress.gradients = {
+            key: NO_GRADIENTS if young & known.scalers else known
+            for key, known in progress.gradients.items()
+            if key not in young
+        }
+        progress.scalers = {key: known for key, known in progress.scalers.items() if key not in young}
+        progress.pairs = {pair: stage for pair, stage in progress.pairs.items() if not young & set(pair)}
 
     def forget(self, state: State) -> None:
         """Nothing is known any more."""
@@ -567,8 +607,8 @@ class Protocol(Tracker):
         """An optimizer that wraps another one clears its gradients."""
         if isinstance(call.callee, Method) and call.callee.function is not None and call.callee.name == "zero_grad":
             owner = call.callee.owner
-            if isinstance(owner, Instance) and owner.symbol in state.gradients:
-                state.gradients[owner.symbol] = CLEARED
+            if isinstance(owner, Instance) and owner.symbol in state[Progress].gradients:
+                state[Progress].gradients[owner.symbol] = CLEARED
 
     def call_returns(self, state: State, call: Call, result: Value) -> None:
         """What an object with a scaler hands out can be an optimizer that steps through that scaler by itself."""

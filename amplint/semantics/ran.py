@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -11,7 +12,7 @@ from amplint.semantics.events import RanRegion
 from amplint.semantics.facts import Fact, is_on, learn
 from amplint.semantics.machine import Machine
 from amplint.semantics.regions import innermost
-from amplint.semantics.state import Ran, State
+from amplint.semantics.state import Iteration, Part, State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import (
     FALSE,
@@ -30,6 +31,46 @@ from amplint.semantics.values import (
 )
 from amplint.torchlib.methods import IDLE_METHODS
 
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An autocast region under which work was done, and what the path assumed whenever it was."""
+
+    context: Autocast
+    facts: Mapping[int | tuple[str, int], Const]
+
+
+class RegionsRun(Part):
+    """The regions that have run on a path since its last backward pass."""
+
+    __slots__ = ("ran",)
+
+    def __init__(self, ran: tuple[Ran, ...] = ()) -> None:
+        self.ran = ran
+
+    def copy(self) -> RegionsRun:
+        """An independent continuation."""
+        return RegionsRun(self.ran)
+
+    def key(self, now: Iteration) -> Hashable:
+        """Paths need not have run the same regions to be joined."""
+        return None
+
+    def joined(self, other: RegionsRun) -> RegionsRun:
+        """The regions that ran on one path or the other, each with what both assumed."""
+        if self.ran == other.ran:
+            return RegionsRun(self.ran)
+        found = {ran.context: ran for ran in self.ran}
+        for ran in other.ran:
+            facts = found.get(ran.context, ran).facts
+            found[ran.context] = Ran(ran.context, {k: v for k, v in facts.items() if ran.facts.get(k) == v})
+        return RegionsRun(tuple(found.values()))
+
+    def continued(self, now: RegionsRun, before: RegionsRun, then: Iteration, here: Iteration) -> RegionsRun:
+        """The regions that have run now, and those of the call."""
+        return RegionsRun((*now.ran, *self.ran[len(before.ran) :]))
+
+
 NO_WORK = (Autocast, Const, Entered, GradMode, Neutral)
 _BFLOAT16 = re.compile(r"(?i)(?:\b|_)(?:bf16|bfloat16)(?:\b|_)")
 _FLOAT16 = re.compile(r"(?i)(?:\b|_)(?:fp16|float16|half|16)(?:\b|_)")
@@ -44,14 +85,18 @@ def note(machine: Machine, state: State, result: Value) -> None:
     context, _ = innermost(machine, state)
     if context is None:
         return
-    for position, ran in enumerate(state.ran):
+    for position, ran in enumerate(state[RegionsRun].ran):
         if ran.context == context:
             if ran.facts.items() <= state.facts.items():
                 return
             shared = {key: fact for key, fact in ran.facts.items() if state.facts.get(key) == fact}
-            state.ran = (*state.ran[:position], Ran(context, shared), *state.ran[position + 1 :])
+            state[RegionsRun].ran = (
+                *state[RegionsRun].ran[:position],
+                Ran(context, shared),
+                *state[RegionsRun].ran[position + 1 :],
+            )
             return
-    state.ran = (*state.ran, Ran(context, dict(state.facts)))
+    state[RegionsRun].ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts)))
 
 
 def without_gradients(state: State) -> bool:
@@ -62,7 +107,7 @@ def without_gradients(state: State) -> bool:
 
 def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
     """The regions that what is differentiated now can have run under."""
-    possible = [ran for ran in state.ran if _agree(ran.facts, state.facts)]
+    possible = [ran for ran in state[RegionsRun].ran if _agree(ran.facts, state.facts)]
     return tuple(
         RanRegion(
             ran.context,
@@ -147,9 +192,11 @@ def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | N
 class RegionUse(Tracker):
     """Follows which regions work is done in."""
 
+    part = RegionsRun
+
     def called_from_outside(self, state: State, me: Instance | None) -> None:
         """What has run before is not known."""
-        state.ran = ()
+        state[RegionsRun].ran = ()
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """What is not followed may do the work of a forward pass."""

@@ -16,8 +16,9 @@ from amplint.semantics import shares
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import ScaledLossRead
 from amplint.semantics.machine import Machine
+from amplint.semantics.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.shares import Shares
-from amplint.semantics.state import ANY_OPTIMIZER, State
+from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Operands, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import PERHAPS_SCALED, Items, Ref, Scaler, Tensor, Unknown, Value
@@ -62,9 +63,9 @@ def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst
 
 def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
     """What tells the scale before an `update()` from the one behind it; None where that is not known."""
-    if (scaler.symbol, ANY_OPTIMIZER) in state.pairs:
+    if (scaler.symbol, ANY_OPTIMIZER) in state[Progress].pairs:
         return None
-    known = state.scalers.get(scaler.symbol)
+    known = state[Progress].scalers.get(scaler.symbol)
     return (known.updated, known.iteration) if known is not None else ()
 
 

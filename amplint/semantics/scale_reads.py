@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
+from amplint.semantics.progress import Progress
 from amplint.semantics.scale_events import ScaleLogged
 from amplint.semantics.state import State
 from amplint.semantics.values import Scaler
@@ -25,10 +26,10 @@ def _trains_here(state: State, scaler: Scaler) -> bool:
     """Whether the scaler has stepped an optimizer, or updated, in this very iteration of a loop."""
     if not state.iteration:
         return False
-    known = state.scalers.get(scaler.symbol)
+    known = state[Progress].scalers.get(scaler.symbol)
     if known is not None and known.updated is not None and known.iteration == state.iteration:
         return True
-    stages = (stage for (symbol, _), stage in state.pairs.items() if symbol == scaler.symbol)
+    stages = (stage for (symbol, _), stage in state[Progress].pairs.items() if symbol == scaler.symbol)
     return any(stage.state is OptState.STEPPED and stage.iteration == state.iteration for stage in stages)
 
 

@@ -8,6 +8,7 @@ import libcst as cst
 
 from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
+from amplint.semantics.progress import Progress
 from amplint.semantics.scale_events import SchedulerStep
 from amplint.semantics.skips import asks
 from amplint.semantics.state import State
@@ -42,10 +43,10 @@ def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Value) -
 
 def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
     """The scaler that has stepped an optimizer in this very iteration, and the call that did, or its `update`."""
-    for (scaler, _), stage in state.pairs.items():
+    for (scaler, _), stage in state[Progress].pairs.items():
         if stage.state is OptState.STEPPED and stage.node is not None and stage.iteration == state.iteration:
             return scaler, stage.node
-    for scaler, known in state.scalers.items():
+    for scaler, known in state[Progress].scalers.items():
         if known.updated is not None and known.iteration == state.iteration:
             return scaler, known.updated
     return None

@@ -9,6 +9,7 @@ import libcst as cst
 
 from amplint.semantics.events import OptState
 from amplint.semantics.machine import Machine
+from amplint.semantics.progress import Progress
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.values import Optimizer
@@ -52,7 +53,7 @@ def _asks_for_presence(condition: cst.CSTNode) -> bool:
 
 def overlooked(machine: Machine, state: State, optimizer: Optimizer) -> cst.CSTNode | None:
     """The `unscale_` of the optimizer's gradients that has looked for inf and NaN, if nothing has asked what it saw."""
-    for (_, stepped), stage in state.pairs.items():
+    for (_, stepped), stage in state[Progress].pairs.items():
         if stepped == optimizer.symbol and stage.state is OptState.UNSCALED and stage.node and not stage.unchecked:
             return None if asks(machine, state, stage.node) else stage.node
     return None

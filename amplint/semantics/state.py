@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Set
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 import libcst as cst
 
-from amplint.semantics.events import Gradients, OptState, Stage, Step, Work
+from amplint.semantics.events import Step
 from amplint.semantics.facts import Fact, Facts
-from amplint.semantics.gradients import NO_GRADIENTS, essence
 from amplint.semantics.values import (
     Autocast,
     Const,
     Function,
     GradMode,
-    Instance,
-    Items,
     Manager,
     Neutral,
     NewThread,
     Opaque,
-    Optimizer,
     Partial,
     Ref,
     Scaler,
     Tensor,
-    Unknown,
     Value,
 )
 from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
 
 Either = Callable[[Value, Value], Value]
+Iteration: TypeAlias = tuple[int, ...]
+"""The rounds of the loops around, by the time when each began."""
+P = TypeVar("P", bound="Part")
 MODULE_FRAME = 0
 RESULT = "<result>"
 """The variable that holds what a call returned while its paths are joined."""
 STEPS_KEPT = 16
 """How many of the latest steps of a path are told."""
-ANY_OPTIMIZER = -1
 NEXT_ROUND = -1
 """Stands for an iteration that has not begun."""
 
@@ -48,14 +46,6 @@ class Region:
 
     context: Autocast | GradMode | Opaque | NewThread
     entered_by: cst.CSTNode
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """An autocast region under which work was done, and what the path assumed whenever it was."""
-
-    context: Autocast
-    facts: Mapping[int | tuple[str, int], Const]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,52 +62,58 @@ class Trail:
     branch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScalerState:
-    """What has happened with a scaler since its last `update`, which one that was, and in which loop iteration."""
+class Part:
+    """What a tracker knows of one path."""
 
-    checked: bool = False
-    latest: cst.CSTNode | None = None
-    updated: cst.CSTNode | None = None
-    iteration: tuple[int, ...] = ()
+    __slots__ = ()
 
+    def copy(self: P) -> P:
+        """The same for an independent continuation of the path."""
+        return self
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What made a model's parameters float16 or bfloat16, and what sharded them."""
+    def key(self, now: Iteration) -> Hashable:
+        """What rules can tell apart in the iteration `now`: paths where it is equal may be joined."""
+        raise NotImplementedError
 
-    half: cst.CSTNode | None = None
-    sharded: cst.CSTNode | None = None
-    bfloat16: cst.CSTNode | None = None
+    def joined(self: P, other: P) -> P:
+        """What is left of both where paths of equal keys join."""
+        return self
 
-    def traits(self) -> tuple[bool, ...]:
-        """What is known of the model, whatever brought it about."""
-        return (self.half is None, self.sharded is None, self.bfloat16 is None)
+    def blurred(self: P, other: P) -> P:
+        """What is left of both where paths join whose keys differ."""
+        return self
+
+    def continued(self: P, now: P, before: P, then: Iteration, here: Iteration) -> P:
+        """What is known at the end of a call that begins in iteration `here`, where `now` is known.
+
+        At the end of such a call that began in iteration `then`, with `before`, it was `self`.
+        """
+        return self
+
+    def is_unchanged(self: P, before: P) -> bool:
+        """Whether nothing has been done since `before` that the key does not tell."""
+        return True
 
 
 class State:
     """Variables, attributes, assumptions, regions and the protocol's progress on one path. Copies are shallow."""
 
-    __slots__ = (
-        "facts", "frame", "frames", "gradients", "heap", "iteration", "models", "pairs", "ran", "regions", "scalers",
-        "trail", "work",
-    )  # fmt: skip
+    __slots__ = ("facts", "frame", "frames", "heap", "iteration", "parts", "regions", "trail")
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Iterable[type[Part]] = ()) -> None:
         """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and others to more."""
         self.frames: dict[int, dict[str, Value]] = {MODULE_FRAME: {}}
         self.frame = MODULE_FRAME
         self.heap: dict[int, dict[str, Value]] = {}
         self.facts: dict[Fact, Const] = {}
         self.regions: tuple[Region, ...] = ()
-        self.pairs: dict[tuple[int, int], Stage] = {}
-        self.scalers: dict[int, ScalerState] = {}
-        self.gradients: dict[int, Gradients] = {}
-        self.models: dict[int, Model] = {}
-        self.ran: tuple[Ran, ...] = ()
         self.trail: Trail | None = None
         self.iteration: tuple[int, ...] = ()
-        self.work: tuple[Work, ...] = ()
+        self.parts: dict[type[Part], Part] = {kind: kind() for kind in parts}
+
+    def __getitem__(self, kind: type[P]) -> P:
+        """What a tracker knows of the path."""
+        return self.parts[kind]  # type: ignore[return-value]
 
     def copy(self) -> State:
         """An independent continuation of this path."""
@@ -127,14 +123,9 @@ class State:
         twin.heap = dict(self.heap)
         twin.facts = dict(self.facts)
         twin.regions = self.regions
-        twin.pairs = dict(self.pairs)
-        twin.scalers = dict(self.scalers)
-        twin.gradients = dict(self.gradients)
-        twin.models = self.models
-        twin.ran = self.ran
         twin.trail = self.trail
         twin.iteration = self.iteration
-        twin.work = self.work
+        twin.parts = {kind: part.copy() for kind, part in self.parts.items()}
         return twin
 
     def become(self, other: State) -> None:
@@ -158,79 +149,12 @@ class State:
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
         """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
-        return (
-            self.regions,
-            frozenset(
-                (pair, stage.state, stage.unchecked, rounds_since(stage.iteration, now))
-                for pair, stage in self.pairs.items()
-            ),
-            frozenset(
-                (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
-                for scaler, known in self.scalers.items()
-            ),
-            *self._gradient_classes(),
-            frozenset((symbol, *model.traits()) for symbol, model in self.models.items()),
-        )
-
-    def _gradient_classes(self) -> tuple[object, frozenset[object]]:
-        """The essence of any optimizer's gradients, and the equivalence classes of the other optimizers by theirs.
-
-        Many optimizers share what a backward pass left, and each essence is slow to make and to hash.
-        """
-        ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
-        alike: dict[int, tuple[Gradients, list[int]]] = {}
-        for optimizer, gradients in self.gradients.items():
-            alike.setdefault(id(gradients), (gradients, []))[1].append(optimizer)
-        told: dict[tuple[object, ...], list[int]] = {}
-        for gradients, optimizers in alike.values():
-            told.setdefault(essence(gradients), []).extend(optimizers)
-        told.pop(ambient, None)
-        return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in told.items())
-
-    def drop_dead(self, made_here: Callable[[int], bool], result: Value) -> None:
-        """Forget the protocol of scalers and optimizers that were made in sight and that nothing holds any more."""
-        symbols = {*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair)}
-        symbols |= {scaler for known in self.gradients.values() for scaler in known.scalers}
-        young = {symbol for symbol in symbols if symbol >= 0 and made_here(symbol)}
-        if not young:
-            return
-        young -= _held(result)
-        for table in [*self.frames.values(), *self.heap.values()]:
-            for value in table.values():
-                kind = type(value)
-                if kind in _HOLDERS:
-                    young.discard(value.symbol)  # type: ignore[union-attr]
-                elif kind is Items:
-                    young -= _held(value)
-            if not young:
-                return
-        self.gradients = {
-            key: NO_GRADIENTS if young & known.scalers else known
-            for key, known in self.gradients.items()
-            if key not in young
-        }
-        self.scalers = {key: known for key, known in self.scalers.items() if key not in young}
-        self.pairs = {pair: stage for pair, stage in self.pairs.items() if not young & set(pair)}
-
-
-_HOLDERS = frozenset({Scaler, Optimizer, Instance, Unknown})
-
-
-def _held(value: Value) -> set[int]:
-    if isinstance(value, Items):
-        return set().union(*(_held(item) for item in value.values))
-    return {value.symbol} if type(value) in _HOLDERS else set()  # type: ignore[union-attr]
+        return (self.regions, *(part.key(now) for part in self.parts.values()))
 
 
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
     """How many of the iterations around a call are still going on, and how many there were."""
     return shared_rounds(then, now), len(then)
-
-
-def _lately(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
-    """Whether a call belongs to what is going on, and in how deep a loop; how long ago others were is all the same."""
-    shared = shared_rounds(then, now)
-    return (True, shared) if shared == len(then) else (same_iteration(then, now), -1)
 
 
 def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:
@@ -264,7 +188,7 @@ def merge(states: list[State], limit: int, names: Set[str], either: Either, exac
         kept = _join_alike(kept, None, either)
     while len(kept) > limit:
         last = kept.pop()
-        kept[-1] = _join(_without_protocol(kept[-1], last), last, None, either) or kept[-1]
+        kept[-1] = _join(_blurred(kept[-1], last), last, None, either) or kept[-1]
     return kept
 
 
@@ -294,35 +218,14 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     joined.heap = heap
     if left.facts != right.facts:
         joined.facts = {symbol: fact for symbol, fact in left.facts.items() if right.facts.get(symbol) == fact}
-    joined.ran = _either_ran(left.ran, right.ran)
+    joined.parts = {kind: part.joined(right.parts[kind]) for kind, part in left.parts.items()}
     joined.trail = _common_trail(left.trail, right.trail)
-    if left.work != right.work:
-        joined.work = _common_work(left.work, right.work)
     return joined
 
 
 def _bound_together(left: Facts, right: Facts) -> bool:
     """Whether conditions may depend on each other: one path has assumed something the other has not asked."""
     return left.keys() != right.keys()
-
-
-def _common_work(left: tuple[Work, ...], right: tuple[Work, ...]) -> tuple[Work, ...]:
-    """What either path has done; certain is what both have."""
-    both = {done.node for done in left if done.certain} & {done.node for done in right if done.certain}
-    ours = {done.node for done in left}
-    joined = (*left, *(done for done in right if done.node not in ours))
-    return tuple(done if done.node in both else replace(done, certain=False) for done in joined)
-
-
-def _either_ran(left: tuple[Ran, ...], right: tuple[Ran, ...]) -> tuple[Ran, ...]:
-    """The regions that ran on one path or the other, each with what both assumed."""
-    if left == right:
-        return left
-    found = {ran.context: ran for ran in left}
-    for ran in right:
-        facts = found.get(ran.context, ran).facts
-        found[ran.context] = Ran(ran.context, {k: v for k, v in facts.items() if ran.facts.get(k) == v})
-    return tuple(found.values())
 
 
 def _join_tables(
@@ -413,21 +316,8 @@ def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
     return shared
 
 
-def _without_protocol(left: State, right: State) -> State:
-    """`left` with everything about the protocol unknown wherever the two disagree."""
+def _blurred(left: State, right: State) -> State:
+    """`left` with everything unknown that trackers know otherwise on the other path."""
     blurred = left.copy()
-    blurred.regions = left.regions
-    blurred.models = {symbol: model for symbol, model in left.models.items() if right.models.get(symbol) == model}
-    for pair in left.pairs.keys() | right.pairs.keys():
-        ours, theirs = left.pairs.get(pair), right.pairs.get(pair)
-        if ours is None or theirs is None or ours.state is not theirs.state:
-            blurred.pairs[pair] = Stage(OptState.UNKNOWN)
-    for optimizer in left.gradients.keys() | right.gradients.keys():
-        ours_g, theirs_g = left.gradients.get(optimizer), right.gradients.get(optimizer)
-        if ours_g is None or theirs_g is None or essence(ours_g) != essence(theirs_g):
-            blurred.gradients[optimizer] = NO_GRADIENTS
-    for scaler in left.scalers.keys() | right.scalers.keys():
-        known = left.scalers.get(scaler, ScalerState())
-        if known != right.scalers.get(scaler, ScalerState()):
-            blurred.scalers[scaler] = replace(known, checked=True)
+    blurred.parts = {kind: part.blurred(right.parts[kind]) for kind, part in left.parts.items()}
     return blurred

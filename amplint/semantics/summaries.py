@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
 
-from amplint.semantics.events import Stage
 from amplint.semantics.facts import Fact
-from amplint.semantics.state import MODULE_FRAME, RESULT, STEPS_KEPT, ScalerState, State, Trail, shared_rounds
+from amplint.semantics.state import MODULE_FRAME, RESULT, STEPS_KEPT, State, Trail
 from amplint.semantics.values import Const, Value
 
 Tables = dict[int, dict[str, Value]]
-Iteration = tuple[int, ...]
-Key = TypeVar("Key")
-Timed = TypeVar("Timed", Stage, ScalerState)
 
 RUNS = 3
 """How often a function is run before its summaries are used: up to here every call has results of its own."""
@@ -103,12 +98,11 @@ def _continued(state: State, before: State, end: State) -> State:
     twin.frame = state.frame
     twin.bind(twin.frame, RESULT, end.frames[end.frame][RESULT])
     twin.heap = {**state.heap, **_changed(before.heap, end.heap)}
-    seen = {done.node for done in state.work}
-    twin.work = (*state.work, *(done for done in end.work if done.node not in seen))
-    twin.ran = (*state.ran, *end.ran[len(before.ran) :])
     twin.iteration = state.iteration
-    twin.pairs = _timed(state.pairs, before.pairs, end.pairs, before.iteration, state.iteration)
-    twin.scalers = _timed(state.scalers, before.scalers, end.scalers, before.iteration, state.iteration)
+    twin.parts = {
+        kind: part.continued(state.parts[kind], before.parts[kind], before.iteration, state.iteration)
+        for kind, part in end.parts.items()
+    }
     steps: list[Trail] = []
     trail = end.trail
     while trail is not None and trail is not before.trail and len(steps) < STEPS_KEPT:
@@ -118,23 +112,6 @@ def _continued(state: State, before: State, end: State) -> State:
     for one in reversed(steps):
         twin.note(*one.step, branch=one.branch)
     return twin
-
-
-def _timed(
-    now: Mapping[Key, Timed], before: Mapping[Key, Timed], end: Mapping[Key, Timed], then: Iteration, here: Iteration
-) -> dict[Key, Timed]:
-    """What stands at the `end` of a call in iteration `then`, had it been in `here`."""
-    found: dict[Key, Timed] = {}
-    for key, known in end.items():
-        iteration = _moved(known.iteration, then, here)
-        unchanged = key in now and known is before.get(key)
-        found[key] = now[key] if unchanged else replace(known, iteration=iteration)
-    return found
-
-
-def _moved(iteration: Iteration, then: Iteration, here: Iteration) -> Iteration:
-    shared = shared_rounds(iteration, then)
-    return (*here[:shared], *iteration[shared:])
 
 
 def _changed(before: Tables, after: Tables) -> Tables:

@@ -13,7 +13,7 @@ from amplint.semantics.values import Value
 if TYPE_CHECKING:
     from amplint.semantics.arguments import Arguments
     from amplint.semantics.machine import Machine
-    from amplint.semantics.state import Region, State
+    from amplint.semantics.state import Part, Region, State
     from amplint.semantics.values import Class, Function, Instance, Ref, Unknown
     from amplint.source.source import Chunk
 
@@ -70,6 +70,9 @@ class Tracker:
 
     Hooks that return a value answer for the interpreter: the first answer that is not None counts.
     """
+
+    part: type[Part] | None = None
+    """What the tracker knows of a path."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -298,6 +301,7 @@ class Trackers:
         self.library: dict[str, Handler] = {}
         for tracker in self._known.values():
             self.library.update(tracker.library())
+        self.parts = [tracker.part for tracker in self._known.values() if tracker.part is not None]
         self._handlers = {
             name: tuple(
                 getattr(tracker, name)

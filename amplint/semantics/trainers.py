@@ -8,6 +8,7 @@ from amplint.semantics import parameters
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.framework_events import HalfManaged
 from amplint.semantics.machine import Machine
+from amplint.semantics.model_states import ModelStates
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
@@ -60,7 +61,7 @@ def run(
 
 def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
     """`manager` trains `model`: tell where it scales the gradients of float16 parameters."""
-    known = state.models.get(parameters.root(machine, model))
+    known = state[ModelStates].known.get(parameters.root(machine, model))
     if known is not None and known.half is not None and manager.precision == "float16":
         machine.emit(state, HalfManaged, node, manager=manager, cast=known.half)
 

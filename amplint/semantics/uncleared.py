@@ -18,6 +18,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Tracker
 from amplint.semantics.undone import Undone
 from amplint.semantics.values import Optimizer
+from amplint.semantics.work import WorkDone
 
 _MAY_CLEAR = re.compile(r"zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad", re.IGNORECASE)
 _COMMENT = re.compile(r"#[^\n]*")
@@ -27,9 +28,9 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     """A round of `loop` is over: remember a step in it behind a backward, where nothing has cleared gradients yet."""
     if machine.muted or machine.entered_from is not None or machine.statement is None:
         return
-    here = [done for done in state.work if done.loops[-1:] == (loop,) and done.certain]
+    here = [done for done in state[WorkDone].work if done.loops[-1:] == (loop,) and done.certain]
     jobs = [done.job for done in here]
-    if Job.STEP not in jobs or Job.BACKWARD not in jobs or any(done.job is Job.CLEAR for done in state.work):
+    if Job.STEP not in jobs or Job.BACKWARD not in jobs or any(done.job is Job.CLEAR for done in state[WorkDone].work):
         return
     tables = [*state.frames.values(), *state.heap.values()]
     optimizers = [value for table in tables for value in table.values() if isinstance(value, Optimizer)]

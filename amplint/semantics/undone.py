@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from amplint.semantics.progress import Progress
 from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Class, Scaler
 
@@ -53,7 +54,7 @@ def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
 
 def holds_scaler(machine: Machine, state: State, symbol: int) -> bool:
     """Whether a scaler that is used on the path is an attribute of the object `symbol`."""
-    for scaler in state.scalers:
+    for scaler in state[Progress].scalers:
         key = machine.symbols.key(scaler)
         if key[0] == "attribute" and key[2] == symbol:
             return True

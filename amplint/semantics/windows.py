@@ -38,6 +38,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
+from amplint.semantics.work import WorkDone
 from amplint.source.tree import walk
 
 _MICRO = ("accum", "micro", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual")
@@ -51,7 +52,7 @@ def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: b
     """Remember that `node` does such a job on this path."""
     if not machine.muted:
         done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state), in_vain=in_vain)
-        state.work = (*(other for other in state.work if other.node is not node), done)
+        state[WorkDone].work = (*(other for other in state[WorkDone].work if other.node is not node), done)
 
 
 def _at_end(machine: Machine, state: State) -> bool:
@@ -100,7 +101,7 @@ class _Round:
         now = state.iteration[:depth]
         self.work = tuple(
             replace(done, in_vain=True) if first and done.job is Job.CLEAR and len(done.loops) == depth else done
-            for done in state.work
+            for done in state[WorkDone].work
             if done.iteration[:depth] == now
         )
         self._asked: dict[cst.BaseExpression, tuple[bool, Boundary]] | None = None
@@ -392,6 +393,8 @@ def _together(rounds: Iterable[list[Work]]) -> list[Work]:
 
 class Windows(Tracker):
     """Follows accumulation windows."""
+
+    part = WorkDone
 
     def call_begins(self, state: State, call: Call) -> None:
         """A forward pass may go around the wrapper of a distributed model."""
