@@ -60,6 +60,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import CHANGES_PARAMETERS, RUNS_BACKWARD
 from amplint.torchlib.frameworks import MANAGERS
 from amplint.torchlib.methods import IDLE_METHODS, INHERITED_HARMLESS
 from amplint.torchlib.names import (
@@ -385,7 +386,7 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
         return copies.copied(machine, state, node, arguments.values[0])
     if (known := apex.called(machine, state, node, name, arguments)) is not None:
         return known
-    if _runs_backward(last):
+    if RUNS_BACKWARD.search(last):
         protocol.forget_gradients(state)
     clashes.handed(machine, state, node, arguments)
     protocol.forget(machine, state, arguments.values, last)
@@ -397,10 +398,6 @@ def _torch(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if last == "from_pretrained":
         parameters.load(machine, state, node, made, arguments)
     return made
-
-
-def _runs_backward(name: str) -> bool:
-    return name.startswith("backward") or name.endswith("backward")
 
 
 def _parameters_of(machine: Machine, value: Value | None) -> int | None:
@@ -420,7 +417,7 @@ def _unseen(
     machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None, name: str, arguments: Arguments
 ) -> Value:
     """A call of something that cannot be looked into."""
-    if _runs_backward(name):
+    if RUNS_BACKWARD.search(name):
         protocol.forget_gradients(state)
     if isinstance(owner, Unknown) and machine.symbols.made_of(owner.symbol, machine.handed_out):
         machine.contacts += 1
@@ -431,7 +428,7 @@ def _unseen(
     protocol.forget(machine, state, arguments.values, name)
     parameters.forget_dtypes(machine, state, arguments.values)
     weights.handed(machine, arguments.values)
-    if owner is not None and parameters.CHANGING.search(name):
+    if owner is not None and CHANGES_PARAMETERS.search(name):
         parameters.forget_dtypes(machine, state, [owner])
     if name in IDLE_METHODS:
         machine.idle.add(node)

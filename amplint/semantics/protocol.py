@@ -7,7 +7,6 @@ is used.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Set
 from dataclasses import replace
 
@@ -49,6 +48,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import KEEPS_RECORDS
 
 
 def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
@@ -436,15 +436,12 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
     return machine.owners.get(optimizer)
 
 
-_KEEPS_RECORDS = re.compile(r"(?:^|_)(?:save|load|restore|resume|log|print)")
-
-
 def forget(machine: Machine, state: State, values: Iterable[Value], name: str = "") -> None:
     """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown.
 
     A function called `name` that saves, loads or logs by that name reads them only.
     """
-    if _KEEPS_RECORDS.search(name):
+    if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
     for value in values:
         machine.contacts += isinstance(value, (Scaler, Optimizer, Method))

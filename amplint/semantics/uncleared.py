@@ -15,8 +15,8 @@ from amplint.semantics.events import Job
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.values import Optimizer
+from amplint.semantics.words import MAY_CLEAR
 
-_MAY_CLEAR = re.compile(r"zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad", re.IGNORECASE)
 _COMMENT = re.compile(r"#[^\n]*")
 
 
@@ -40,7 +40,7 @@ def conclude(machine: Machine) -> None:
     """Tell of the steps whose gradients nothing clears."""
     if not machine.undone.uncleared or machine.undone.optimizer_escaped or not machine.complete:
         return
-    if not any(_MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
+    if not any(MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
         for step, backward in machine.undone.uncleared.items():
             assert isinstance(step.func, cst.Attribute)
             machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -13,8 +12,7 @@ from amplint.semantics.scale_events import NeverUpdated
 from amplint.semantics.state import State
 from amplint.semantics.undone import Unended
 from amplint.semantics.values import FALSE
-
-_MAY_UPDATE = re.compile(r"(?<!ema)(?<!bar)(?<!ema_model)\.update\(\s*\)|(?i:scal\w*(?:\[[^]]*\]|\(\))?)\.update\(")
+from amplint.semantics.words import MAY_UPDATE
 
 
 def conclude(machine: Machine) -> None:
@@ -24,7 +22,7 @@ def conclude(machine: Machine) -> None:
     for symbol, last in machine.undone.unended.items():
         if symbol in machine.index.updates or last.scaler.enabled == FALSE:
             continue
-        if not any(_MAY_UPDATE.search(text) for text in _texts(machine, last)):
+        if not any(MAY_UPDATE.search(text) for text in _texts(machine, last)):
             machine.statement = last.statement
             machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler)
 
