@@ -1,5 +1,5 @@
 """Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look,
-and the schema of traces.
+the page of guesses by name, and the schema of traces.
 
 python -m docs.generate
 """
@@ -15,12 +15,20 @@ from pathlib import Path
 
 from amplint.engine.registry import load_registry
 from amplint.rule import Rule
+from amplint.semantics.words import GUESSES, Guess
 from docs.schema import schema
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = ROOT / "docs" / "rules"
 SCHEMA = ROOT / "docs" / "trace.schema.json"
+GUESSES_PAGE = ROOT / "docs" / "guesses.md"
+GUESSES_INTRODUCTION = """\
+# Guesses by name
+
+Where nothing in the code tells what a thing is, amplint goes by what it is called. These are all the names it goes by,
+what it takes them for, and why. A finding that is wrong because of such a name is worth an issue.
+"""
 
 
 def block(text: str, name: str, content: str) -> str:
@@ -53,6 +61,17 @@ def rule_page(rule: type[Rule]) -> str:
     return f"# {rule.code} {rule.name}\n\n{facts}\n\n{rule.page()}\n"
 
 
+def guess_section(guess: Guess) -> str:
+    """What is guessed by one pattern, and why."""
+    examples, counterexamples = (
+        ", ".join(f"`{name}`" for name in names) for names in (guess.examples, guess.counterexamples)
+    )
+    return (
+        f"## {guess.name[0].upper()}{guess.name[1:]}\n\nLooked at: {guess.of}. {guess.because}\n\n"
+        f"- Pattern: `{guess.pattern}`\n- Found in: {examples}\n- Not in: {counterexamples}\n"
+    )
+
+
 def shown(command: str) -> str:
     """A shell prompt with `command`, which runs amplint and finds something, and what it prints."""
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
@@ -78,7 +97,8 @@ def outputs() -> dict[Path, str]:
     readme = block(readme, "rules", rule_table(rules))
     readme = block(readme, "first-look", first_look())
     pages = {PAGES / f"{rule.code}.md": rule_page(rule) for rule in rules}
-    return {README: readme, SCHEMA: json.dumps(schema(), indent=2) + "\n", **pages}
+    guesses = "\n".join([GUESSES_INTRODUCTION, *map(guess_section, GUESSES)])
+    return {README: readme, GUESSES_PAGE: guesses, SCHEMA: json.dumps(schema(), indent=2) + "\n", **pages}
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.rhythm import Rhythm
 from amplint.semantics.symbols import Key
 from amplint.semantics.values import Const
+from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
 
 COUNTER = "counter"
-_SAID = ("update", "accum", "bound", "sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
         left, right = machine.symbols.parts(symbol)
         counter, limit = (left, right) if kind == "LessThan" else (right, left)
         return Boundary(False, counter, limit) if counts(machine, counter) else None
-    if kind == "parameter" and any(word in str(key[-1]).lower() for word in _SAID):
-        return Boundary("accumulating" not in str(key[-1]).lower())
+    if kind == "parameter" and ENDS_WINDOW.search(str(key[-1])):
+        return Boundary(INSIDE_WINDOW.search(str(key[-1])) is None)
     return None
 
 
@@ -182,7 +182,7 @@ def runs_once(machine: Machine, source: int) -> bool:
 def _wrapped(machine: Machine, source: int) -> int | None:
     """What a progress bar, `enumerate` or `iter` was given."""
     key, parts = machine.symbols.key(source), machine.symbols.parts(source)
-    goes_on = key[0] == "call" and any(str(key[1]).endswith(word) for word in ("enumerate", "tqdm", "iter"))
+    goes_on = key[0] == "call" and PASSES_ON.search(str(key[1]))
     return parts[0] if goes_on and parts else None
 
 

@@ -7,6 +7,7 @@ import functools
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source.source import Source
 from amplint.torchlib.policy import treatment
 
@@ -49,7 +50,7 @@ def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool
     cls = next((above for above in source.ancestors(node) if isinstance(above, cst.ClassDef)), None)
     bases = (base.value for base in cls.bases) if cls is not None else ()
     names = (base.attr if isinstance(base, cst.Attribute) else base for base in bases)
-    return any(isinstance(name, cst.Name) and name.value.endswith("Function") for name in names)
+    return any(isinstance(name, cst.Name) and FUNCTION_CLASS.search(name.value) for name in names)
 
 
 def _decorators(node: cst.FunctionDef) -> list[str]:

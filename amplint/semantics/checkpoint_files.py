@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from amplint.semantics.words import OPTIMIZER_FILE
 from amplint.source.tree import walk
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 IMPORTS = ("import os",)
 """What the code of `loaded_beside` needs."""
-_OPTIMIZER = re.compile(r"(?<![A-Za-z])(?:optimizer|optimiser|optim|opt)(?![A-Za-z])")
 _FILE = re.compile(r"\.\w+['\"]*$")
 
 
@@ -55,7 +55,7 @@ def _sibling(call: cst.Call, rewrite: Rewriter) -> tuple[str, str] | None:
             found.append(rewrite.text(node))
         elif isinstance(node, cst.FormattedStringText):
             found.append(node.value)
-    names = [text for text in found if _FILE.search(text) and len(_OPTIMIZER.findall(text)) == 1]
+    names = [text for text in found if _FILE.search(text) and len(OPTIMIZER_FILE.compiled.findall(text)) == 1]
     if len(names) != 1 or rewrite.text(call).count(names[0]) != 1:
         return None
-    return names[0], _OPTIMIZER.sub("scaler", names[0])
+    return names[0], OPTIMIZER_FILE.compiled.sub("scaler", names[0])

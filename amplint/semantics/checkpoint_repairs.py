@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -10,11 +9,10 @@ import libcst as cst
 from amplint.findings import Edit, Fix
 from amplint.semantics.checkpoint_files import IMPORTS, loaded_beside, saved_beside
 from amplint.semantics.ledger import CheckpointLacksScaler, Place
+from amplint.semantics.words import OPTIMIZER_ENTRY
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
-
-_OPTIMIZER = re.compile(r"optimizer|optimiser|optim|opt")
 
 
 def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
@@ -62,7 +60,7 @@ def _builds_dict(call: cst.CSTNode | None) -> bool:
 
 def _renamed(text: str) -> str:
     """`text`, which names the optimizer's entry, for the scaler's."""
-    return _OPTIMIZER.sub("scaler", text, count=1)
+    return OPTIMIZER_ENTRY.compiled.sub("scaler", text, count=1)
 
 
 def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:

@@ -7,7 +7,6 @@ code out of sight counts as saved and restored there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
@@ -33,17 +32,19 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import (
+    GIVES_STATE,
+    LOADS,
+    LOOKS_ONLY,
+    SAVES,
+    SAVES_ONLY,
+    SCALING_STATE,
+    SPEAKS_OF_OPTIMIZER,
+)
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
 STATE_OF = "state of"
-_SAVES = re.compile(r"save|checkpoint|ckpt|snapshot|dump|persist|serial|(?<!re)store(?!d)", re.IGNORECASE)
-_GIVES_STATE = re.compile(r"state_?dict|checkpoint|ckpt|snapshot|get_?state|dump|serial|save", re.IGNORECASE)
-_LOADS = re.compile(r"load|resume|restor", re.IGNORECASE)
-_SCALER = re.compile(r"scal", re.IGNORECASE)
-_LOOKS_ONLY = frozenset(
-    ["print", "isinstance", "hasattr", "type", "id", "bool", "str", "repr", "format", "info", "debug", "warning"]
-)
 _PUTS = frozenset({"update", "append", "setdefault", "extend", "insert", "add"})
 _ANYTHING = frozenset({"each", "item"})
 """Kinds of symbols that stand for whatever a loop comes by."""
@@ -80,12 +81,12 @@ def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Argu
         return
     name = dotted(node.func) or ""
     last = name.rpartition(".")[2]
-    loads = _LOADS.search(last) is not None
-    saves = _SAVES.search(name) is not None and not loads
+    loads = LOADS.search(last) is not None
+    saves = SAVES.search(name) is not None and not loads
     objects = [value for argument in arguments.values for value in _objects(state, argument)]
-    if last not in _LOOKS_ONLY and any(_holds_scaler(state, value) for value in objects):
+    if not LOOKS_ONLY.search(last) and any(_holds_scaler(state, value) for value in objects):
         ledger.scaler_saved = ledger.scaler_saved or not loads
-        ledger.scaler_restored = ledger.scaler_restored or not last.startswith("save")
+        ledger.scaler_restored = ledger.scaler_restored or SAVES_ONLY.search(last) is None
     if saves or loads:
         place = _place(machine, state, node)
         for value in objects:
@@ -121,7 +122,7 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
     if isinstance(value, Scaler) and not isinstance(owner, (Instance, Items)):
         machine[Ledger].scaler_saved = machine[Ledger].scaler_restored = True
     base = dotted(target.value)
-    if base is not None and _GIVES_STATE.search(base):
+    if base is not None and GIVES_STATE.search(base):
         _save(machine, _states(machine, state, [value]))
 
 
@@ -133,7 +134,7 @@ def returned(machine: Machine, state: State, value: Value) -> None:
     if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
         return
     function = machine.calls[-1] if machine.calls and machine[Ledger].watching else None
-    if isinstance(function, cst.FunctionDef) and _GIVES_STATE.search(function.name.value):
+    if isinstance(function, cst.FunctionDef) and GIVES_STATE.search(function.name.value):
         _save(machine, _states(machine, state, [value]))
 
 
@@ -188,7 +189,7 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
     kind = machine.symbols.key(symbol_of(machine, owner))
     return (
         not isinstance(node.func, cst.Attribute)
-        or _SCALER.search(dotted(node.func.value) or "") is not None
+        or SCALING_STATE.search(dotted(node.func.value) or "") is not None
         or kind[0] in _ANYTHING
         or kind[:2] == ("call", "builtins.getattr")
     )
@@ -280,7 +281,7 @@ def _kin(machine: Machine, symbol: int) -> frozenset[object]:
         return frozenset({details[0]})
     if kind == "attribute":
         wrapper = machine.symbols.key(parts[0])
-        wrapped = wrapper[0] == "call" and "optim" in str(wrapper[1])
+        wrapped = wrapper[0] == "call" and SPEAKS_OF_OPTIMIZER.search(str(wrapper[1]))
         return frozenset({f".{details[0]}"}) | (_kin(machine, parts[0]) if wrapped else frozenset())
     if kind == "parameter":
         return frozenset({str(details[-1])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import used_as_tensor
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import Items, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import INDICES, MASK, WHOLE_NUMBERS
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, JOINS, Outcome
@@ -37,14 +37,6 @@ _WEIGHTED = words(
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _OF_TENSORS_ONLY = words("index_copy index_add scatter_add masked_scatter")
 """Those of them that never write a number."""
-_MASK = re.compile(r"(?:^|_)masks?$")
-_WHOLE_NUMBERS = re.compile(
-    r"(?:^|_)(?:labels?|targets?|gt|y|classes|lens?|lengths?|idxs?|ids?|ind(?:ex|exes|ices|s)?|tokens?|num|n|"
-    r"counts?|sizes?|shape|timesteps?|t|steps?|offsets?|batch|segments?|cu_seqlens)$"
-)
-"""Names of what is given to functions and holds no half numbers."""
-_INDICES = re.compile(r"mask|indices|inds$|idxs$|indexes")
-"""Names of what selects elements of a tensor, more than one."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 _RUN = words("forward __call__")
@@ -109,7 +101,7 @@ def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
 def _is_mask(machine: Machine, value: Value) -> bool:
     """Whether this is a mask by its name: only where floating numbers are put beside it, it holds such, too."""
     key = machine.symbols.key(behind(machine, value.symbol)) if isinstance(value, (Tensor, Unknown)) else ()
-    return key[:1] == ("parameter",) and _MASK.search(str(key[2])) is not None
+    return key[:1] == ("parameter",) and MASK.search(str(key[2])) is not None
 
 
 def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
@@ -117,7 +109,7 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     symbol = behind(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
-        return not _WHOLE_NUMBERS.search(str(key[2]))
+        return not WHOLE_NUMBERS.search(str(key[2]))
     if key[0] in LOWER or key[0] == "MatrixMultiply":
         return True
     if key[0] in ARITHMETIC and depth:
@@ -244,7 +236,7 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> b
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
-    named = kind in _FROM_AFAR and any(map(_INDICES.search, names))
+    named = kind in _FROM_AFAR and any(map(INDICES.search, names))
     return typed or named or isinstance(element.slice.value, cst.Comparison)
 
 

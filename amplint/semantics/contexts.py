@@ -36,6 +36,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import HARMLESS_CONTEXT, PRETRAINED
 from amplint.torchlib.names import (
     AUTOCAST_PARAMETERS,
     AUTOCASTS,
@@ -45,18 +46,9 @@ from amplint.torchlib.names import (
     GRAD_MODES,
     NEUTRAL_CONTEXTS,
 )
-from amplint.torchlib.policy import words
 
 _CACHE = -1
 """Where a path keeps the dtypes that autocast can have converted parameters to."""
-HARMLESS = words(
-    "Console File Join Live Lock Manager NamedTemporaryFile Pool ProcessPoolExecutor Progress RLock Stream "
-    "SummaryWriter TemporaryDirectory Thread ThreadPool ThreadPoolExecutor Timer average_parameters catch_warnings "
-    "cond connect cursor detect_anomaly device ema_scope emit_nvtx file fork_rng join lock logging_redirect_tqdm "
-    "memory_snapshot no_sync open patch profile progress range record_function record save_on_cpu sdp_kernel "
-    "sdpa_kernel span start_run stream summary_writer tempdir time timeit timer tqdm trange zip"
-)
-"""Last names of context managers that have nothing to do with autocast, whoever they belong to."""
 
 
 def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, arguments: Arguments) -> Autocast:
@@ -97,7 +89,7 @@ def _is_device(machine: Machine, value: Value) -> bool:
     if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):
         return False
     origin = machine.symbols.key(machine.symbols.parts(value.symbol)[0])
-    return origin[0] == "manager" or (origin[0] == "call" and str(origin[1]).endswith(".from_pretrained"))
+    return origin[0] == "manager" or (origin[0] == "call" and PRETRAINED.search(str(origin[1])) is not None)
 
 
 def _devices(value: Value | None) -> frozenset[str] | None:
@@ -286,7 +278,11 @@ class Regions(Tracker):
         """A region begins; what cannot be looked into may begin one."""
         unused = item is not None and isinstance(value, Ref) and value.name in AUTOCASTS
         enter(self.machine, state, value, item if unused and item is not None else by)
-        if item is not None and isinstance(value, (Unknown, Instance)) and (name := last_name(item)) not in HARMLESS:
+        if (
+            item is not None
+            and isinstance(value, (Unknown, Instance))
+            and not HARMLESS_CONTEXT.search(name := last_name(item))
+        ):
             state.regions = (*state.regions, Region(Opaque(name), by))
 
     def left(self, state: State, regions: tuple[Region, ...]) -> None:

@@ -24,6 +24,7 @@ from amplint.semantics.scopes import dotted
 from amplint.semantics.state import MODULE_FRAME, State
 from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.values import Autocast, Class, Partial, Ref, Unknown, Value
+from amplint.semantics.words import MINDS_AUTOCAST
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 
@@ -218,7 +219,7 @@ def _tell_unpaired(
 
 
 def _names_autocast(cls: cst.ClassDef) -> bool:
-    return any(isinstance(node, cst.Name) and "autocast" in node.value for node in walk(cls))
+    return any(isinstance(node, cst.Name) and MINDS_AUTOCAST.search(node.value) for node in walk(cls))
 
 
 def _enters_autocast(machine: Machine, call: cst.Call) -> bool:

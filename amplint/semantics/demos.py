@@ -5,22 +5,20 @@ What it hands to a function says little of what others hand to it.
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
 from amplint.semantics.values import Function
+from amplint.semantics.words import SELF_TEST
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 
-_TEST = re.compile(r"^_*(?:unit)?tests?(?:_|$)")
 _MADE_UP = words("rand randn randint ones zeros arange linspace full")
 
 
 def is_self_test(function: Function) -> bool:
     """Whether a function of the linted file is a test by its name."""
     named = function.node.name.value if isinstance(function.node, cst.FunctionDef) else function.chunk.name
-    return _TEST.match(named or "") is not None
+    return SELF_TEST.search(named or "") is not None
 
 
 def is_demonstration(statement: cst.CSTNode) -> bool:

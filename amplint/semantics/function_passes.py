@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import libcst as cst
 
 from amplint.semantics.origins import Origins, read
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import LIKE_WEIGHT, RUNS_BACK
 from amplint.source.tree import walk
 from amplint.torchlib.policy import FLOAT32, LOWER, words
 
@@ -18,8 +18,6 @@ _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
 _STEEP = words("acos asin cosh cumprod exp expm1 log log10 log1p log2 prod rsqrt sinh softmax softplus tan")
 """Operations that float16 spoils, which autocast therefore runs in float32."""
-_RUNS_BACK = re.compile(r"^(?:backward_\w+|inverse\w*|reverse\w*|invert\w*|recompute\w*|forward)$")
-_LIKE_WEIGHT = re.compile(r"(?:^|_)(?:weights?|kernel|[wW])\d?$")
 _LIBRARIES = frozenset({"torch", "F", "nn", "np", "math", "ctx", "self"})
 
 
@@ -145,7 +143,7 @@ def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
             if product is None:
                 continue
             of = [origins.of(operand) for operand in product.operands]
-            weights = [o for o in of if o in passes.inputs and (o in parameters or (named and _LIKE_WEIGHT.search(o)))]
+            weights = [o for o in of if o in passes.inputs and (o in parameters or (named and LIKE_WEIGHT.search(o)))]
             if _GRADIENT in of and weights:
                 found.append(Mixed(product.node, product.op, weights[0], forward.products[-1]))
 
@@ -166,7 +164,7 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call] | None:
         for inner in walk(node):
             if isinstance(inner, cst.Call):
                 func = inner.func
-                back = isinstance(func, cst.Attribute) and _RUNS_BACK.search(func.attr.value)
+                back = isinstance(func, cst.Attribute) and RUNS_BACK.search(func.attr.value)
                 origin = origins.of(func.value if back and isinstance(func, cst.Attribute) else func)
                 if origin is not None and origin in handed:
                     found.append((handed[origin], inner))

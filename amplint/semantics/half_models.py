@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
 from amplint.semantics import attributes, models
@@ -21,12 +19,8 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import is_data, used_as_tensor
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import Instance, Tensor, Unknown, Value
+from amplint.semantics.words import FLOATING
 from amplint.torchlib.names import HALF_DTYPES
-
-_FLOATING = re.compile(
-    r"(?i)(?:^|_|\b)(?:imgs?|images?|frames?|pixels?|videos?|clips?|audios?|wavs?|waveforms?|mels?)\d?(?:$|_)"
-)
-"""Names of what loaders give as float32."""
 
 
 def fed(
@@ -74,7 +68,7 @@ def _is_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> bo
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return value.dtype == "float32" and value.rank != 0
     name = dotted(place)
-    named = name is not None and _FLOATING.search(name.rpartition(".")[2]) is not None
+    named = name is not None and FLOATING.search(name.rpartition(".")[2]) is not None
     return named and isinstance(value, (Unknown, Tensor)) and is_data(machine, value.symbol)
 
 

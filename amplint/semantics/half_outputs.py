@@ -21,6 +21,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.names import HALF_DTYPES
@@ -29,12 +30,6 @@ from amplint.torchlib.policy import LOSSES
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
 _HANDED = _TAKEN | {"part", "wrapped"}
-_OF_OUTPUTS = frozenset({"logits", "last_hidden_state", "pooler_output", "hidden_states", "sample", "prediction"})
-_LOSS = re.compile(r"(?:^|_)(?:loss|losses|criterion|criteria|objective)(?:_?(?:fn|func|function|op|\d+))?$|[a-z]Loss$")
-_NO_LOSS = re.compile(
-    r"^_*(?:log|print|plot|save|update|record|reduce|scaled?|add|append|init|build|create|make|set|average|gather|sync"
-    r"|track|write|report|register|format|total|zero|reset)(?:_|[A-Z]|$)|[sS]cale|[mM]eter"
-)
 _NOT_HALF = "<not half>"
 _CALLED = re.compile(r"(\w+)\(")
 
@@ -84,7 +79,8 @@ def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> Iterabl
     elif callee.rpartition(".")[2][:1].isupper() and not callee.startswith("torch."):
         return parts if "wrapped" in passed else ()
     else:
-        follows = key[0] in passed or key[0] in KEEPS_DTYPE or (key[0] == "attribute" and key[1] in _OF_OUTPUTS)
+        field = key[0] == "attribute" and OUTPUT_FIELD.search(str(key[1])) is not None
+        follows = field or key[0] in passed or key[0] in KEEPS_DTYPE
     return parts[:1] if follows else ()
 
 
@@ -100,7 +96,7 @@ def loss_names(chunks: Iterable[Chunk]) -> frozenset[str]:
 
 def is_loss(name: str) -> bool:
     """Whether a function or an object computes losses, by its name."""
-    return _LOSS.search(name) is not None and _NO_LOSS.search(name) is None
+    return LOSS.search(name) is not None and NO_LOSS.search(name) is None
 
 
 def handed(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:

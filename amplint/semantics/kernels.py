@@ -18,6 +18,7 @@ from amplint.semantics.origins import Origins, read
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import MODULE_FRAME, State
 from amplint.semantics.values import Function, Ref, Unknown
+from amplint.semantics.words import CASTER, KERNEL, KERNEL_WHOLE_NUMBERS, MINDS_AUTOCAST
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 
@@ -27,14 +28,7 @@ _OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zero
 _LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
 _INTEGERS = words("bool uint8 int8 int16 short int32 int int64 long")
 _CONVERSIONS = words("float half double bfloat16 type type_as")
-_CASTERS = re.compile(r"custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16")
 _LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
-_KERNEL = re.compile(r"(?:^|[._])(?:_?C|ext|cuda|gpu|triton|kernels?|fwd|forward)(?:[._]|$)")
-"""What tells of a function that is imported by itself that it is no Python."""
-_WHOLE_NUMBERS = re.compile(
-    r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|lens?|"
-    r"counts?|cnts?|counters?|nums?|perm|order|sizes?|batch|masks?|keys?|rulebook|pairs?|segments?|splits?|tokens?|experts?)\d?(?:_|$)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ def callers_mind(machine: Machine, name: str) -> bool:
 def _casts(code: cst.CSTNode) -> bool:
     """Whether a decorator or wrapper casts, or a region is switched off."""
     nodes = list(walk(code))
-    wrapped = any(isinstance(node, cst.Name) and _CASTERS.search(node.value) for node in nodes)
+    wrapped = any(isinstance(node, cst.Name) and CASTER.search(node.value) for node in nodes)
     return wrapped or any(isinstance(node, cst.Arg) and _switches_off(node) for node in nodes)
 
 
@@ -145,7 +139,7 @@ def _is_kernel(machine: Machine, state: State, func: cst.BaseExpression, local: 
     value = quietly(machine, state, MODULE_FRAME, cst.Name(path.partition(".")[0]), {})
     if isinstance(value, Ref):
         seen = value.name.partition(".")[0] not in _LIBRARIES
-        return seen and (grid or "." in path or _KERNEL.search(value.name) is not None)
+        return seen and (grid or "." in path or KERNEL.search(value.name) is not None)
     return isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
 
 
@@ -161,7 +155,7 @@ def minds_dtypes(function: cst.CSTNode) -> bool:
 
 def _minds(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Name):
-        return "autocast" in node.value
+        return MINDS_AUTOCAST.search(node.value) is not None
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         names = {side.attr.value for side in sides if isinstance(side, cst.Attribute)}
@@ -201,7 +195,7 @@ def _tensors(passes: Passes) -> set[str]:
             found |= {argument.value.value for argument in node.args if isinstance(argument.value, cst.Name)}
         if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value in _OF_TENSORS:
             found.add(node.value.value)
-    return {name for name in found & set(passes.inputs) if _WHOLE_NUMBERS.search(name) is None}
+    return {name for name in found & set(passes.inputs) if KERNEL_WHOLE_NUMBERS.search(name) is None}
 
 
 def _called(func: cst.BaseExpression) -> str:

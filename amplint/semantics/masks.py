@@ -9,11 +9,11 @@ import libcst as cst
 
 from amplint.semantics.machine import Machine
 from amplint.semantics.values import Tensor, Value
+from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source.tree import every, walk
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import INTEGRAL, words
 
-_CAUSAL_WORDS = ("causal", "tril", "triu", "future", "subsequent", "look_ahead", "lookahead")
 _MENDERS = words("nan_to_num nan_to_num_ isnan isfinite all")
 
 
@@ -39,8 +39,8 @@ def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CST
             compared = machine.symbols.parts(value.symbol) if machine.symbols.key(value.symbol)[0] == "compare" else ()
             if "causal" in value.traits or operand.symbol in compared:
                 return True
-        names = (inner.value.lower() for inner in walk(node) if isinstance(inner, cst.Name))
-        if any(word in name for name in names for word in _CAUSAL_WORDS):
+        names = (inner.value for inner in walk(node) if isinstance(inner, cst.Name))
+        if any(map(CAUSAL.search, names)):
             return True
     return False
 
@@ -89,7 +89,7 @@ def _is_about_others(node: cst.BaseExpression) -> bool:
 
 def _is_dtype(node: cst.BaseExpression) -> bool:
     name = node.attr if isinstance(node, cst.Attribute) else node
-    return isinstance(name, cst.Name) and name.value.endswith("dtype")
+    return isinstance(name, cst.Name) and DTYPE.search(name.value) is not None
 
 
 def running(machine: Machine) -> Iterator[cst.CSTNode]:

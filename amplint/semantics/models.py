@@ -16,7 +16,7 @@ from amplint.semantics.model_states import Model, ModelStates
 from amplint.semantics.parameters import place, root
 from amplint.semantics.passes import Forward, ForwardOutside, Purpose, Recipe, RegionMissed
 from amplint.semantics.regions import innermost
-from amplint.semantics.scopes import MODEL, MODEL_NAMES, dotted, model_names
+from amplint.semantics.scopes import MODEL, dotted, model_names
 from amplint.semantics.seam_events import Clash, ToNumpy
 from amplint.semantics.state import Region, State
 from amplint.semantics.tensors import CASTS, dtype_of, used_as_tensor
@@ -38,6 +38,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
@@ -46,14 +47,11 @@ from amplint.torchlib.policy import LOWER, MODULE_OPS, words
 FORWARD_METHODS = words("forward generate __call__")
 RUNS_LAYERS = words("forward __call__")
 _LAYERS = words("Sequential LSTM GRU RNN LSTMCell GRUCell RNNCell MultiheadAttention Transformer")
-_MAKERS = ("from_pretrained", "create_model")
 _CASTS_ITSELF = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
 )
 """Imports of frameworks that enter autocast around the forward passes of the models they are given."""
 _TRAINS = re.compile(r"backward\(|zero_grad\(")
-_TRAINS_BY_NAME = re.compile(r"(?:^|_)(?:train|training)(?:_one)?(?:_epoch|_step|_batch|_iter|_iteration|$)")
-_EVALUATES = re.compile(r"^(?!.*train).*(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation)(?:$|_)")
 _OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
 """The events for which models and what they return have to be followed."""
 _MODE, _CAST = "<training>", "<cast>"
@@ -91,10 +89,10 @@ def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpress
     path = dotted(node) or ""
     if _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(path) == MODEL:
         return True
-    if path.rpartition(".")[2] in MODEL_NAMES:
+    if MODEL_NAME.search(path.rpartition(".")[2]):
         return True
     key = machine.symbols.key(value.symbol)
-    return key[0] == "call" and str(key[1]).endswith(_MAKERS)
+    return key[0] == "call" and MODEL_MAKER.search(str(key[1])) is not None
 
 
 def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
@@ -223,18 +221,18 @@ def _purpose(machine: Machine, training: bool | None, gradients: bool | None) ->
     text = "" if machine.chunk is None else machine.chunk.text
     if any(map(_trains, functions)) if functions else _TRAINS.search(text):
         return Purpose.TRAINING if gradients else Purpose.UNKNOWN
-    evaluates = gradients is False or any(_EVALUATES.search(node.name.value) for node in functions)
+    evaluates = gradients is False or any(EVALUATES.search(node.name.value) for node in functions)
     return Purpose.EVALUATION if evaluates and training is None else Purpose.UNKNOWN
 
 
 @functools.lru_cache(maxsize=512)
 def _trains(function: cst.FunctionDef) -> bool:
     """Whether a function runs a backward pass or clears gradients for one, or says so by its name or what it calls."""
-    if _TRAINS_BY_NAME.search(function.name.value):
+    if TRAINING_STEP.search(function.name.value):
         return True
     called = (node.func for node in walk(function) if isinstance(node, cst.Call))
     names = (func.attr if isinstance(func, cst.Attribute) else func for func in called)
-    return any(isinstance(name, cst.Name) and name.value.endswith(("backward", "zero_grad")) for name in names)
+    return any(isinstance(name, cst.Name) and RUNS_BACKWARD_OR_CLEARS.search(name.value) for name in names)
 
 
 def _gradients(regions: Sequence[Region]) -> bool | None:

@@ -8,21 +8,15 @@ from amplint.semantics.containers import each
 from amplint.semantics.machine import Machine
 from amplint.semantics.state import State
 from amplint.semantics.values import Instance, Module, Unknown, Value
+from amplint.semantics.words import NORMALISATION_SPARED, NORMALISED_MAKER
 
 _LAYER = re.compile(r"(?:^|\.)(?:Sync)?BatchNorm(?:[123]d)?$")
 _MADE = re.compile(r"\bBatchNorm[123]d\((?![^()]*track_running_stats)|\bSyncBatchNorm\(")
-_MAKERS = re.compile(
-    r"^torchvision\.models\.(?:\w+\.)?(?:resne[xt]\w*|wide_resnet\w*|densenet\w*|mobilenet\w*|mnasnet\w*|regnet\w*"
-    r"|shufflenet\w*|vgg\d+_bn|googlenet|inception_v3|efficientnet\w*)$"
-)
-"""What makes models with batch normalisation."""
-_SPARED = re.compile(r"(?i)batch_?norm[^\n]*\n?[^\n]*\.(?:float|to|type)\(|convert_\w*bn|bn_\w*float|keep_\w*batchnorm")
-"""Code that gives normalisation layers a dtype of their own."""
 
 
 def keeps_statistics(machine: Machine, state: State, model: Value) -> bool:
     """Whether a layer of `model` keeps running statistics in the dtype of the model's parameters."""
-    spared = any(_SPARED.search(chunk.text) for chunk in machine.program.chunks)
+    spared = any(NORMALISATION_SPARED.search(chunk.text) for chunk in machine.program.chunks)
     return not spared and _keeps(machine, state, model, set())
 
 
@@ -34,7 +28,7 @@ def _keeps(machine: Machine, state: State, value: Value | None, seen: set[int]) 
         key = machine.symbols.key(value.symbol)
         if key[0] == "converted":
             return _keeps(machine, state, Unknown(machine.symbols.parts(value.symbol)[0]), seen)
-        return key[0] == "call" and _MAKERS.search(str(key[1])) is not None
+        return key[0] == "call" and NORMALISED_MAKER.search(str(key[1])) is not None
     if isinstance(value, Instance):
         parts: list[Value | None] = [*state.heap.get(value.symbol, {}).values()]
         found = _MADE.search(value.cls.chunk.text) is not None

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source.tree import children, walk
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
 
@@ -18,7 +19,6 @@ _MIXES = words(
 )
 KEEPS_DTYPE = FOLLOWS_INPUT - _MIXES
 """Functions and methods whose result has the dtype of the one tensor they work on."""
-_LIBRARY = ("torch", "F", "torch.nn.functional", "nn.functional")
 _SAME = words("T mT H mH data")
 
 Product: TypeAlias = "Callable[[cst.BaseExpression, Origins], str | None]"
@@ -53,7 +53,7 @@ class Origins:
         if self.special is not None and (found := self.special(node, self)) is not None:
             return found
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in KEEPS_DTYPE:
-            if dotted(node.func.value) in _LIBRARY:
+            if TORCH_MODULES.search(dotted(node.func.value) or ""):
                 return self.of(node.args[0].value) if node.args else None
             return self.of(node.func.value)
         return None
@@ -151,4 +151,5 @@ def _common(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
 
 
 def _enters_autocast(node: cst.With) -> bool:
-    return any(isinstance(inner, cst.Name) and "autocast" in inner.value for item in node.items for inner in walk(item))
+    names = (inner.value for item in node.items for inner in walk(item) if isinstance(inner, cst.Name))
+    return any(map(MINDS_AUTOCAST.search, names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -37,13 +36,12 @@ from amplint.semantics.values import (
     Value,
     number,
 )
+from amplint.semantics.words import CHANGES_PARAMETERS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.torchlib.names import SHARDING_WRAPPERS
 from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
 
 CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
 """Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
-CHANGING = re.compile(r"^apply$|freeze|adapter|lora|quantiz")
-"""Names of methods that may give a model other parameters to train."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _PLACE = "place of"
@@ -92,7 +90,7 @@ def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> b
         return False
     origin = root(machine, owner.symbol)
     kind, *more = machine.symbols.key(origin)
-    if origin in state[ModelStates].known or (kind == "call" and str(more[0]).endswith(".from_pretrained")):
+    if origin in state[ModelStates].known or (kind == "call" and PRETRAINED.search(str(more[0]))):
         return True
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
@@ -266,7 +264,7 @@ def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
 def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
     """Whether `value` is an optimizer, or was made by a function out of sight that is named after one."""
     key = machine.symbols.key(value.symbol)
-    return isinstance(value, Optimizer) or (key[0] == "call" and "optimizer" in str(key[1]).lower())
+    return isinstance(value, Optimizer) or (key[0] == "call" and OPTIMIZER_MAKER.search(str(key[1])) is not None)
 
 
 def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
@@ -325,12 +323,12 @@ class Parameters(Tracker):
         if call.entered is not None:
             return
         forget_dtypes(self.machine, state, call.arguments.values)
-        if call.owner is not None and not isinstance(call.callee, Ref) and CHANGING.search(call.name):
+        if call.owner is not None and not isinstance(call.callee, Ref) and CHANGES_PARAMETERS.search(call.name):
             forget_dtypes(self.machine, state, [call.owner])
 
     def call_returns(self, state: State, call: Call, result: Value) -> None:
         """A model comes from a library."""
-        if isinstance(call.callee, Ref) and call.entered is None and call.callee.name.endswith(".from_pretrained"):
+        if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
             load(self.machine, state, call.node, result, call.arguments)
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:

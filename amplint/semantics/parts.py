@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from amplint.semantics.scopes import TRIGGERS, is_extreme
+from amplint.semantics.words import SCALER
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
@@ -164,7 +165,7 @@ def _words(tree: cst.CSTNode, part: Part) -> None:
 def _called(node: cst.Call, part: Part) -> None:
     names = (arg.value.attr if isinstance(arg.value, cst.Attribute) else arg.value for arg in node.args)
     part.hands_scaler = part.hands_scaler or any(
-        isinstance(name, cst.Name) and "scaler" in name.value.lower() for name in names
+        isinstance(name, cst.Name) and SCALER.search(name.value) for name in names
     )
     if any(argument.keyword is not None and argument.keyword.value == "out" for argument in node.args):
         part.triggered = True

@@ -18,6 +18,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import NONE, TRUE, Const, Items, Scaler, Tensor, Unknown, Value
+from amplint.semantics.words import INVERSE_SCALE
 from amplint.torchlib.policy import words
 
 
@@ -110,7 +111,7 @@ def _is_weight(machine: Machine, symbol: int) -> bool:
     key = machine.symbols.key(symbol)
     if key[0] == "value":
         return isinstance(key[1], Const)
-    return key[0] in _SETTINGS and not any(word in str(part).lower() for part in key for word in ("scale", "inv"))
+    return key[0] in _SETTINGS and not any(INVERSE_SCALE.search(str(part)) for part in key)
 
 
 def _terms(machine: Machine, symbol: int) -> set[int]:

@@ -7,7 +7,6 @@ is used.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
@@ -58,6 +57,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import KEEPS_RECORDS, RUNS_BACKWARD
 from amplint.source.tree import walk
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
@@ -455,7 +455,6 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
 _METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
 _RECORDS = "_per_optimizer_states"
 """Where a scaler keeps how far each optimizer has come."""
-_KEEPS_RECORDS = re.compile(r"(?:^|_)(?:save|load|restore|resume|log|print)")
 
 
 def forget(machine: Machine, state: State, values: Iterable[Value], name: str = "") -> None:
@@ -463,7 +462,7 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
 
     A function called `name` that saves, loads or logs by that name reads them only.
     """
-    if _KEEPS_RECORDS.search(name):
+    if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
     for value in values:
         machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
@@ -594,7 +593,7 @@ class Protocol(Tracker):
             forget(machine, state, values if harmless or call.owner is None else [call.owner, *values])
             return
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
-        if name.startswith("backward") or name.endswith("backward"):
+        if RUNS_BACKWARD.search(name):
             forget_gradients(state)
         if isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out):
             machine.contacts += 1

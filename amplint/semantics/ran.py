@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import ASKS_FOR_BFLOAT16, ASKS_FOR_FLOAT16, OTHER_MATTERS
 from amplint.torchlib.methods import IDLE_METHODS
 
 
@@ -72,9 +72,6 @@ class RegionsRun(Part):
 
 
 NO_WORK = (Autocast, Const, Entered, GradMode, Neutral)
-_BFLOAT16 = re.compile(r"(?i)(?:\b|_)(?:bf16|bfloat16)(?:\b|_)")
-_FLOAT16 = re.compile(r"(?i)(?:\b|_)(?:fp16|float16|half|16)(?:\b|_)")
-_OTHER_MATTERS = re.compile(r"(?i)device|cuda|gpu|cpu|scal")
 _COMBINED = frozenset({"not", "and", "or", "==", "in", "is none"})
 
 
@@ -152,7 +149,7 @@ def _is_plain(machine: Machine, flag: Value) -> bool:
     if not isinstance(flag, Unknown):
         return False
     names = _names(machine, flag.symbol)
-    return bool(names) and all(name is not None and not _OTHER_MATTERS.search(name) for name in names)
+    return bool(names) and all(name is not None and not OTHER_MATTERS.search(name) for name in names)
 
 
 def _names(machine: Machine, symbol: int) -> list[str | None]:
@@ -180,7 +177,7 @@ def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> bool:
     if isinstance(enabled, Unknown):
         learn(machine.symbols, facts, enabled.symbol, True)
     asked = [text for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))]
-    return any(map(_BFLOAT16.search, asked)) and not any(map(_FLOAT16.search, asked))
+    return any(map(ASKS_FOR_BFLOAT16.search, asked)) and not any(map(ASKS_FOR_FLOAT16.search, asked))
 
 
 def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | None:

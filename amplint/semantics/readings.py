@@ -22,6 +22,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Operands, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import PERHAPS_SCALED, Items, Ref, Scaler, Tensor, Unknown, Value
+from amplint.semantics.words import SPEAKS_OF_SCALE
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 
@@ -171,7 +172,7 @@ def _is_number(machine: Machine, value: Value) -> bool:
 @functools.lru_cache(maxsize=2048)
 def _speaks_of_scale(node: cst.CSTNode) -> bool:
     texts = (inner.value for inner in walk(node) if isinstance(inner, (cst.SimpleString, cst.FormattedStringText)))
-    return any("scale" in text.lower() for text in texts)
+    return any(SPEAKS_OF_SCALE.search(text) for text in texts)
 
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import libcst as cst
 
 from amplint.semantics.machine import Machine
+from amplint.semantics.words import MAY_SCALE
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
-_SCALING = re.compile(
-    r"(?i)scaler|(?:loss|grad)\w*_?scal|scaled?_?(?:loss|grad)|\baccelerate\b|(?<!torch\.)\baccelerator *[:.(=,)]"
-    r"|deepspeed|apex|lightning|fabric|fairscale|mmcv|mmengine|colossal|fp16_?optimizer|horovod"
-)
 _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
 
 def may_scale(chunks: Iterable[Chunk]) -> bool:
     """Whether a word in `chunks` speaks of scaling losses or gradients, or of a framework that may do so."""
-    return any(_SCALING.search(chunk.text) for chunk in chunks)
+    return any(MAY_SCALE.search(chunk.text) for chunk in chunks)
 
 
 def names_cuda(chunks: Iterable[Chunk]) -> bool:

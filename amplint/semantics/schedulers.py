@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
 from amplint.semantics.events import OptState
@@ -14,8 +12,7 @@ from amplint.semantics.skips import asks
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.values import Instance, Unknown, Value
-
-_SCHEDULER = re.compile(r"sched", re.IGNORECASE)
+from amplint.semantics.words import SCHEDULER
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
@@ -35,7 +32,7 @@ def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Value) -
     while isinstance(spelled, cst.Subscript):
         spelled = spelled.value
     name = spelled.attr if isinstance(spelled, cst.Attribute) else spelled
-    if isinstance(name, cst.Name) and _SCHEDULER.search(name.value):
+    if isinstance(name, cst.Name) and SCHEDULER.search(name.value):
         return True
     kind, *details = machine.symbols.key(getattr(owner, "symbol", machine.fresh()))
     return kind == "call" and str(details[0]).startswith(("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR"))

@@ -1,8 +1,8 @@
 """What a stretch of source gives away before it is interpreted: which names matter, and what kind of thing each is.
 
 Only a scaler has `unscale_`, only an optimizer is both stepped and zeroed: what is done to a thing tells its kind where
-its origin is out of sight. A name alone never does; beside a backward pass on a scaled loss, `optimizer.step()` leaves
-no doubt.
+its origin is out of sight. Where a name has to decide, as for what is only stepped beside a backward pass on a scaled
+loss, it is one of the guesses in `words`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Set
 import libcst as cst
 
 from amplint.semantics.program import Program
+from amplint.semantics.words import MODEL_NAMES, OPTIMIZER_NAME
 from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import every
@@ -63,8 +64,6 @@ _BOUND = re.compile(
     r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
 )
 _CALLED = re.compile(r"(\w+)\(")
-MODEL_NAMES = frozenset({"model", "net", "network"})
-"""What something unknown is called by only where it is a model, if it is called at all."""
 _MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
 _TYPED_POSITIONS = re.compile(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
 _THREAD_TARGET = re.compile(
@@ -89,8 +88,6 @@ THREAD_CALLS = frozenset(
         "run_in_threadpool",
     }
 )
-MICRO_BATCHES = re.compile(r"accum|grad_acc|acc_steps|accu_step|update_freq|micro_?batches|num_micro", re.IGNORECASE)
-"""What names speak of the number of micro-batches."""
 LONG_RUN = 300
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = re.compile(
@@ -98,7 +95,6 @@ _LIBRARY_IMPORT = re.compile(
     re.MULTILINE,
 )
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
-_OPTIMIZER_NAME = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er)(?:_?[A-Za-z]?\d?|_\w+)$", re.IGNORECASE)
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
 _SAVING = re.compile(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
@@ -296,7 +292,7 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if argument and method in ("step", "unscale_"):
             steps.setdefault(path, set()).add(argument)
     only_stepped = {path for path in bare_steps if scaled_backward and methods[path] == {"step"}}
-    named = {path for path in only_stepped if _OPTIMIZER_NAME.search(path)}
+    named = {path for path in only_stepped if OPTIMIZER_NAME.search(path)}
     for path, used in methods.items():
         certain = "unscale_" in used or path in scaled_backward
         if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:

@@ -14,12 +14,13 @@ import libcst as cst
 from amplint.semantics.loss_events import DividedLossRead
 from amplint.semantics.machine import Machine
 from amplint.semantics.rhythm import Rhythm
-from amplint.semantics.scopes import MICRO_BATCHES, dotted
+from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.tensors import is_number
 from amplint.semantics.tracker import Operands, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Tensor, Unknown, Value
+from amplint.semantics.words import COUNTS_MICRO_BATCHES
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 
@@ -63,7 +64,7 @@ def combined(
 
 def _counts_micro_batches(node: cst.BaseExpression) -> bool:
     name = (dotted(node) or "").rpartition(".")[2]
-    return MICRO_BATCHES.search(name) is not None
+    return COUNTS_MICRO_BATCHES.search(name) is not None
 
 
 def _counts_rounds(node: cst.BaseExpression, loop: cst.CSTNode) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -13,9 +12,8 @@ from amplint.semantics.progress import Progress
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.values import Optimizer
+from amplint.semantics.words import SCALER_ITSELF, TELLS_SKIPPED
 from amplint.source.tree import walk
-
-_TELLS_SKIPPED = re.compile(r"scal|skip|inf|nan|finite|overflow|norm|_run|step_count|success|valid", re.IGNORECASE)
 
 
 def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
@@ -26,7 +24,7 @@ def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
             return True
     trail = state.trail
     while trail is not None and trail.step[0] is not since:
-        if trail.branch and any(_TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
+        if trail.branch and any(TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
             return True
         trail = trail.before
     return False
@@ -48,7 +46,7 @@ def _asks_for_presence(condition: cst.CSTNode) -> bool:
         compared = condition.comparisons[0]
         none = isinstance(compared.comparator, cst.Name) and compared.comparator.value == "None"
         return none and isinstance(compared.operator, (cst.Is, cst.IsNot))
-    return (dotted(condition) or "").endswith("scaler")
+    return SCALER_ITSELF.search(dotted(condition) or "") is not None
 
 
 def overlooked(machine: Machine, state: State, optimizer: Optimizer) -> cst.CSTNode | None:

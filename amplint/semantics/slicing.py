@@ -13,7 +13,7 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from amplint.semantics.parts import Part, parts_of
-from amplint.semantics.scopes import MICRO_BATCHES
+from amplint.semantics.words import COUNTS_MICRO_BATCHES
 from amplint.source.source import Chunk
 from amplint.torchlib.names import DTYPES, is_precision
 
@@ -51,7 +51,7 @@ class Slice:
         self.deciding = _closure(self._conditions(), [(part.bound, self._shown(part)) for part in waiting])
         self._used = _closure(self._uses() | self.deciding, [(part.bound, part.words) for part in waiting])
         scaling = {"scale", *(name for name, part in self._functions.items() if "scale" in part.called)}
-        counting = set(filter(MICRO_BATCHES.search, set().union(*(part.words for part in self._simple))))
+        counting = set(filter(COUNTS_MICRO_BATCHES.search, set().union(*(part.words for part in self._simple))))
         read = [part for part in self._simple if part.called & scaling or part.words & counting]
         lost = {name for part in read for name in part.bound}
         self._read = _closure(lost, [(part.words, part.bound) for part in waiting])

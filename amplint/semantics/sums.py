@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -14,11 +13,11 @@ from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Tracker
 from amplint.semantics.values import Tensor, Value, number
+from amplint.semantics.words import AVERAGE
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
-_AVERAGE = re.compile(r"(?:^|_)(?:ema|swa)(?:_|$)|averag|EMA|SWA|Ema(?=[A-Z]|$)")
 _UPDATES = words("mul_ lerp_ add_ sub_ addcmul_")
 
 
@@ -52,7 +51,7 @@ def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) ->
     if owner is None or not functions or functions[0].name.value != "__init__":
         return
     kept = _kept_as(around)
-    average = kept is not None and (_AVERAGE.search(kept) or _AVERAGE.search(owner.name.value))
+    average = kept is not None and (AVERAGE.search(kept) or AVERAGE.search(owner.name.value))
     if average and any(_is_update(inner) for inner in _outside(owner, functions[0])):
         machine.emit(state, HalfAverage, node, dtype=dtype)
 

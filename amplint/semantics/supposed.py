@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 
 import libcst as cst
 
@@ -13,14 +12,12 @@ from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.tensors import is_number, tensor, used_as_tensor
 from amplint.semantics.values import Unknown, Value
+from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES
 from amplint.source.tree import walk
 from amplint.torchlib.operations import KNOWN
 from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
 
-_LIBRARIES = ("torch", "F", "torch.nn.functional", "nn.functional")
 _OPERATIONS = KNOWN | FOLLOWS_INPUT | FLOAT32 | LOWER
-_EPSILON = re.compile(r"(?:^|[._])(?:eps|epsilon|tiny|smooth|delta)", re.IGNORECASE)
-_MASK = re.compile(r"(?:^|_)masks?$")
 _ALONG = ("dim", "keepdim")
 _ONLY_TENSORS = words("size dim requires_grad_ detach contiguous unsqueeze permute expand_as type_as view softmax")
 
@@ -39,7 +36,7 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     function = next((call for call in reversed(machine.calls) if isinstance(call, cst.FunctionDef)), None)
     if function is None or not isinstance(node, cst.Name):
         return value
-    if node.value not in _tensors(function) and not _MASK.search(node.value):
+    if node.value not in _tensors(function) and not MASK.search(node.value):
         return value
     return tensor(machine, value)
 
@@ -62,7 +59,7 @@ def _worked_on(call: cst.Call) -> str | None:
     if not isinstance(call.func, cst.Attribute):
         return None
     owner, name = call.func.value, call.func.attr.value
-    if dotted(owner) in _LIBRARIES:
+    if TORCH_MODULES.search(dotted(owner) or ""):
         first = call.args[0].value if call.args and call.args[0].keyword is None else None
         return _summand(first) if first is not None and name in _OPERATIONS else None
     along = any(argument.keyword is not None and argument.keyword.value in _ALONG for argument in call.args)
@@ -79,4 +76,4 @@ def _summand(node: cst.BaseExpression) -> str | None:
 
 def _is_small(node: cst.BaseExpression) -> bool:
     """Whether an operand is a number, or one by its name."""
-    return isinstance(node, (cst.Integer, cst.Float)) or _EPSILON.search(dotted(node) or "") is not None
+    return isinstance(node, (cst.Integer, cst.Float)) or EPSILON.search(dotted(node) or "") is not None

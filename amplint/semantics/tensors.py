@@ -14,6 +14,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Device, Items, Method, Number, OneOf, Ref, Tensor, Unknown, Value, number
+from amplint.semantics.words import DEVICE
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER
 
@@ -118,7 +119,7 @@ def _only_moves(arguments: Arguments) -> bool:
         argument.keyword in ("device", "non_blocking", "copy", "memory_format")
         or isinstance(argument.value, (Device, Const))
         or (isinstance(argument.value, Method) and argument.value.name == "device")
-        or any(word in str(_last_name(argument.node.value)).lower() for word in ("device", "gpu", "rank", "cuda"))
+        or DEVICE.search(str(_last_name(argument.node.value)))
         for argument in arguments.given
     )
 

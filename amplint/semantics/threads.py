@@ -29,6 +29,7 @@ from amplint.semantics.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import MINDS_AUTOCAST
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
@@ -167,7 +168,7 @@ def _run(
 
 
 def _mentions_autocast(function: Function) -> bool:
-    return any(isinstance(n, cst.Name) and "autocast" in n.value.lower() for n in walk(node_of(function)))
+    return any(isinstance(n, cst.Name) and MINDS_AUTOCAST.search(n.value) for n in walk(node_of(function)))
 
 
 class Threads(Tracker):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import libcst as cst
@@ -26,6 +25,7 @@ from amplint.semantics.operation_events import (
 from amplint.semantics.tensors import is_number
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Tensor, Value, number
+from amplint.semantics.words import CHANNELS, SCALE_FACTOR
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
@@ -37,13 +37,11 @@ _RESHAPES = words(
     "cpu to flip roll select narrow index_select broadcast_to repeat_interleave cat stack"
 )
 _PLACING = words("meshgrid outer einsum cos sin")
-_CHANNELS = re.compile(r"dim$|channel")
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
 _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
 _TRANSPOSES = words("transpose t T mT swapaxes swapdims")
-_SCALE = re.compile(r"scal|sqrt|norm_factor|temper")
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
@@ -65,7 +63,7 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
 def _counts_channels(bound: cst.BaseExpression) -> bool:
     """Whether a bound is named after channels, of which there are few; what a shape is indexed with does not count."""
     nodes = list(walk(bound))
-    named = any(isinstance(node, cst.Name) and _CHANNELS.search(node.value) for node in nodes)
+    named = any(isinstance(node, cst.Name) and CHANNELS.search(node.value) for node in nodes)
     return named and not any(isinstance(node, cst.Subscript) for node in nodes)
 
 
@@ -125,7 +123,7 @@ def _is_scale(machine: Machine, op: str, value: Value) -> bool:
         return True
     return (
         key[0] in ("attribute", "parameter")
-        and _SCALE.search(str(key[-1] if key[0] == "parameter" else key[1])) is not None
+        and SCALE_FACTOR.search(str(key[-1] if key[0] == "parameter" else key[1])) is not None
     )
 
 

@@ -18,9 +18,9 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Tracker
 from amplint.semantics.undone import Undone
 from amplint.semantics.values import Optimizer
+from amplint.semantics.words import MAY_CLEAR
 from amplint.semantics.work import WorkDone
 
-_MAY_CLEAR = re.compile(r"zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad", re.IGNORECASE)
 _COMMENT = re.compile(r"#[^\n]*")
 
 
@@ -44,7 +44,7 @@ def conclude(machine: Machine) -> None:
     """Tell of the steps whose gradients nothing clears."""
     if not machine[Undone].uncleared or machine[Undone].optimizer_escaped or not machine.complete:
         return
-    if not any(_MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
+    if not any(MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
         for step, backward in machine[Undone].uncleared.items():
             assert isinstance(step.func, cst.Attribute)
             machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value)

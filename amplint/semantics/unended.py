@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import libcst as cst
@@ -15,8 +14,7 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Tracker
 from amplint.semantics.undone import Undone, Unended
 from amplint.semantics.values import FALSE, Class
-
-_MAY_UPDATE = re.compile(r"(?<!ema)(?<!bar)(?<!ema_model)\.update\(\s*\)|(?i:scal\w*(?:\[[^]]*\]|\(\))?)\.update\(")
+from amplint.semantics.words import MAY_UPDATE
 
 
 def conclude(machine: Machine) -> None:
@@ -26,7 +24,7 @@ def conclude(machine: Machine) -> None:
     for symbol, last in machine[Undone].unended.items():
         if symbol in machine[CallIndex].index.updates or last.scaler.enabled == FALSE:
             continue
-        if not any(_MAY_UPDATE.search(text) for text in _texts(machine, last)):
+        if not any(MAY_UPDATE.search(text) for text in _texts(machine, last)):
             machine.statement = last.statement
             machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler)
 

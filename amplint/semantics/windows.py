@@ -38,11 +38,10 @@ from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.semantics.work import WorkDone
 from amplint.source.tree import walk
 
-_MICRO = ("accum", "micro", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual")
-_SWITCHES = ("no_sync", "require_backward_grad_sync", "no_backward_sync", "fabric", "accelerat")
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 _CHANGING = frozenset({"div_", "mul_", "divide_", "multiply_"})
 CHANGED = "<changed in place>"
@@ -312,7 +311,7 @@ def _is_range(node: cst.Call) -> bool:
 def _says_micro(loop: cst.For) -> bool:
     """Whether the header of a loop says that it goes over micro-batches."""
     words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
-    return any(said in word.lower() for word in words for said in _MICRO)
+    return any(map(SAYS_MICRO_BATCHES.search, words))
 
 
 def _tell(
@@ -366,7 +365,7 @@ def _tell(
 def _always_synchronised(machine: Machine) -> cst.Call | None:
     """The only distributed model of a program in which nothing switches its synchronisation off."""
     makers = {id(call): call for call in machine[Rhythm].parallel}
-    switched = any(word in chunk.text for chunk in machine.program.chunks for word in _SWITCHES)
+    switched = any(MAY_SKIP_SYNC.search(chunk.text) for chunk in machine.program.chunks)
     if len(makers) != 1 or machine[Rhythm].bypassed or switched:
         return None
     return next(iter(makers.values()))

@@ -13,6 +13,7 @@ from amplint.codemods.script import Script
 from amplint.semantics.events import Accumulation, Backward, Event, OptimizerStep, ScalerStep, ScalerUpdate
 from amplint.semantics.framework_events import ManagedBackward
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_OPTIMIZER
 from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
@@ -50,7 +51,7 @@ def observe(script: Script) -> Observed:
         if not isinstance(call.func, cst.Attribute) or found.calls.targets(call):
             continue
         mentioned = {dotted(call.func.value) or "", *(dotted(one.value) or "" for one in call.args)}
-        named = any("optim" in path.rpartition(".")[2].lower() for path in mentioned)
+        named = any(SPEAKS_OF_OPTIMIZER.search(path.rpartition(".")[2]) for path in mentioned)
         if named or mentioned & found.optimizers:
             _add(found.steps, call)
     for step in [*found.steps]:

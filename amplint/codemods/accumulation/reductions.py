@@ -9,6 +9,7 @@ import libcst as cst
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source.tree import walk
 
 _DEEP = 12
@@ -96,8 +97,8 @@ class Reductions:
             return before
         if by == "mean":
             return Reduction.MEAN
-        spelled = self._script.text_of(inner).lower()
-        return Reduction.SUM if before is Reduction.NONE or "loss" not in spelled else Reduction.UNKNOWN
+        spelled = self._script.text_of(inner)
+        return Reduction.SUM if before is Reduction.NONE or not SPEAKS_OF_LOSS.search(spelled) else Reduction.UNKNOWN
 
     def _called(self, call: cst.Call, name: str, deep: int) -> Reduction:
         returned = self._returned(call)

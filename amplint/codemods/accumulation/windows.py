@@ -14,6 +14,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import EPOCHS, PROGRESS_BAR
 from amplint.source.tree import walk
 
 _HELPER_CODE = (
@@ -24,7 +25,6 @@ _HELPER_CODE = (
     "        for place, batch in enumerate(window):",
     "            yield place, len(window), batch",
 )
-_PROGRESS = ("tqdm", "track", "trange", "progress_bar")
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
     """What a progress bar goes over."""
     while isinstance(node, cst.Call) and node.args and node.args[0].keyword is None:
         name = (dotted(node.func) or "").rpartition(".")[2]
-        if not any(word in name for word in _PROGRESS) or name == "trange":
+        if not PROGRESS_BAR.search(name) or name == "trange":
             break
         node = node.args[0].value
     return node
@@ -230,6 +230,6 @@ def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
 def refuse_epochs(loop: cst.For | cst.While) -> None:
     """Raises Refusal for a loop whose rounds are whole epochs."""
     header = (loop.target, loop.iter) if isinstance(loop, cst.For) else (loop.test,)
-    names = (node.value.lower() for part in header for node in walk(part) if isinstance(node, cst.Name))
-    if over_range(loop) and any("epoch" in name for name in names):
+    names = (node.value for part in header for node in walk(part) if isinstance(node, cst.Name))
+    if over_range(loop) and any(map(EPOCHS.search, names)):
         raise Refusal(loop, "a round of this loop is an epoch; there are no batches to accumulate over")

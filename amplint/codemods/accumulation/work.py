@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import libcst as cst
@@ -12,21 +11,12 @@ from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import AVERAGE_CALLED, AVERAGING, COUNTS_STEPS, SAVES_IN_LOOP, SCHEDULER, SCHEDULER_CLASS
 from amplint.source.tree import walk
 
 _SCALER_METHODS = ("unscale_", "get_scale")
-_SCHEDULER = re.compile(r"sched|warm_?up", re.IGNORECASE)
-_SCHEDULER_CLASS = re.compile(r"lr_scheduler\.|LR$|Scheduler|get_\w*schedule\w*$|Anneal|WarmRestarts")
-_AVERAGE = re.compile(
-    r"(?:^|_)(?:ema|swa)(?:_|$)|EMA|SWA|Ema(?=[A-Z]|$)|soft_update|polyak|moving_average|update_average"
-)
-_AVERAGES = re.compile(r"^(?:update\w*|step|accumulate|soft_update\w*|\w*polyak\w*|__call__|\w*moving_average\w*)$")
 _PARAMETERS = ("parameters", "named_parameters", "state_dict", "buffers")
 _CHANGES = ("mul_", "add_", "sub_", "copy_", "lerp_", "clamp_", "div_")
-_SAVES = re.compile(r"(?:^|[._])save(?:_\w*(?:checkpoint|ckpt|model|state|snapshot)\w*)?$")
-_COUNTER = re.compile(
-    r"(?:^|\.)(?:(?:global|optim\w*|update|training)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
-)
 
 
 def clears(script: Script, place: Place) -> list[cst.CSTNode]:
@@ -73,8 +63,8 @@ def constructions(script: Script, scheduler: cst.BaseExpression) -> list[cst.Cal
         and isinstance(node.value, cst.Call)
         and _ends(bound_paths(node, whole=True), last)
     ]
-    known = [call for call in made if _SCHEDULER_CLASS.search(dotted(call.func) or "")]
-    return known if known or _SCHEDULER.search(last) else None
+    known = [call for call in made if SCHEDULER_CLASS.search(dotted(call.func) or "")]
+    return known if known or SCHEDULER.search(last) else None
 
 
 def averages(script: Script, place: Place) -> list[cst.CSTNode]:
@@ -83,9 +73,9 @@ def averages(script: Script, place: Place) -> list[cst.CSTNode]:
     for node in _inside(script, place):
         name = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
         last = name.rpartition(".")[2]
-        moves = _AVERAGES.match(last) and any(_AVERAGE.search(part) for part in name.split("."))
+        moves = AVERAGING.search(last) and any(AVERAGE_CALLED.search(part) for part in name.split("."))
         if isinstance(node, cst.Call) and isinstance(script.source.parent(node), cst.Expr):
-            found += [node] if moves or _AVERAGE.search(last) else []
+            found += [node] if moves or AVERAGE_CALLED.search(last) else []
         elif isinstance(node, cst.For) and _changes_weights(node):
             found.append(node)
     return found
@@ -128,14 +118,16 @@ def counters(script: Script, place: Place) -> list[tuple[cst.AugAssign, str]]:
         if isinstance(node, cst.AugAssign)
         and isinstance(node.value, cst.Integer)
         and (path := dotted(node.target)) is not None
-        and _COUNTER.search(path)
+        and COUNTS_STEPS.search(path)
     ]
 
 
 def saves(script: Script, place: Place) -> list[cst.CSTNode]:
     """Where `place` saves a checkpoint, by the name of what it calls."""
     return [
-        node for node in _inside(script, place) if isinstance(node, cst.Call) and _SAVES.search(dotted(node.func) or "")
+        node
+        for node in _inside(script, place)
+        if isinstance(node, cst.Call) and SAVES_IN_LOOP.search(dotted(node.func) or "")
     ]
 
 

@@ -11,6 +11,7 @@ from amplint.codemods.names import Use
 from amplint.codemods.script import Script
 from amplint.codemods.variables import Variable, Variables
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import LOOKS_AT_MODEL
 from amplint.source.tree import walk
 
 _SEQUENTIAL = "torch.nn.Sequential"
@@ -18,7 +19,6 @@ _ITSELF = frozenset({"to", "cuda", "cpu", "float", "train", "eval", "requires_gr
 """Methods that return the module they are called on."""
 _WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel", "compile", "convert_sync_batchnorm"})
 _RUNS = "data_parallel"
-_HARMLESS = frozenset({"print", "isinstance", "super", "type", "str", "id", "watch", "hasattr"})
 _HIDDEN = frozenset({"forward", "module", "__call__"})
 
 
@@ -218,5 +218,6 @@ class Models:
         above = self._script.source.parent(node)
         if isinstance(above, cst.Arg):
             call = self._script.source.parent(above)
-            return isinstance(call, cst.Call) and (dotted(call.func) or "").rpartition(".")[2] in _HARMLESS
+            name = dotted(call.func) if isinstance(call, cst.Call) else None
+            return LOOKS_AT_MODEL.search((name or "").rpartition(".")[2]) is not None
         return isinstance(above, (cst.Comparison, cst.ComparisonTarget, cst.FormattedStringExpression))

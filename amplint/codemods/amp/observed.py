@@ -26,17 +26,13 @@ from amplint.semantics.events import (
 from amplint.semantics.framework_events import ManagedBackward
 from amplint.semantics.passes import Forward, Purpose, Recipe
 from amplint.semantics.scopes import MODEL, dotted, kinds
+from amplint.semantics.words import ABOUT_MODELS
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
     AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
     Unscale,
 )  # fmt: skip
-_ABOUT_MODELS = re.compile(
-    r"^(?:parameters|named_\w+|children|modules|buffers|train|eval|to|cuda|cpu|float|half|zero_grad|apply|compile|share_memory"
-    r"|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|load\w*|register_\w+|init\w*|get_\w+|set_\w+|clip_grad_norm_"
-    r"|configure_\w+|reset_\w+|update_\w+|(?:un)?freeze\w*|count_\w+|log_\w+)$"
-)
 _AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
@@ -151,7 +147,7 @@ class _Watch:
     def _uses_model(self, call: cst.Call) -> bool:
         path = dotted(_collection(call.func)) or ""
         owner, _, method = path.rpartition(".")
-        return path in self._models or (owner in self._models and not _ABOUT_MODELS.match(method))
+        return path in self._models or (owner in self._models and not ABOUT_MODELS.search(method))
 
     def _here(self, event: Event) -> cst.CSTNode:
         if self.source.owns(event.node):

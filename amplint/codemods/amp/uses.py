@@ -10,6 +10,7 @@ from amplint.codemods.bindings import bound_paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.scopes import dotted
+from amplint.semantics.words import CLIPS, PARAMETERS
 from amplint.source.source import Source
 from amplint.source.tree import walk
 
@@ -30,7 +31,7 @@ def _uses(script: Script, own: set[str]) -> Iterator[cst.CSTNode]:
     for node in script.nodes:
         if isinstance(node, cst.Call):
             name = (dotted(node.func) or "").rpartition(".")[2]
-            if ("clip_grad" in name or name == "get_total_norm") and name not in own:
+            if CLIPS.search(name) and name not in own:
                 yield node
         elif isinstance(node, cst.Attribute) and node.attr.value == "grad" and _reads(script.source, node):
             if not _of_parameter(script.source, node):
@@ -69,4 +70,4 @@ def _of_parameter(source: Source, node: cst.Attribute) -> bool:
 
 
 def _mentions_parameters(node: cst.CSTNode) -> bool:
-    return any(isinstance(inner, cst.Name) and "param" in inner.value for inner in walk(node))
+    return any(isinstance(inner, cst.Name) and PARAMETERS.search(inner.value) for inner in walk(node))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.semantics.events import Backward, Event
 from amplint.semantics.passes import Forward, Purpose, Recipe
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source.tree import walk
 
 _TRIVIAL = frozenset(
@@ -33,7 +33,6 @@ _TRIVIAL = frozenset(
         "scale",
     }
 )
-_LOSS = re.compile(r"(?i)loss|criterion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class Passes:
         """
         for event in self.forwards:
             evaluates = event.purpose is Purpose.EVALUATION or event.gradients is False
-            if event.autocast is Recipe.ON or not evaluates or _LOSS.search(event.name):
+            if event.autocast is Recipe.ON or not evaluates or SPEAKS_OF_LOSS.search(event.name):
                 continue
             own = [call for _, call in event.way if self.script.source.owns(call)]
             for call in reversed(own or [event.node]):
@@ -167,7 +166,7 @@ class Passes:
                 start = next((index for index, each in enumerate(body) if each is inner), None)
                 for index in range(start + 1, len(body)) if start is not None else ():
                     names = changed(body[index])
-                    loss = any(_LOSS.search(name) for name in names)
+                    loss = any(SPEAKS_OF_LOSS.search(name) for name in names)
                     simple = isinstance(body[index], cst.SimpleStatementLine)
                     if simple and loss and paths(body[index]) & bound and _computes(body[index], names, bound):
                         first = body[start or 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -17,11 +16,11 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
+from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source.tree import walk
 
 _SCALE_LOSS = ("loss", "optimizers", "loss_id", "model", "delay_unscale", "delay_overflow_check")
 _STATES = (STATE_DICT, LOAD_STATE_DICT)
-_GRADIENTS = re.compile(r"(?i)grad|clip|norm")
 
 
 class Protocol:
@@ -164,7 +163,7 @@ class Protocol:
 
     def _reads_gradients(self, call: cst.Call) -> bool:
         """Whether the statement of `call` is about gradients, and not about the parameters alone."""
-        return _GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
+        return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
     def _ends_window(self, call: cst.Call, optimizer: str) -> None:
         """Raises Refusal where the gradients are used on micro-batches that no step follows."""

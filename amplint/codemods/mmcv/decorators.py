@@ -14,6 +14,7 @@ from amplint.codemods.rows import tidied
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source.tree import children, walk
 
 _HELPER = '''def {name}(value):
@@ -121,7 +122,7 @@ class _Pass:
                     why = f"this keeps {name} float32, which {AUTO} makes half again"
                     raise Refusal(self.script.row(function), why)
                 if method is None:
-                    found = found or "loss" not in name
+                    found = found or SPEAKS_OF_LOSS.search(name) is None
                 elif method not in seen:
                     seen.add(method)
                     todo.append(method)

@@ -1,0 +1,797 @@
+"""Guesses by name: what a thing is taken for because of what it is called, where nothing else tells.
+
+Each guess was needed for code that exists. `examples` are names that need it, one for every alternative of its pattern;
+`counterexamples` are names that it must leave alone. Patterns that look for syntax, or for words of an API in the text
+of a file, are no guesses and stand where they are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """What is meant by a name that `pattern` is found in: `name` says it, `of` what is looked at, `because` why."""
+
+    name: str
+    of: str
+    pattern: str
+    because: str
+    examples: tuple[str, ...]
+    counterexamples: tuple[str, ...]
+
+    @functools.cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The pattern, compiled when it is first asked for."""
+        return re.compile(self.pattern)
+
+    @functools.cached_property
+    def search(self) -> Callable[[str], re.Match[str] | None]:
+        """Where the pattern is found in a name, None where it is not."""
+        return self.compiled.search
+
+
+def _one_of(words: str, *, name: str, of: str, because: str, counterexamples: tuple[str, ...]) -> Guess:
+    """A guess on exactly these names."""
+    examples = tuple(words.split())
+    pattern = f"^(?:{'|'.join(map(re.escape, examples))})$"
+    return Guess(name=name, of=of, pattern=pattern, because=because, examples=examples, counterexamples=counterexamples)
+
+
+# Tensors and numbers
+
+MASK = Guess(
+    name="a mask",
+    of="a parameter of a function, or an operand",
+    pattern=r"(?:^|_)masks?$",
+    because="A mask holds truth values, unless floating-point numbers are joined to it: it is a tensor, and not half.",
+    examples=("mask", "attention_mask", "masks"),
+    counterexamples=("masked", "mask_ratio", "unmask"),
+)
+CAUSAL = Guess(
+    name="a causal mask",
+    of="any name in what gives the mask of a fill",
+    pattern=r"(?i)causal|tril|triu|future|subsequent|look_?ahead",
+    because="A causal mask leaves something in every row, so that filling with -inf makes no NaN of a whole row.",
+    examples=("is_causal", "tril", "triu_mask", "future_mask", "subsequent_mask", "look_ahead_mask", "lookahead"),
+    counterexamples=("padding_mask", "mask", "trial"),
+)
+WHOLE_NUMBERS = Guess(
+    name="whole numbers",
+    of="a parameter of a function whose results can be half",
+    pattern=(
+        r"(?:^|_)(?:labels?|targets?|gt|y|classes|lens?|lengths?|idxs?|ids?|ind(?:ex|exes|ices|s)?|tokens?|num|n|"
+        r"counts?|sizes?|shape|timesteps?|t|steps?|offsets?|batch|segments?|cu_seqlens)$"
+    ),
+    because=(
+        "What holds labels, positions or counts is not half. Only the end of the name counts: `index_embedding` holds "
+        "numbers with a fraction. What kernels are handed is judged by a list of its own."
+    ),
+    examples=(
+        "labels", "targets", "gt", "y", "num_classes", "lens", "lengths", "idx", "input_ids", "ind", "index", "indexes",
+        "indices", "inds", "tokens", "num", "n", "counts", "sizes", "shape", "timestep", "t", "steps", "offsets",
+        "batch", "segments", "cu_seqlens",
+    ),
+    counterexamples=("x", "hidden_states", "index_embedding", "weight", "length_scale"),
+)  # fmt: skip
+KERNEL_WHOLE_NUMBERS = Guess(
+    name="whole numbers that a kernel is handed",
+    of="an input of a custom autograd function",
+    pattern=(
+        r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|"
+        r"lens?|counts?|cnts?|counters?|nums?|perm|order|sizes?|batch|masks?|keys?|rulebook|pairs?|segments?|splits?|"
+        r"tokens?|experts?)\d?(?:_|$)"
+    ),
+    because=(
+        "Point clouds, sparse convolutions and mixtures of experts hand tables of positions to their kernels, which "
+        "are not in the dtype of the region. Any word of the name counts, as in `index_map`; single letters do not."
+    ),
+    examples=(
+        "idx", "ind", "index1", "indexes", "indices", "id_map", "labels", "targets", "spatial_shapes", "level_starts",
+        "ends", "offset", "lengths", "lens", "counts", "cnt", "counter", "num_points", "perm", "order", "sizes",
+        "xyz_batch", "mask", "keys", "rulebook", "indice_pairs", "segments", "splits", "tokens", "expert",
+    ),
+    counterexamples=("features", "weight", "keypoints", "grad_out", "value"),
+)  # fmt: skip
+INDICES = Guess(
+    name="what selects elements of a tensor",
+    of="what an assignment to elements is indexed with",
+    pattern=r"mask|indices|inds$|idxs$|indexes",
+    because="Indices that are a tensor make the assignment an `index_put`, which converts nothing.",
+    examples=("valid_mask", "indices", "pos_inds", "idxs", "indexes"),
+    counterexamples=("i", "idx", "batch", "inds_count"),
+)
+EPSILON = Guess(
+    name="a small number",
+    of="an operand",
+    pattern=r"(?i)(?:^|[._])(?:eps|tiny|smooth|delta)",
+    because="Of `x + eps` only `x` is the tensor.",
+    examples=("eps", "self.eps", "layer_epsilon", "tiny", "smooth", "delta"),
+    counterexamples=("steps", "x", "reps"),
+)
+TORCH_MODULES = _one_of(
+    "torch F torch.nn.functional nn.functional",
+    name="a module of PyTorch's functions",
+    of="the owner of a function, where imports are not looked up",
+    because="Nobody calls anything else `F` in a file that works on tensors.",
+    counterexamples=("np", "f", "self"),
+)
+CHANNELS = Guess(
+    name="a number of channels",
+    of="a bound of `arange` and `linspace`",
+    pattern=r"dim$|channel",
+    because="There are few channels, so that half holds their numbers exactly.",
+    examples=("embed_dim", "channels"),
+    counterexamples=("seq_len", "dimension", "max_positions"),
+)
+SCALE_FACTOR = Guess(
+    name="what makes scores smaller",
+    of="the factor or divisor of a product of matrices",
+    pattern=r"scal|sqrt|norm_factor|temper",
+    because="The scale of attention is known by its name alone where it is an attribute or a parameter.",
+    examples=("scale", "sqrt_dim", "norm_factor", "temperature"),
+    counterexamples=("weight", "heads", "normalize"),
+)
+DEVICE = Guess(
+    name="a device",
+    of="the argument of `to`",
+    pattern=r"(?i)device|gpu|rank|cuda",
+    because="What moves a tensor does not convert it.",
+    examples=("device", "gpu_id", "local_rank", "cuda"),
+    counterexamples=("dtype", "other", "weight"),
+)
+DTYPE = Guess(
+    name="a dtype",
+    of="a side of a comparison",
+    pattern=r"dtype$",
+    because="Code that compares dtypes can do right by float16.",
+    examples=("dtype", "input_dtype"),
+    counterexamples=("dtypes", "type", "shape"),
+)
+FLOATING = Guess(
+    name="pictures and sounds",
+    of="what a model is called with",
+    pattern=(
+        r"(?i)(?:^|_)(?:imgs?|images?|frames?|pixels?|videos?|clips?|audios?|wavs?|waveforms?|mels?)\d?(?:$|_)"
+    ),
+    because="Loaders give them as float32, which a model converted to half refuses.",
+    examples=(
+        "imgs", "image1", "frames", "pixel_values", "video", "clips", "audio", "wav", "waveform", "mels", "batch_image",
+    ),
+    counterexamples=("input_ids", "imagenet", "melody", "x", "batch"),
+)  # fmt: skip
+LIKE_WEIGHT = Guess(
+    name="a weight",
+    of="an input of a custom autograd function",
+    pattern=r"(?:^|_)(?:weights?|kernel|[wW])\d?$",
+    because="A weight is float32 in backward, where its product with a half gradient raises.",
+    examples=("weight", "weights", "conv_kernel", "w", "W", "w1"),
+    counterexamples=("x", "weighted", "window", "kernel_size"),
+)
+
+# Models and their passes
+
+MODEL_NAMES = frozenset({"model", "net", "network"})
+MODEL_NAME = _one_of(
+    " ".join(sorted(MODEL_NAMES)),
+    name="a model",
+    of="the last name of what is called",
+    because="What is called by one of these names is a model, if it can be called at all.",
+    counterexamples=("models", "nets", "self", "predict"),
+)
+MODEL_MAKER = Guess(
+    name="what makes a model",
+    of="the function that made something",
+    pattern=r"(?:from_pretrained|create_model)$",
+    because="Transformers and timm make models by these names, and others follow them.",
+    examples=("transformers.AutoModel.from_pretrained", "timm.create_model"),
+    counterexamples=("create_model_card", "load", "make"),
+)
+PRETRAINED = Guess(
+    name="a pretrained model",
+    of="the function that made something",
+    pattern=r"\.from_pretrained$",
+    because="Of such a model `half()` converts the parameters where they are, and `device` is a `torch.device`.",
+    examples=("transformers.AutoModel.from_pretrained",),
+    counterexamples=("timm.create_model", "from_pretrained_config"),
+)
+OUTPUT_FIELD = _one_of(
+    "logits last_hidden_state pooler_output hidden_states sample prediction",
+    name="a field of what a model returned",
+    of="an attribute",
+    because="Transformers and Diffusers return objects with these tensors, which have the dtype the model computed in.",
+    counterexamples=("loss", "shape", "config"),
+)
+TRAINING_STEP = Guess(
+    name="a step that trains",
+    of="a function around a forward pass",
+    pattern=r"(?:^|_)(?:train|training)(?:_one)?(?:_epoch|_step|_batch|_iter|$)",
+    because="Its backward pass may be out of sight, and a model without gradients in it is a teacher.",
+    examples=(
+        "train", "do_train", "training_step", "train_one_epoch", "train_batch", "train_iter", "train_iteration",
+    ),
+    counterexamples=("trainer", "pretrained", "retrain", "train_loader"),
+)  # fmt: skip
+EVALUATES = Guess(
+    name="an evaluation",
+    of="a function around a forward pass",
+    pattern=r"^(?!.*train).*(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation)(?:$|_)",
+    because="The mode of the model may be set out of sight.",
+    examples=(
+        "eval", "do_eval", "evaluate", "run_evaluation", "val_step", "valid", "validate", "validation_epoch",
+    ),
+    counterexamples=("train_and_eval", "evaluator", "value", "validity"),
+)  # fmt: skip
+SELF_TEST = Guess(
+    name="a test",
+    of="a function of the linted file",
+    pattern=r"^_*(?:unit)?tests?(?:_|$)",
+    because="What a test hands to a function says little of what others hand to it.",
+    examples=("test_layer", "_test", "unittest", "tests"),
+    counterexamples=("tester", "latest", "attest_"),
+)
+RUNS_BACKWARD = Guess(
+    name="what runs a backward pass",
+    of="a function out of sight that is called",
+    pattern=r"^backward|backward$",
+    because="It leaves gradients behind.",
+    examples=("backward_loss", "manual_backward"),
+    counterexamples=("run_backward_hooks", "forward", "loss"),
+)
+RUNS_BACKWARD_OR_CLEARS = Guess(
+    name="what belongs to training",
+    of="what a function calls",
+    pattern=r"(?:backward|zero_grad)$",
+    because="A function that runs a backward pass or clears gradients trains.",
+    examples=("backward", "zero_grad"),
+    counterexamples=("backward_hook", "forward", "step"),
+)
+RUNS_BACK = Guess(
+    name="a method that computes a segment anew",
+    of="what backward of a custom autograd function calls of what forward kept",
+    pattern=r"^(?:backward_\w+|inverse\w*|reverse\w*|invert\w*|recompute\w*|forward)$",
+    because="Reversible layers run their parts again, without the autocast state of the first time.",
+    examples=("backward_pass", "inverse", "reverse", "invert", "recompute", "forward"),
+    counterexamples=("backward", "size", "forward_hook"),
+)
+FUNCTION_CLASS = Guess(
+    name="a custom autograd function",
+    of="the base of a class, where imports are not looked up",
+    pattern=r"Function$",
+    because="Its `forward` has no `self` and is run by `apply`.",
+    examples=("Function", "InplaceFunction"),
+    counterexamples=("Module", "FunctionBase"),
+)
+NORMALISED_MAKER = Guess(
+    name="a model with batch normalisation",
+    of="the function of torchvision that made a model",
+    pattern=(
+        r"^torchvision\.models\.(?:\w+\.)?(?:resne[xt]\w*|wide_resnet\w*|densenet\w*|mobilenet\w*|mnasnet\w*|regnet\w*"
+        r"|shufflenet\w*|vgg\d+_bn|googlenet|inception_v3|efficientnet\w*)$"
+    ),
+    because="Its layers are not followed, and those of these families keep running statistics.",
+    examples=(
+        "torchvision.models.resnet50", "torchvision.models.resnet.resnext50_32x4d",
+        "torchvision.models.wide_resnet50_2", "torchvision.models.densenet121", "torchvision.models.mobilenet_v2",
+        "torchvision.models.mnasnet1_0", "torchvision.models.regnet_y_400mf", "torchvision.models.shufflenet_v2_x1_0",
+        "torchvision.models.vgg16_bn", "torchvision.models.googlenet", "torchvision.models.inception_v3",
+        "torchvision.models.efficientnet_b0",
+    ),
+    counterexamples=("torchvision.models.vgg16", "torchvision.models.vit_b_16", "models.resnet50"),
+)  # fmt: skip
+NORMALISATION_SPARED = Guess(
+    name="normalisation in a dtype of its own",
+    of="the text of the program",
+    pattern=r"(?i)batch_?norm[^\n]*\n?[^\n]*\.(?:float|to|type)\(|convert_\w*bn|bn_\w*float|keep_\w*batchnorm",
+    because="Models converted to half are often given back float32 normalisation by functions of such names.",
+    examples=(
+        "if is_batchnorm(m): m.float()", "batch_norm.to(torch.float32)",
+        "for batchnorm in norms: batchnorm.type(dtype)", "convert_bn(model)", "bn_to_float(model)",
+        "keep_batchnorm_fp32=True",
+    ),
+    counterexamples=("nn.BatchNorm2d(64)", "model.half()"),
+)  # fmt: skip
+CHANGES_PARAMETERS = Guess(
+    name="a method that changes what is trained",
+    of="the method of a model out of sight",
+    pattern=r"^apply$|freeze|adapter|lora|quantiz",
+    because="It may give a model parameters of another dtype, or other ones to train.",
+    examples=("apply", "freeze_backbone", "add_adapter", "merge_lora", "quantize"),
+    counterexamples=("apply_mask", "forward", "parameters"),
+)
+
+# Losses
+
+LOSS = Guess(
+    name="a loss",
+    of="a function or object that is called",
+    pattern=(
+        r"(?:^|_)(?:loss|losses|criterion|criteria|objective)(?:_?(?:fn|func|function|op|\d+))?$|[a-z]Loss$"
+    ),
+    because="A loss out of sight is told of where it is handed what a model returned in half.",
+    examples=(
+        "loss", "ce_loss", "losses", "criterion", "criteria", "objective", "loss_fn", "lossfunc", "loss_function",
+        "loss_op", "loss2", "FocalLoss",
+    ),
+    counterexamples=("lossless", "loss_weight", "Loss", "gloss", "loss_scaler"),
+)  # fmt: skip
+NO_LOSS = Guess(
+    name="what only handles a loss",
+    of="a function or object that is called by the name of a loss",
+    pattern=(
+        r"^_*(?:log|print|plot|save|update|record|reduce|add|append|init|build|create|make|set|average|gather"
+        r"|sync|track|write|report|register|format|total|zero|reset)(?:_|[A-Z]|$)|[sS]cale|[mM]eter"
+    ),
+    because="A name may end in `loss` and begin with what is done to it.",
+    examples=(
+        "log_loss", "print_loss", "plotLoss", "save_loss", "update_loss", "record_loss", "reduce_loss", "scaled_loss",
+        "add_loss", "append_loss", "init_loss", "build_loss", "create_loss", "make_loss", "set_loss", "average_loss",
+        "gather_loss", "sync_loss", "track_loss", "write_loss", "report_loss", "register_loss", "format_loss",
+        "total_loss", "zero_loss", "reset_loss", "log", "rescale_loss", "meter_loss",
+    ),
+    counterexamples=("loss", "logit_loss", "focal_loss", "address_loss"),
+)  # fmt: skip
+SPEAKS_OF_LOSS = Guess(
+    name="something to do with a loss",
+    of="a name or a piece of code that a conversion looks at",
+    pattern=r"(?i)loss|criterion",
+    because="A conversion that takes too much for a loss only leaves more to a person.",
+    examples=("self.compute_loss", "criterion"),
+    counterexamples=("model", "logits", "los"),
+)
+
+# Scalers, schedulers, averages
+
+SCALER = Guess(
+    name="a gradient scaler",
+    of="what is handed to a call",
+    pattern=r"(?i)scaler",
+    because="A statement that hands a scaler to a function has to be interpreted.",
+    examples=("grad_scaler", "self.amp_scaler", "GradScaler"),
+    counterexamples=("scale", "scaled_loss"),
+)
+SCALER_ITSELF = Guess(
+    name="a gradient scaler, and nothing of it",
+    of="the condition of an `if`",
+    pattern=r"scaler$",
+    because="`if scaler:` asks whether there is one, not whether it skipped a step.",
+    examples=("scaler", "self.grad_scaler"),
+    counterexamples=("scaler_skipped", "scale"),
+)
+SCALING_STATE = Guess(
+    name="something that scales",
+    of="the owner of `state_dict` and `load_state_dict`",
+    pattern=r"(?i)scal",
+    because="Wrappers of scalers save and restore them, and are called `loss_scaling` as well.",
+    examples=("loss_scaler", "self.scaling", "Scaler"),
+    counterexamples=("optimizer", "model"),
+)
+INVERSE_SCALE = Guess(
+    name="the scale of a scaler, or its inverse",
+    of="a factor in a loss",
+    pattern=r"(?i)scale|inv",
+    because="A penalty that is multiplied by the inverse of the scale is right, one that is weighted is not.",
+    examples=("scale", "inv_factor"),
+    counterexamples=("gp_weight", "alpha"),
+)
+SPEAKS_OF_SCALE = Guess(
+    name="a text about the scale",
+    of="a string",
+    pattern=r"(?i)scale",
+    because="What is printed as a scaled loss is meant to be scaled.",
+    examples=("scaled loss: ", "Loss Scale"),
+    counterexamples=("loss: ", "step"),
+)
+MAY_SCALE = Guess(
+    name="scaling of losses",
+    of="the text of the program",
+    pattern=(
+        r"(?i)scaler|(?:loss|grad)\w*_?scal|scaled?_?(?:loss|grad)|\baccelerate\b"
+        r"|(?<!torch\.)\baccelerator *[:.(=,)]|deepspeed|apex|lightning|fabric|fairscale|mmcv|mmengine|colossal"
+        r"|fp16_?optimizer|horovod"
+    ),
+    because="Nothing is said of a missing scaler where one may be at work by another name, or inside of a framework.",
+    examples=(
+        "NativeScaler()", "loss_scale = 128", "grad_scaling", "scaled_loss.backward()", "scale_grad", "accelerate",
+        "accelerator.backward(loss)", "deepspeed", "apex", "lightning", "fabric", "fairscale", "mmcv", "mmengine",
+        "colossalai", "FP16_Optimizer", "horovod",
+    ),
+    counterexamples=("torch.accelerator.current_device_index()", "loss.backward()", "image_scale = 2"),
+)  # fmt: skip
+MAY_UPDATE = Guess(
+    name="an update of a scaler",
+    of="the text of the program",
+    pattern=r"(?<!ema)(?<!bar)(?<!ema_model)\.update\(\s*\)|(?i:scal\w*(?:\[[^]]*\]|\(\))?)\.update\(",
+    because=(
+        "A scaler that is stepped out of sight of its `update` is not told of. Averages of weights and progress bars "
+        "are updated without arguments, too."
+    ),
+    examples=("manager.update()", "self.scaler.update(None)", "scalers[0].update(x)", "get_scaler().update(x)"),
+    counterexamples=("ema.update()", "pbar.update()", "ema_model.update()", "meter.update(loss)"),
+)
+MAY_CLEAR = Guess(
+    name="clearing of gradients",
+    of="the text of the program",
+    pattern=r"(?i)zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad",
+    because="Nothing is said of gradients that add up where something may clear them.",
+    examples=("opt.zero_grad()", "p.grad = None", "setattr(p, 'grad', None)", "clear_grads()", "reset_grad()"),
+    counterexamples=("torch.autograd.grad(loss, x)", "gradient = 0", "loss.backward()"),
+)
+TELLS_SKIPPED = Guess(
+    name="what knows of a skipped step",
+    of="a name in a condition",
+    pattern=r"(?i)scal|skip|inf|nan|finite|overflow|norm|_run|step_count|success|valid",
+    because="Code behind such a condition has asked whether gradients overflowed. `info` is found, too: what is taken "
+    "for such a question only keeps a finding back.",
+    examples=(
+        "old_scale", "skipped", "found_inf", "has_nan", "isfinite", "overflow", "grad_norm", "optimizer_was_run",
+        "_step_count", "success", "is_valid",
+    ),
+    counterexamples=("step", "epoch", "use_scheduler"),
+)  # fmt: skip
+SCHEDULER = Guess(
+    name="a scheduler of learning rates",
+    of="the owner of `step`",
+    pattern=r"(?i)sched|warm_?up",
+    because="Only a scheduler advances once per step beside an optimizer.",
+    examples=("lr_scheduler", "warmup", "warm_up"),
+    counterexamples=("optimizer", "env", "scaler"),
+)
+SCHEDULER_CLASS = Guess(
+    name="a class or function that makes a scheduler",
+    of="what made the owner of `step`, in a conversion",
+    pattern=r"lr_scheduler\.|LR$|Scheduler|get_\w*schedule\w*$|Anneal|WarmRestarts",
+    because="Libraries have schedulers of their own, which accumulation has to advance once per window.",
+    examples=(
+        "lr_scheduler.Custom", "StepLR", "NoamScheduler", "get_cosine_schedule_with_warmup", "CosineAnneal",
+        "CosineWarmRestarts",
+    ),
+    counterexamples=("Adam", "schedule", "LRFinder"),
+)  # fmt: skip
+OPTIMIZER_NAME = Guess(
+    name="an optimizer",
+    of="what is only stepped, beside a backward pass on a scaled loss",
+    pattern=r"(?i)(?:^|[._])(?:opt|optim|optimi[sz]er)(?:_?[A-Za-z]?\d?|_\w+)$",
+    because="Its methods alone do not tell it from a scheduler.",
+    examples=("opt", "self.opt_g", "optim", "optimizer", "optimiser_D", "optG", "optimizer_generator"),
+    counterexamples=("scheduler", "options", "adopt"),
+)
+OPTIMIZER_MAKER = Guess(
+    name="what makes an optimizer",
+    of="the function out of sight that made something",
+    pattern=r"(?i)optimizer",
+    because="`optim` would not do: `torch.optim.lr_scheduler` makes schedulers.",
+    examples=("build_optimizer", "FusedOptimizer"),
+    counterexamples=("torch.optim.lr_scheduler.StepLR", "build_model"),
+)
+SPEAKS_OF_OPTIMIZER = Guess(
+    name="something to do with an optimizer",
+    of="a wrapper out of sight, and the owner and arguments of a `step`",
+    pattern=r"(?i)optim",
+    because="What a wrapper of an optimizer wraps is that optimizer, and a `step` that names one is its.",
+    examples=("optim", "FP16_Optimizer"),
+    counterexamples=("opt", "scheduler"),
+)
+AVERAGE = Guess(
+    name="an average of weights",
+    of="the attribute that keeps something, and its class",
+    pattern=r"(?:^|_)(?:ema|swa)(?:_|$)|averag|EMA|SWA|Ema(?=[A-Z]|$)",
+    because="Small updates of an average are lost in half. Conversions are stricter: `average_meter` is no such thing.",
+    examples=("ema", "ema_model", "model_ema", "swa_model", "averaged", "EMA", "SWAModel", "ModelEma", "EmaNet"),
+    counterexamples=("schema", "cinema", "swap", "Email"),
+)
+AVERAGE_CALLED = Guess(
+    name="an average of weights that a conversion moves",
+    of="each part of the name of what is called",
+    pattern=(
+        r"(?:^|_)(?:ema|swa)(?:_|$)|EMA|SWA|Ema(?=[A-Z]|$)|soft_update|polyak|moving_average|update_average"
+    ),
+    because="Averages are updated once per window, behind the step.",
+    examples=(
+        "ema", "model_ema", "ema_model", "swa_model", "EMA", "SWAModel", "ModelEma", "EmaNet", "soft_update", "polyak",
+        "moving_average", "update_average",
+    ),
+    counterexamples=("average_meter", "schema", "swap"),
+)  # fmt: skip
+AVERAGING = Guess(
+    name="a method that updates an average",
+    of="the last name of what is called",
+    pattern=r"^(?:update\w*|step|accumulate|soft_update\w*|\w*polyak\w*|__call__|\w*moving_average\w*)$",
+    because="Other methods of averages read them.",
+    examples=(
+        "update", "step", "accumulate", "soft_update", "polyak_update", "__call__", "update_moving_average",
+        "exponential_moving_average",
+    ),
+    counterexamples=("eval", "state_dict", "steps"),
+)  # fmt: skip
+COUNTS_STEPS = Guess(
+    name="a counter of steps",
+    of="what is counted up in a loop over batches",
+    pattern=(
+        r"(?:^|\.)(?:(?:global|optim\w*|update|training)_steps?|steps?_(?:count|done)|num_updates|n_updates)$"
+    ),
+    because="It counts steps of the optimizer, of which there are fewer once gradients are accumulated.",
+    examples=(
+        "global_step", "self.global_step", "optimizer_steps", "update_step", "training_step", "step_count",
+        "steps_done", "num_updates", "n_updates",
+    ),
+    counterexamples=("step", "batch_idx", "i"),
+)  # fmt: skip
+
+# Micro-batches
+
+COUNTS_MICRO_BATCHES = Guess(
+    name="the number of micro-batches",
+    of="a divisor, and any name that may be one",
+    pattern=r"(?i)accum|grad_acc|acc_steps|accu_step|update_freq|micro_?batches|num_micro",
+    because="A loss divided by it is a share. In headers of loops shorter words will do.",
+    examples=(
+        "accumulation_steps", "grad_acc", "acc_steps", "accu_steps", "update_freq", "microbatches", "num_micro",
+    ),
+    counterexamples=("accuracy", "batch_size", "micro_loss", "steps"),
+)  # fmt: skip
+SAYS_MICRO_BATCHES = Guess(
+    name="a loop over micro-batches",
+    of="a name in the header of a loop",
+    pattern=r"(?i)accum|micro|grad_acc|acc_step|accu_step|update_freq|virtual",
+    because=(
+        "Only of such a loop a whole round is known to be a window. `micro` and `virtual` would take too much for a "
+        "number elsewhere."
+    ),
+    examples=("accum_iter", "micro_batch", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual_batches"),
+    counterexamples=("accuracy", "batch", "loader"),
+)
+ENDS_WINDOW = Guess(
+    name="a flag that tells the last micro-batch of a window",
+    of="a parameter that is a condition",
+    pattern=r"(?i)update|accum|bound|sync",
+    because="Callers compute such flags and hand them to the function that steps.",
+    examples=("update_grad", "accumulating", "is_boundary", "sync_gradients"),
+    counterexamples=("training", "enabled", "last"),
+)
+INSIDE_WINDOW = Guess(
+    name="a flag that tells the other micro-batches",
+    of="a parameter that is such a flag",
+    pattern=r"(?i)accumulating",
+    because="Its sense is the other way round.",
+    examples=("is_accumulating",),
+    counterexamples=("accumulate", "update"),
+)
+MAY_SKIP_SYNC = Guess(
+    name="what switches synchronisation off",
+    of="the text of the program",
+    pattern=r"no_sync|require_backward_grad_sync|no_backward_sync|fabric|accelerat",
+    because="Frameworks do it for the loop they are given.",
+    examples=(
+        "model.no_sync()", "require_backward_grad_sync", "self.no_backward_sync()", "fabric.backward(loss)",
+        "accelerator",
+    ),
+    counterexamples=("all_reduce", "synchronize"),
+)  # fmt: skip
+PASSES_ON = Guess(
+    name="what goes over what it is given",
+    of="the function in the header of a loop",
+    pattern=r"(?:enumerate|tqdm|iter)$",
+    because="Progress bars of many libraries end in `tqdm`.",
+    examples=("builtins.enumerate", "tqdm.auto.tqdm", "builtins.iter"),
+    counterexamples=("zip", "iterate", "range"),
+)
+PROGRESS_BAR = Guess(
+    name="a progress bar",
+    of="the function in the header of a loop, in a conversion",
+    pattern=r"tqdm|track|trange|progress_bar",
+    because="A conversion looks for the length of what it goes over.",
+    examples=("tqdm_notebook", "track", "trange", "progress_bar"),
+    counterexamples=("enumerate", "zip", "range"),
+)
+EPOCHS = Guess(
+    name="a loop over epochs",
+    of="a name in the header of a loop over a range",
+    pattern=r"(?i)epoch",
+    because="There are no batches in such a loop to accumulate over.",
+    examples=("num_epochs", "EPOCHS"),
+    counterexamples=("steps", "iterations"),
+)
+
+# Checkpoints
+
+KEEPS_RECORDS = Guess(
+    name="a function that saves, loads or logs",
+    of="a function out of sight that is handed a scaler or an optimizer",
+    pattern=r"(?:^|_)(?:save|load|restore|resume|log|print)",
+    because="It reads them only: nothing it does is part of the protocol.",
+    examples=("save_checkpoint", "do_save", "load", "restore", "resume", "log_step", "print_stats"),
+    counterexamples=("train", "reload", "catalog", "step"),
+)
+SAVES = Guess(
+    name="a function that saves",
+    of="the whole name of what is called",
+    pattern=r"(?i)save|checkpoint|ckpt|snapshot|dump|persist|serial|(?<!re)store(?!d)",
+    because="State that reaches it is saved, state that reaches nothing of the kind is not. `restore` loads.",
+    examples=("save_model", "checkpoint", "write_ckpt", "snapshot", "dump", "persist", "serialize", "store"),
+    counterexamples=("restore", "restored", "stored", "append"),
+)
+GIVES_STATE = Guess(
+    name="what gives out state to be saved",
+    of="a function that returns state, or what it is put into",
+    pattern=r"(?i)state_?dict|checkpoint|ckpt|snapshot|get_?state|dump|serial|save",
+    because="Its caller saves what it returns, out of sight.",
+    examples=("state_dict", "checkpoint", "ckpt", "snapshot", "get_state", "dump", "serialize", "save_dict"),
+    counterexamples=("forward", "state", "config"),
+)
+LOADS = Guess(
+    name="a function that loads",
+    of="the last name of what is called",
+    pattern=r"(?i)load|resume|restor",
+    because="It restores what it is handed.",
+    examples=("load_checkpoint", "resume", "restore"),
+    counterexamples=("save", "step"),
+)
+SAVES_ONLY = Guess(
+    name="a function that saves and does not restore",
+    of="the last name of what is handed a scaler",
+    pattern=r"^save",
+    because="Others may do both.",
+    examples=("save_checkpoint",),
+    counterexamples=("load", "checkpoint"),
+)
+LOOKS_ONLY = _one_of(
+    "print isinstance hasattr type id bool str repr format info debug warning",
+    name="a function that only looks",
+    of="the last name of what is handed a scaler",
+    because="Built-in functions and those of loggers keep nothing.",
+    counterexamples=("save", "log", "printer"),
+)
+LOOKS_AT_MODEL = _one_of(
+    "print isinstance super type str id watch hasattr",
+    name="a function that only looks at a model",
+    of="the last name of what is handed a model, in a conversion",
+    because="Built-in functions, and `watch` of experiment trackers, do not run it.",
+    counterexamples=("train", "fit", "debug"),
+)
+SAVES_IN_LOOP = Guess(
+    name="a call that saves a checkpoint",
+    of="the whole name of what is called, in a conversion",
+    pattern=r"(?:^|[._])save(?:_\w*(?:checkpoint|ckpt|model|state|snapshot)\w*)?$",
+    because="A checkpoint inside a window lacks its gradients. Pictures and tables are saved in loops, too.",
+    examples=(
+        "save", "torch.save", "do_save", "save_checkpoint", "save_ckpt", "save_model", "save_state", "save_snapshot",
+    ),
+    counterexamples=("save_image", "savefig", "saver"),
+)  # fmt: skip
+OPTIMIZER_ENTRY = Guess(
+    name="the optimizer's entry in a checkpoint",
+    of="a key that a fix writes anew for the scaler",
+    pattern=r"opt(?:im(?:i[sz]er)?)?",
+    because="The scaler is saved beside it and is called after it.",
+    examples=("optimizer_state", "optimiser", "optim", "opt_g"),
+    counterexamples=("model", "epoch"),
+)
+OPTIMIZER_FILE = Guess(
+    name="the optimizer's file",
+    of="a path that a fix writes anew for the scaler",
+    pattern=r"(?<![A-Za-z])opt(?:im(?:i[sz]er)?)?(?![A-Za-z])",
+    because="A path has other words, so that only a whole one counts.",
+    examples=("out/optimizer.pt", "optimiser.pt", "optim.bin", "opt_3.pt"),
+    counterexamples=("options.pt", "adopt.pt", "model.pt"),
+)
+
+# Switches
+
+ASKS_FOR_BFLOAT16 = Guess(
+    name="a flag for bfloat16",
+    of="the name or value of what switches a scaler",
+    pattern=r"(?i)(?:\b|_)(?:bf16|bfloat16)(?:\b|_)",
+    because="A scaler that is on because bfloat16 was asked for has nothing to scale.",
+    examples=("bf16", "use_bf16", "bf16_full", "bfloat16", "torch.bfloat16"),
+    counterexamples=("fp16", "amp"),
+)
+ASKS_FOR_FLOAT16 = Guess(
+    name="a flag for float16",
+    of="the name or value of what switches a scaler",
+    pattern=r"(?i)(?:\b|_)(?:fp16|float16|half|16)(?:\b|_)",
+    because="A scaler is right where float16 was asked for besides.",
+    examples=("fp16", "use_fp16", "fp16_opt", "float16", "half", "precision_16", "torch.float16"),
+    counterexamples=("bf16", "bfloat16", "amp"),
+)
+OTHER_MATTERS = Guess(
+    name="a flag about other matters",
+    of="what switches a region or a scaler",
+    pattern=r"(?i)device|cuda|gpu|cpu|scal",
+    because="Such a flag is not set by a user as two flags for precision are, so that both may well agree.",
+    examples=("device_type", "use_cuda", "gpu", "cpu_only", "scaler_enabled"),
+    counterexamples=("use_amp", "fp16"),
+)
+MINDS_AUTOCAST = Guess(
+    name="something to do with autocast",
+    of="any name in a function, class or statement",
+    pattern=r"(?i)autocast",
+    because="Code that names autocast, by whatever helper, can do right by it.",
+    examples=("is_autocast_enabled", "maybe_autocast", "AutocastContext"),
+    counterexamples=("cast", "auto_fp16"),
+)
+CASTER = Guess(
+    name="a decorator that casts",
+    of="any name in what calls a custom autograd function",
+    pattern=r"custom_[fb]wd|(?:float|half)_function|force_fp32|auto_fp16",
+    because="Decorators of PyTorch, apex and mmcv convert the arguments. Projects copy them.",
+    examples=("custom_fwd", "float_function", "half_function", "force_fp32", "auto_fp16"),
+    counterexamples=("function", "fp16", "cast"),
+)
+HARMLESS_CONTEXT = _one_of(
+    "Console File Join Live Lock Manager NamedTemporaryFile Pool ProcessPoolExecutor Progress RLock Stream "
+    "SummaryWriter TemporaryDirectory Thread ThreadPool ThreadPoolExecutor Timer average_parameters catch_warnings "
+    "cond connect cursor detect_anomaly device ema_scope emit_nvtx file fork_rng join lock logging_redirect_tqdm "
+    "memory_snapshot no_sync open patch profile progress range record_function record save_on_cpu sdp_kernel "
+    "sdpa_kernel span start_run stream summary_writer tempdir time timeit timer tqdm trange zip",
+    name="a context manager without autocast",
+    of="the last name of a context out of sight",
+    because="Any other context out of sight may enter a region. These have nothing to do with it, whoever has them.",
+    counterexamples=("autocast", "amp_context", "precision", "ctx", "open_amp"),
+)
+
+# Kernels
+
+KERNEL = Guess(
+    name="a kernel",
+    of="the qualified name of a function that was imported by itself",
+    pattern=r"(?:^|[._])(?:_?C|ext|cuda|gpu|triton|kernels?|fwd|forward)(?:[._]|$)",
+    because="What is imported from an extension is no Python, and autocast does not convert for it.",
+    examples=(
+        "pkg._C.run", "C", "pkg.ext.run", "nms_cuda", "cuda.nms", "gpu_nms", "ops.triton.softmax", "kernels.nms",
+        "flash_fwd", "sigmoid_forward",
+    ),
+    counterexamples=("pkg.utils.run", "context", "forwarded", "barracuda"),
+)  # fmt: skip
+
+# Conversions
+
+ABOUT_MODELS = Guess(
+    name="a method that runs no forward pass",
+    of="a method of a model, in a conversion",
+    pattern=(
+        r"^(?:parameters|named_\w+|children|modules|buffers|train|eval|to|cuda|cpu|float|half|zero_grad|apply|compile"
+        r"|share_memory|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|load\w*|register_\w+|init\w*|get_\w+"
+        r"|set_\w+|clip_grad_norm_|configure_\w+|reset_\w+|update_\w+|(?:un)?freeze\w*|count_\w+|log_\w+)$"
+    ),
+    because="Other methods of a model are taken for forward passes and have to be inside of a region.",
+    examples=(
+        "parameters", "named_modules", "children", "modules", "buffers", "train", "eval", "to", "cuda", "cpu", "float",
+        "half", "zero_grad", "apply", "compile", "share_memory", "requires_grad_", "state_dict", "no_sync",
+        "save_pretrained", "load_pretrained", "register_buffer", "init_weights", "get_config", "set_mode",
+        "clip_grad_norm_", "configure_optimizers", "reset_parameters", "update_ema", "freeze", "count_parameters",
+        "log_metrics",
+    ),
+    counterexamples=("forward", "generate", "encode", "get", "predict"),
+)  # fmt: skip
+ABOUT_GRADIENTS = Guess(
+    name="work on gradients",
+    of="the statement around a loop over master parameters of apex",
+    pattern=r"(?i)grad|clip|norm",
+    because="Only gradients have to be unscaled first, parameters do not.",
+    examples=("p.grad.data.mul_(2)", "clip_(params)", "total_norm = norm(params)"),
+    counterexamples=("p.data.clamp_(-1, 1)", "save(params)"),
+)
+CLIPS = Guess(
+    name="clipping of gradients",
+    of="the last name of what is called, in a conversion",
+    pattern=r"clip_grad|^get_total_norm$",
+    because="Gradients have to be unscaled before.",
+    examples=("clip_grad_norm_", "dispatch_clip_grad", "get_total_norm"),
+    counterexamples=("clip", "grad_norm"),
+)
+PARAMETERS = Guess(
+    name="parameters of a model",
+    of="any name in what a loop goes over",
+    pattern=r"param",
+    because="The gradient of what such a loop binds is one of a parameter, which a step unscales.",
+    examples=("parameters", "trainable_params"),
+    counterexamples=("inputs", "args", "weights"),
+)
+
+GUESSES = tuple(value for value in list(globals().values()) if isinstance(value, Guess))
+"""All of them, in the order of this file."""

@@ -1,0 +1,137 @@
+"""Guesses by name: each is needed, stops where it should, and stands with the others."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amplint.semantics import words
+from amplint.semantics.words import GUESSES, Guess
+
+SEMANTICS = Path(words.__file__).parent
+
+IN_SOURCE = {
+    "checkpoint_files.py": ["_FILE"],
+    "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
+    "decorators.py": ["_SET_FROM_OUTSIDE"],
+    "definitions.py": ["_NATIVE_IMPORT"],
+    "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
+    "half_outputs.py": ["_CALLED"],
+    "interpreter.py": ["_SWITCHED_OFF"],
+    "models.py": ["_CASTS_ITSELF", "_TRAINS"],
+    "norms.py": ["_LAYER", "_MADE"],
+    "scopes.py": [
+        "EXTREME_NUMBER", "_BOUND", "_CALLED", "_KEEPS_SCALER", "_LIBRARY_IMPORT", "_MODEL_NAME", "_RENAMED",
+        "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TRAINS", "_TYPED_POSITIONS",
+    ],
+    "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
+    "uncleared.py": ["_COMMENT"],
+}  # fmt: skip
+"""Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
+
+by_name = pytest.mark.parametrize("guess", GUESSES, ids=lambda guess: guess.name)
+
+
+def verdicts(pattern: str, guess: Guess) -> list[bool]:
+    return [re.search(pattern, name) is not None for name in guess.examples + guess.counterexamples]
+
+
+def shortened(pattern: str) -> Iterator[tuple[str, str]]:
+    """Each alternative in `pattern`, with the pattern that is left without it."""
+    flags = "(?i)" if pattern.startswith("(?i)") else ""
+    text = pattern.removeprefix(flags)
+    groups = [[-1]]
+    ended: list[list[int]] = []
+    for token in re.finditer(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|[(|)]", text):
+        if token[0] == "(":
+            head = re.compile(r"\((?:\?(?:[:=!]|<[=!]|i:))?").match(text, token.start())
+            assert head is not None
+            groups.append([head.end() - 1])
+        elif token[0] == "|":
+            groups[-1].append(token.start())
+        elif token[0] == ")":
+            ended.append([*groups.pop(), token.start()])
+    ended.append([*groups.pop(), len(text)])
+    assert not groups
+    for bounds in ended:
+        for start, end in itertools.pairwise(bounds):
+            if len(bounds) > 2:
+                first = start == bounds[0]
+                left = text[: start + 1] + text[end + 1 :] if first else text[:start] + text[end:]
+                yield text[start + 1 : end], flags + left
+
+
+def constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                yield ast.unparse(target), statement.value
+
+
+def is_compiled(value: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile" for node in ast.walk(value))
+
+
+@by_name
+def test_a_guess_matches_its_examples_alone(guess: Guess) -> None:
+    found = {name: guess.search(name) is not None for name in guess.examples + guess.counterexamples}
+    assert found == dict.fromkeys(guess.examples, True) | dict.fromkeys(guess.counterexamples, False)
+    assert guess.examples
+    assert guess.counterexamples
+
+
+@by_name
+def test_every_alternative_of_a_guess_is_needed(guess: Guess) -> None:
+    before = verdicts(guess.pattern, guess)
+    needless = [alternative for alternative, left in shortened(guess.pattern) if verdicts(left, guess) == before]
+    assert not needless, "give an example that needs it, or drop it"
+
+
+def test_alternatives_are_found() -> None:
+    assert dict(shortened(r"(?i)a|b(?:c|[|)]\|)")) == {
+        "a": r"(?i)b(?:c|[|)]\|)",
+        r"b(?:c|[|)]\|)": "(?i)a",
+        "c": r"(?i)a|b(?:[|)]\|)",
+        r"[|)]\|": "(?i)a|b(?:c)",
+    }
+
+
+def test_guesses_say_different_things() -> None:
+    for told in ("name", "pattern"):
+        values = [getattr(guess, told) for guess in GUESSES]
+        assert len(values) == len(set(values)), told
+    assert all(guess.because.endswith(".") for guess in GUESSES)
+
+
+def test_no_other_pattern_decides_by_name() -> None:
+    found = {
+        path.name: sorted(name for name, value in constants(ast.parse(path.read_text("utf-8"))) if is_compiled(value))
+        for path in SEMANTICS.rglob("*.py")
+    }
+    assert {name: names for name, names in found.items() if names} == IN_SOURCE
+
+
+def test_no_word_is_looked_for_in_names_elsewhere() -> None:
+    """A search for words in a name needs it in lower case, sooner or later."""
+    lowered = re.compile(r"\.(?:lower|casefold)\(\)")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(SEMANTICS.rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if lowered.search(line)
+    ]
+    assert found == [
+        'events.py: cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()',
+        "layers.py: clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)",
+    ]
+
+
+def test_every_guess_is_used() -> None:
+    users = [path for path in SEMANTICS.parent.rglob("*.py") if path != Path(words.__file__)]
+    used = set(re.findall(r"\w+", "".join(path.read_text("utf-8") for path in users)))
+    assert {name for name, value in vars(words).items() if isinstance(value, Guess)} <= used
