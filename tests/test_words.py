@@ -22,7 +22,7 @@ IN_SOURCE = {
     "definitions.py": ["_NATIVE_IMPORT"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
     "half_outputs.py": ["_CALLED"],
-    "interpreter.py": ["_SWITCHED_OFF"],
+    "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],
     "scopes.py": [

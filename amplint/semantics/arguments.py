@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from amplint.semantics import constants
-from amplint.semantics.values import Const, Items, Unknown, Value
-
-if TYPE_CHECKING:
-    from amplint.semantics.machine import Machine
-    from amplint.semantics.state import State
+from amplint.semantics.values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +45,3 @@ class Arguments:
     def values(self) -> tuple[Value, ...]:
         """All values in order."""
         return tuple(argument.value for argument in self.given)
-
-
-def evaluated(machine: Machine, state: State, node: cst.Call) -> Arguments:
-    """The arguments of the call `node`; what stars hand over is spread out where it is known."""
-    given = []
-    for argument in node.args:
-        value = constants.handed(machine, state, machine.evaluate(state, argument.value), argument.value)
-        keyword = argument.keyword.value if argument.keyword is not None else None
-        spread = _spread(argument, value)
-        given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
-    return Arguments(tuple(given))
-
-
-def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
-    """What `*value` or `**value` hands over, None where its members are not known.
-
-    An unknown value under a name is left out: what is not known of it leaves the parameter as open as a caller would.
-    """
-    if not argument.star or not isinstance(value, Items):
-        return None
-    if argument.star == "*" and value.keys is None:
-        return [Argument(argument, item, None, "") for item in value.values]
-    if argument.star == "**" and value.keys is not None:
-        names = [key.value if isinstance(key, Const) else None for key in value.keys]
-        told = ((item, name) for item, name in zip(value.values, names, strict=True) if not isinstance(item, Unknown))
-        return [Argument(argument, item, name, "") for item, name in told if isinstance(name, str)]
-    return None

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import libcst as cst
 
 from amplint.semantics.machine import Machine
-from amplint.semantics.rhythm import Rhythm
+from amplint.semantics.rhythm import Boundary, Rhythm
 from amplint.semantics.symbols import Key
 from amplint.semantics.values import Const
 from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
 
 COUNTER = "counter"
-
-
-@dataclass(frozen=True, slots=True)
-class Boundary:
-    """A condition that tells the last micro-batch of a window from the others.
-
-    `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
-    is left of the counter there, None where it is compared as it is. With `others` another clause can end a window too.
-    A flag that a caller computes has neither counter nor length.
-    """
-
-    holds: bool
-    counter: int | None = None
-    every: int | None = None
-    remainder: int | None = None
-    modulo: int | None = None
-    others: bool = False
 
 
 def boundary(machine: Machine, symbol: int) -> Boundary | None:

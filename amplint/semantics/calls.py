@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes
-from amplint.semantics.arguments import Argument, Arguments, evaluated
+from amplint.semantics import attributes, constants
+from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine, PathEnds
 from amplint.semantics.plain_calls import builtin, same_again
@@ -16,8 +16,10 @@ from amplint.semantics.tracker import Call
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import (
     Class,
+    Const,
     Function,
     Instance,
+    Items,
     Method,
     Module,
     Partial,
@@ -42,7 +44,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
         callee = attributes.get(machine, state, node.func, owner, name)
     else:
         callee = machine.evaluate(state, node.func)
-    arguments = evaluated(machine, state, node)
+    arguments = _arguments(machine, state, node)
     if isinstance(callee, Method) and owner is None:
         owner, name = callee.owner, callee.name
     made = Call(node, callee, owner, name, arguments)
@@ -54,6 +56,33 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     for resolved in machine.hooks.call_resolved:
         resolved(state, made)
     return _returned(machine, state, made, _run(machine, state, made))
+
+
+def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
+    """The arguments of the call `node`; what stars hand over is spread out where it is known."""
+    given = []
+    for argument in node.args:
+        value = constants.handed(machine, state, machine.evaluate(state, argument.value), argument.value)
+        keyword = argument.keyword.value if argument.keyword is not None else None
+        spread = _spread(argument, value)
+        given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
+    return Arguments(tuple(given))
+
+
+def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
+    """What `*value` or `**value` hands over, None where its members are not known.
+
+    An unknown value under a name is left out: what is not known of it leaves the parameter as open as a caller would.
+    """
+    if not argument.star or not isinstance(value, Items):
+        return None
+    if argument.star == "*" and value.keys is None:
+        return [Argument(argument, item, None, "") for item in value.values]
+    if argument.star == "**" and value.keys is not None:
+        names = [key.value if isinstance(key, Const) else None for key in value.keys]
+        told = ((item, name) for item, name in zip(value.values, names, strict=True) if not isinstance(item, Unknown))
+        return [Argument(argument, item, name, "") for item, name in told if isinstance(name, str)]
+    return None
 
 
 def _returned(machine: Machine, state: State, made: Call, result: Value) -> Value:
@@ -121,7 +150,7 @@ def _is_super(node: cst.BaseExpression) -> bool:
 def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Value:
     me = state.frames[state.frame].get("self")
     owner = me if isinstance(me, Instance) else None
-    made = Call(node, Unknown(machine.fresh()), owner, name, evaluated(machine, state, node), entered="super")
+    made = Call(node, Unknown(machine.fresh()), owner, name, _arguments(machine, state, node), entered="super")
     for cls in attributes.lineage(machine, state, owner.cls)[1:] if owner is not None else ():
         function = attributes.find_method(machine, state, cls, name)
         if function is not None and function.node not in machine.calls:

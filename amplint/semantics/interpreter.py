@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Set
+from functools import partial
 
 import libcst as cst
 
@@ -25,13 +25,11 @@ from amplint.semantics.scopes import (
 from amplint.semantics.slicing import Slice
 from amplint.semantics.state import MODULE_FRAME, State
 from amplint.semantics.statements import Flow, run_block, run_body
-from amplint.semantics.subregions import expects_region
-from amplint.semantics.tracker import Tracker
+from amplint.semantics.tracker import Tracker, Trackers
 from amplint.semantics.values import Class, Const, Function, Instance
 from amplint.source.tree import every
 
 START_LIMIT = 4
-_SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
 
 
 def interpret(
@@ -46,7 +44,9 @@ def interpret(
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
-    machine = Machine(program, tell, kinds, trackers, evaluate, run_body, assumes=assuming is not None)
+    machine = Machine(
+        program, tell, kinds, partial(Trackers, trackers), evaluate, run_body, assumes=assuming is not None
+    )
     chunks, aliases = program.chunks, program.aliases()
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks) | library_names(chunks)
     names |= assuming or frozenset()
@@ -157,9 +157,12 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
         class_begins(state, cls)
     methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
     called = {name for method in methods for name in _calls_on_self(method)}
-    expecting = set[cst.FunctionDef]()
-    if _SWITCHED_OFF.search(cls.chunk.text):
-        expecting = {m for m in methods if m.name.value not in called and expects_region(m)}
+    expecting = {
+        method
+        for method in methods
+        if method.name.value not in called
+        and any(also_from_outside(cls, method) for also_from_outside in machine.hooks.also_from_outside)
+    }
     waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value != "__init__"]
     if not waiting:
         return

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from typing import Any, Protocol, TypeVar
 
 import libcst as cst
 
@@ -13,10 +13,9 @@ from amplint.semantics.facts import Fact
 from amplint.semantics.program import Program
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, State, Trail, merge
+from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Part, State, Trail, merge
 from amplint.semantics.summaries import Summaries
 from amplint.semantics.symbols import Symbols
-from amplint.semantics.tracker import T, Tracker, Trackers
 from amplint.semantics.values import (
     NONE,
     PERHAPS_SCALED,
@@ -34,6 +33,7 @@ from amplint.source.source import Chunk, Source
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 Result = TypeVar("Result")
+T = TypeVar("T")
 
 PATH_LIMIT = 16
 CALL_DEPTH = 14
@@ -49,6 +49,24 @@ EXACT_STEPS = 500
 
 _JOINT_OBJECTS = frozenset({Scaler, Optimizer})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
+
+
+class Hooks(Protocol):
+    """What trackers do, by the moment in which they do it."""
+
+    @property
+    def library(self) -> Mapping[str, Callable[..., Value | None]]:
+        """What handles the call of a library's function or class, by qualified name."""
+
+    @property
+    def parts(self) -> Sequence[type[Part]]:
+        """What trackers know of a path."""
+
+    def of(self, kind: type[T]) -> T:
+        """The tracker of this kind."""
+
+    def __getattr__(self, hook: str) -> tuple[Callable[..., Any], ...]:
+        """The handlers of a hook, in order."""
 
 
 class PathEnds(Exception):
@@ -121,7 +139,7 @@ class Machine:
         program: Program,
         tell: Callable[[Event], None],
         kinds: Set[str],
-        trackers: Iterable[type[Tracker]],
+        hooks: Callable[[Machine], Hooks],
         evaluate: Evaluate,
         run_body: RunBody,
         *,
@@ -164,7 +182,7 @@ class Machine:
         self._tell = tell
         self.wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
-        self.hooks = Trackers(self, trackers)
+        self.hooks = hooks(self)
 
     def __getitem__(self, kind: type[T]) -> T:
         """The tracker of this kind."""

@@ -95,12 +95,6 @@ TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER, NOT_CAST_IN_PLACE, FLOAT32, FILLS, L
 """Methods that only tensors have: calling one shows that its object is a tensor."""
 
 
-def can_be_half(machine: Machine, state: State) -> bool:
-    """Whether a float16 region is or can be on."""
-    region, _ = innermost(machine, state)
-    return region is not None and region.dtypes is not None and "float16" in region.dtypes
-
-
 def arithmetic(
     machine: Machine,
     state: State,

@@ -13,7 +13,7 @@ import libcst as cst
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.loss_events import PenaltyScaled
 from amplint.semantics.machine import Machine
-from amplint.semantics.numerics import can_be_half
+from amplint.semantics.regions import can_be_half
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Handler, Tracker
 from amplint.semantics.truth import symbol_of

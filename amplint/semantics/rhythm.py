@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from amplint.semantics.tracker import Tracker
@@ -9,8 +10,24 @@ from amplint.semantics.tracker import Tracker
 if TYPE_CHECKING:
     import libcst as cst
 
-    from amplint.semantics.boundaries import Boundary
     from amplint.semantics.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A condition that tells the last micro-batch of a window from the others.
+
+    `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
+    is left of the counter there, None where it is compared as it is. With `others` another clause can end a window too.
+    A flag that a caller computes has neither counter nor length.
+    """
+
+    holds: bool
+    counter: int | None = None
+    every: int | None = None
+    remainder: int | None = None
+    modulo: int | None = None
+    others: bool = False
 
 
 class Rhythm(Tracker):

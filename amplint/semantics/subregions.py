@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
@@ -16,8 +17,9 @@ from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.regions import innermost
 from amplint.semantics.state import Region, State
 from amplint.semantics.tensors import Tensors, converts_to, is_data, is_number, tensor
+from amplint.semantics.tracker import Tracker
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import FALSE, Autocast, Tensor, Unknown, Value
+from amplint.semantics.values import FALSE, Autocast, Class, Tensor, Unknown, Value
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
@@ -33,6 +35,9 @@ _ORIGINS = words("parameter part either fresh")
 """Kinds of symbols whose dtype a region in the caller can decide; a call that is not seen can end in float32."""
 PRODUCTS = words("baddbmm bmm einsum matmul mm")
 Operand = tuple[cst.BaseExpression, Value]
+
+
+_SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
 
 
 def expects_region(method: cst.FunctionDef) -> bool:
@@ -179,3 +184,11 @@ def _first(region: cst.CSTNode, place: cst.BaseExpression) -> cst.BaseExpression
 
 def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
     return (inner for inner in walk(node) if isinstance(inner, cst.Name))
+
+
+class Subregions(Tracker):
+    """Follows methods that switch autocast off themselves."""
+
+    def also_from_outside(self, cls: Class, method: cst.FunctionDef) -> bool:
+        """Whether other files call the method where autocast is on."""
+        return _SWITCHED_OFF.search(cls.chunk.text) is not None and expects_region(method)

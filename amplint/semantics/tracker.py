@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import libcst as cst
 
-from amplint.semantics.values import Value
+from amplint.semantics.arguments import Arguments
+from amplint.semantics.machine import Machine
+from amplint.semantics.state import Part, Region, State
+from amplint.semantics.values import Class, Function, Instance, Ref, Unknown, Value
+from amplint.source.source import Chunk
 
-if TYPE_CHECKING:
-    from amplint.semantics.arguments import Arguments
-    from amplint.semantics.machine import Machine
-    from amplint.semantics.state import Part, Region, State
-    from amplint.semantics.values import Class, Function, Instance, Ref, Unknown
-    from amplint.source.source import Chunk
-
-T = TypeVar("T", bound="Tracker")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -62,7 +59,7 @@ class Words:
     watched: frozenset[str] = frozenset()
 
 
-Handler = Callable[["State", Call], "Value | None"]
+Handler = Callable[[State, Call], "Value | None"]
 
 
 class Tracker:
@@ -98,6 +95,10 @@ class Tracker:
 
     def class_begins(self, state: State, cls: Class) -> None:
         """The methods of `cls` are about to be called from out of sight."""
+
+    def also_from_outside(self, cls: Class, method: cst.FunctionDef) -> bool:
+        """Whether something out of sight calls a method in another state than what has called it in sight."""
+        return False
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Everything has been run; the script itself has ended in `starts`."""
@@ -294,7 +295,7 @@ HOOKS = tuple(name for name, member in vars(Tracker).items() if callable(member)
 class Trackers:
     """The trackers of one interpretation, and by hook the handlers of those that need it."""
 
-    def __init__(self, machine: Machine, kinds: Iterable[type[Tracker]]) -> None:
+    def __init__(self, kinds: Iterable[type[Tracker]], machine: Machine) -> None:
         self._known: dict[type[Tracker], Tracker] = {}
         for kind in kinds:
             self._known[kind] = kind(machine)
@@ -319,4 +320,4 @@ class Trackers:
 
     def of(self, kind: type[T]) -> T:
         """The tracker of this kind."""
-        return self._known[kind]  # type: ignore[return-value]
+        return cast(T, self._known[kind])  # type: ignore[index]

@@ -38,6 +38,7 @@ from amplint.semantics.script_ends import ScriptEnds
 from amplint.semantics.seams import Seams
 from amplint.semantics.segments import Segments
 from amplint.semantics.shares import Shares
+from amplint.semantics.subregions import Subregions
 from amplint.semantics.sums import Sums
 from amplint.semantics.tensors import Tensors
 from amplint.semantics.threads import Threads
@@ -97,6 +98,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     LoopsOverGradients,
     DeadItems,
     # the end of the file
+    Subregions,
     SwitchDecorators,
     Updates,
     Clearing,

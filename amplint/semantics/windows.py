@@ -16,7 +16,6 @@ import libcst as cst
 from amplint.semantics import shares, uncleared
 from amplint.semantics.boundaries import (
     COUNTER,
-    Boundary,
     boundary,
     constant,
     first_value,
@@ -33,7 +32,7 @@ from amplint.semantics.machine import Machine
 from amplint.semantics.models import is_unwrapped
 from amplint.semantics.plain_calls import same_again
 from amplint.semantics.ran import without_gradients
-from amplint.semantics.rhythm import Rhythm
+from amplint.semantics.rhythm import Boundary, Rhythm
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Tracker
 from amplint.semantics.truth import symbol_of
