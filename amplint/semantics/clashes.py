@@ -9,11 +9,11 @@ import libcst as cst
 
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.evidence import evidence
+from amplint.semantics.half_results import HalfResults
 from amplint.semantics.kinship import belongs, follows, is_only_moved, tensors_in
 from amplint.semantics.machine import Machine
 from amplint.semantics.masks import minds_dtypes
 from amplint.semantics.operation_events import Operand
-from amplint.semantics.penalties import Penalties
 from amplint.semantics.provenance import ARITHMETIC, behind, called, ingredient, is_kept, maker
 from amplint.semantics.regions import innermost
 from amplint.semantics.seam_events import Clash
@@ -114,7 +114,7 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return True
     if key[0] in ARITHMETIC and depth:
         return any(_is_computed(machine, part, depth - 1) for part in parts)
-    if symbol in machine[Penalties].in_float16:
+    if symbol in machine[HalfResults].symbols:
         return True
     if key[0] == "part" and depth:
         return _is_computed(machine, parts[0], depth - 1)
@@ -147,7 +147,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
     if key[0] == "item":
         return True
     if key[0] != "parameter":
-        return called(machine, symbol) is not None or symbol in machine[Penalties].in_float16
+        return called(machine, symbol) is not None or symbol in machine[HalfResults].symbols
     return any(str(key[2]) in tensors_in(function) for function in machine.calls)
 
 

@@ -6,10 +6,11 @@ import enum
 import re
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import libcst as cst
 
+from amplint.semantics.state import Step
 from amplint.semantics.values import TRUE, Autocast, Manager, Number, Optimizer, Scaler, Tensor, Value
 
 
@@ -88,7 +89,6 @@ class Stage:
         return self.state in (OptState.UNSCALED, OptState.STEPPED)
 
 
-Step: TypeAlias = "tuple[cst.CSTNode, str]"
 STEPS_TOLD = 8
 BFLOAT16 = frozenset({"bfloat16"})
 WIDE = frozenset({"bfloat16", "float32", "float64"})

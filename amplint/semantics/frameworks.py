@@ -11,15 +11,14 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import attributes, protocol, trainers
+from amplint.semantics import attributes, trainers
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.calls import unseen
 from amplint.semantics.events import Gradients, GradState
 from amplint.semantics.framework_events import Bypassed, ManagedBackward, Setting
 from amplint.semantics.machine import Machine
 from amplint.semantics.parameters import Parameters
-from amplint.semantics.progress import ANY_OPTIMIZER, Progress
-from amplint.semantics.protocol import Protocol
+from amplint.semantics.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
 from amplint.semantics.scopes import dotted
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Handler, Tracker
@@ -127,9 +126,9 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
     if not isinstance(value, (Optimizer, Unknown)):
         return value
     symbol = machine.symbols.intern(PREPARED, manager, parts=(value.symbol,))
-    owner = machine[Protocol].owners.get(value.symbol)
+    owner = machine[Owners].known.get(value.symbol)
     if owner is not None:
-        machine[Protocol].owners[symbol] = owner
+        machine[Owners].known[symbol] = owner
     if value.symbol in machine[Parameters].trained:
         machine[Parameters].trained[symbol] = machine[Parameters].trained[value.symbol]
     return replace(value, symbol=symbol)
@@ -167,7 +166,7 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
     trained = machine[Parameters].trained.get(optimizer.symbol)
     if manager is not None and trained is not None and trained.model is not None and trained.plain:
         trainers.meet(machine, state, node, manager, trained.model)
-    gradients = protocol.gradients_of(machine, state, optimizer.symbol)
+    gradients = gradients_of(machine, state, optimizer.symbol)
     if gradients.state is not GradState.RAW or gradients.consumed is not None or gradients.raw is None:
         return
     if manager is not None:

@@ -162,6 +162,10 @@ class HalfOutputs(Tracker):
         follows = self.machine.assumes and self.machine[Models].follows
         return Words(calls=loss_names(chunks) if follows else frozenset())
 
+    def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
+        """It may be a loss."""
+        computed(self.machine, state, node, op, place, value)
+
     def unseen_begins(self, state: State, call: Call) -> None:
         """It may be a loss."""
         handed(self.machine, state, call.node, call.callee, call.arguments)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from amplint.semantics import clashes, contexts, flow, half_outputs, numerics, provenance, ranks, subregions, weights
+from amplint.semantics import clashes, contexts, flow, numerics, provenance, ranks, subregions, weights
 from amplint.semantics.arguments import Arguments
 from amplint.semantics.callers import may_be_cast
 from amplint.semantics.containers import hold, members
@@ -64,7 +64,8 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
         numerics.bce(machine, state, node, op, operand, arguments, called.made)
     if op in ("softmax", "log_softmax"):
         numerics.softmax(machine, state, node, operand)
-    half_outputs.computed(machine, state, node, op, *places[0])
+    for computation in machine.hooks.computation:
+        computation(state, node, op, *places[0])
     values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
     given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
     found = flow.comes_to(machine, state, op, given)

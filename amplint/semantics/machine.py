@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypeVar
 import libcst as cst
 
 from amplint.semantics.choices import alternatives
-from amplint.semantics.events import Event, Step
+from amplint.semantics.events import Event
 from amplint.semantics.facts import Fact
 from amplint.semantics.program import Program
 from amplint.semantics.scopes import kinds
 from amplint.semantics.slicing import Slice
-from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Part, State, Trail, merge
+from amplint.semantics.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
 from amplint.semantics.summaries import Summaries
 from amplint.semantics.symbols import Symbols
 from amplint.semantics.values import (

@@ -12,12 +12,9 @@ from amplint.semantics import (
     contexts,
     factories,
     flow,
-    half_outputs,
     numbers,
     provenance,
     ranks,
-    readings,
-    seams,
     subregions,
     supposed,
     traits,
@@ -54,7 +51,7 @@ from amplint.semantics.tracker import Call, Handler, Operands, Tracker, Words
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
 from amplint.source.source import Chunk
-from amplint.torchlib.half_support import lacks
+from amplint.torchlib.half_support import RETURNED, lacks
 from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
@@ -209,13 +206,15 @@ def method(
         owner = supposed.operand(machine, state, node.func.value, owner)
     if op == "pow" and machine.assumes and _is_squared(machine, owner, arguments):
         owner = tensor(machine, owner)
-    if name == "numpy":
-        seams.to_numpy(machine, state, node, owner)
-    seams.runs(machine, state, node, name, node.func.value, owner)
-    if isinstance(owner, Tensor) and (returned := seams.returned(machine, name, owner)) is not None:
+    for runs_on in machine.hooks.operation:
+        runs_on(state, node, name, node.func.value, owner)
+    if isinstance(owner, Tensor) and (returned := _returned(machine, name, owner)) is not None:
         return returned
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
-        return readings.converted(machine, owner, machine.unknown("number", name, parts=(owner.symbol,)))
+        read = machine.unknown("number", name, parts=(owner.symbol,))
+        for number_of in machine.hooks.number_of:
+            number_of(owner, read)
+        return read
     lifted = name in FLOAT32 and regime(machine, state) is not None
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
         return None
@@ -233,6 +232,18 @@ def method(
     if name in factories.NEW or (name == "new" and isinstance(owner, Tensor)):
         return factories.make(machine, state, node, name, arguments, operand, node.func.value)
     return _operation(machine, state, node, name, operand, arguments, node.func.value)
+
+
+def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
+    """What an operation without kernels for half returns, which is not half; None for any other."""
+    module, _, op = name.rpartition(".")
+    if op not in RETURNED or module not in ("", "torch", "torch.linalg"):
+        return None
+    alike, count = RETURNED[op]
+    dtype = operand.dtype if operand.dtype in _WIDE else None
+    made = [Tensor(machine.fresh(), dtype, among=None if dtype else _WIDE) for _ in range(alike)]
+    rest = [Unknown(machine.fresh()) for _ in range(count - alike)]
+    return Items((*made, *rest)) if count > 1 else made[0]
 
 
 def function(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
@@ -255,10 +266,11 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
     if not given:
         return None
-    seams.runs(machine, state, node, name, given[0].node.value, given[0].value)
+    for runs_on in machine.hooks.operation:
+        runs_on(state, node, name, given[0].node.value, given[0].value)
     if op == "Variable":
         return given[0].value
-    if (returned := seams.returned(machine, name, tensor(machine, given[0].value))) is not None:
+    if (returned := _returned(machine, name, tensor(machine, given[0].value))) is not None:
         return returned
     if name.startswith(_OTHER_KINDS):
         return None
@@ -337,7 +349,8 @@ def _operation(
             floor = met
     if op in ("softmax", "log_softmax"):
         softmax(machine, state, node, operand)
-    half_outputs.computed(machine, state, node, op, beside, operand)
+    for computation in machine.hooks.computation:
+        computation(state, node, op, beside, operand)
     others = [(argument.node.value, argument.value) for argument in besides(op, arguments, shift)]
     operands = list(joined) or [(beside, operand), *others]
     values = [used_as_tensor(machine, value) for _, value in operands]
@@ -368,6 +381,9 @@ def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments,
 
 def _masks(arguments: Arguments) -> list[tuple[cst.CSTNode, Value]]:
     return [(argument.node, argument.value) for argument in arguments.given]
+
+
+_WIDE = frozenset({"float32", "float64"})
 
 
 def bce(

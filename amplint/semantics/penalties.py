@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from amplint.semantics.arguments import Arguments
+from amplint.semantics.half_results import HalfResults
 from amplint.semantics.loss_events import PenaltyScaled
 from amplint.semantics.machine import Machine
-from amplint.semantics.regions import can_be_half
 from amplint.semantics.state import State
-from amplint.semantics.tracker import Call, Handler, Tracker
+from amplint.semantics.tracker import Handler, Tracker
 from amplint.semantics.truth import symbol_of
 from amplint.semantics.values import NONE, TRUE, Const, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import INVERSE_SCALE
@@ -131,7 +131,7 @@ def _in_half(machine: Machine, symbol: int | None) -> bool:
     todo, seen = [symbol], set()
     while todo:
         current = todo.pop()
-        if current in machine[Penalties].in_float16:
+        if current in machine[HalfResults].symbols:
             return True
         if current is not None and current not in seen:
             seen.add(current)
@@ -140,18 +140,12 @@ def _in_half(machine: Machine, symbol: int | None) -> bool:
 
 
 class Penalties(Tracker):
-    """Gradients that `torch.autograd.grad` makes a graph of, by symbol, and what float16 regions had a part in."""
+    """Gradients that `torch.autograd.grad` makes a graph of, by symbol."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Penalty] = {}
-        self.in_float16: set[int] = set()
 
     def library(self) -> Mapping[str, Handler]:
         """`torch.autograd.grad`."""
         return {"torch.autograd.grad": lambda state, call: gradients(self.machine, call.node, call.arguments)}
-
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
-        """Remember what was computed in a region."""
-        if state.regions and isinstance(result, (Tensor, Unknown)) and can_be_half(self.machine, state):
-            self.in_float16.add(result.symbol)

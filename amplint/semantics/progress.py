@@ -8,9 +8,13 @@ from typing import TypeVar
 
 import libcst as cst
 
-from amplint.semantics.events import Gradients, OptState, Stage
+from amplint.semantics.events import Gradients, GradState, OptState, Stage
 from amplint.semantics.gradients import NO_GRADIENTS, essence
-from amplint.semantics.state import Iteration, Part, rounds_since, same_iteration, shared_rounds
+from amplint.semantics.machine import Machine
+from amplint.semantics.regions import is_off
+from amplint.semantics.state import Iteration, Part, State, rounds_since, same_iteration, shared_rounds
+from amplint.semantics.tracker import Tracker
+from amplint.semantics.values import Scaler
 
 Key = TypeVar("Key")
 Timed = TypeVar("Timed", Stage, "ScalerState")
@@ -121,3 +125,32 @@ def _timed(
 def _moved(iteration: Iteration, then: Iteration, here: Iteration) -> Iteration:
     shared = shared_rounds(iteration, then)
     return (*here[:shared], *iteration[shared:])
+
+
+def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
+    """What is known of an optimizer's gradients. On a path where a scaler is off, its scale was none."""
+    known = state[Progress].gradients.get(optimizer, state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+    if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
+        return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
+    if any(one.scaler is not None for one in known.earlier):
+        on = [one for one in known.earlier if one.scaler is None or not is_off(machine, state, one.scaler.enabled)]
+        return replace(known, earlier=tuple(on))
+    return known
+
+
+def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
+    """Where a pair stands. What was never seen is READY for a scaler made here, unknown otherwise only if forgotten."""
+    return state[Progress].pairs.get(
+        (scaler.symbol, optimizer), state[Progress].pairs.get((scaler.symbol, ANY_OPTIMIZER), READY)
+    )
+
+
+READY = Stage(OptState.READY)
+
+
+class Owners(Tracker):
+    """Whose parameters optimizers were made for, by symbol; None where that is not known."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, int | None] = {}

@@ -32,7 +32,7 @@ from amplint.semantics.events import (
 from amplint.semantics.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used, waiting
 from amplint.semantics.ledger import Ledger
 from amplint.semantics.machine import Machine
-from amplint.semantics.progress import ANY_OPTIMIZER, Progress, ScalerState
+from amplint.semantics.progress import ANY_OPTIMIZER, READY, Owners, Progress, ScalerState, gradients_of, stage_of
 from amplint.semantics.ran import RegionsRun
 from amplint.semantics.regions import is_off
 from amplint.semantics.rhythm import Rhythm
@@ -61,27 +61,6 @@ from amplint.semantics.words import KEEPS_RECORDS, RUNS_BACKWARD
 from amplint.source.tree import walk
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
-
-
-def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
-    """What is known of an optimizer's gradients. On a path where a scaler is off, its scale was none."""
-    known = state[Progress].gradients.get(optimizer, state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
-    if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
-        return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
-    if any(one.scaler is not None for one in known.earlier):
-        on = [one for one in known.earlier if one.scaler is None or not is_off(machine, state, one.scaler.enabled)]
-        return replace(known, earlier=tuple(on))
-    return known
-
-
-def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
-    """Where a pair stands. What was never seen is READY for a scaler made here, unknown otherwise only if forgotten."""
-    return state[Progress].pairs.get(
-        (scaler.symbol, optimizer), state[Progress].pairs.get((scaler.symbol, ANY_OPTIMIZER), READY)
-    )
-
-
-READY = Stage(OptState.READY)
 
 
 def as_scaler(machine: Machine, value: Value) -> Scaler | None:
@@ -434,7 +413,7 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
 def _owner(machine: Machine, target: Value) -> int | None:
     """Symbol of the model or optimizer whose parameters `target` is."""
     symbol = symbol_of(machine, target)
-    while symbol not in machine[Protocol].owners:
+    while symbol not in machine[Owners].known:
         kind = machine.symbols.key(symbol)[0]
         if kind == "parameters":
             return machine.symbols.parts(symbol)[0]
@@ -449,7 +428,7 @@ _TAKEN_FROM = frozenset({"attribute", "part", "index", "item", "comprehension", 
 
 
 def _owners(machine: Machine, optimizer: int) -> int | None:
-    return machine[Protocol].owners.get(optimizer)
+    return machine[Owners].known.get(optimizer)
 
 
 _METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
@@ -525,8 +504,7 @@ def _held(value: Value) -> set[int]:
 class Protocol(Tracker):
     """Follows scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, `owners` tells whose parameters an optimizer was made for, None where that
-    is not known, and `handed_out` is what came from methods of objects with a scaler.
+    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
     """
 
     part = Progress
@@ -534,7 +512,6 @@ class Protocol(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.scaled: set[int] = set()
-        self.owners: dict[int, int | None] = {}
         self.handed_out: set[int] = set()
 
     def script_begins(self, state: State) -> None:
@@ -637,7 +614,7 @@ class Protocol(Tracker):
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Of two optimizers one is left."""
         if isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer):
-            self.owners.setdefault(joint.symbol, joint.owner)
+            self.machine[Owners].known.setdefault(joint.symbol, joint.owner)
 
     def stores_apart(self, target: cst.Attribute) -> bool:
         """Gradients are no attributes like others."""

@@ -12,7 +12,7 @@ from amplint.semantics.call_index import CallIndex
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.functions import call_function
 from amplint.semantics.machine import Machine
-from amplint.semantics.protocol import Protocol
+from amplint.semantics.progress import Owners
 from amplint.semantics.reads import never_read
 from amplint.semantics.state import State
 from amplint.semantics.tracker import Call, Handler, Tracker
@@ -70,13 +70,13 @@ class ProtocolCalls(Tracker):
         optimizer = self._made(state, call.node, call.callee.name, owner)
         self.machine[CallIndex].index.made[optimizer.symbol] = call.node
         if owner is not None:
-            self.machine[Protocol].owners.setdefault(owner, owner)
+            self.machine[Owners].known.setdefault(owner, owner)
         parameters.train(self.machine, state, optimizer, call.arguments)
         return optimizer
 
     def _made(self, state: State, node: cst.Call, cls: str, owner: int | None) -> Optimizer:
         optimizer = Optimizer(self.machine.identity(state, node), cls, owner, self.machine.loops)
-        self.machine[Protocol].owners[optimizer.symbol] = owner
+        self.machine[Owners].known[optimizer.symbol] = owner
         return optimizer
 
     def subclassed(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:

@@ -225,6 +225,10 @@ class Readings(Tracker):
         """It may log its arguments, or collect them."""
         handed(self.machine, state, call.node, call.arguments)
 
+    def number_of(self, tensor: Value, number: Value) -> None:
+        """`loss.item()` still carries the scale."""
+        converted(self.machine, tensor, number)
+
     def call_returns(self, state: State, call: Call, result: Value) -> None:
         """`float(loss)` still carries the scale."""
         if call.callee == _FLOAT and len(call.arguments.given) == 1:

@@ -19,9 +19,9 @@ from amplint.semantics.state import State
 from amplint.semantics.tensors import tensor
 from amplint.semantics.tracker import Tracker, Words
 from amplint.semantics.truth import symbol_of
-from amplint.semantics.values import Items, Tensor, Unknown, Value
+from amplint.semantics.values import Tensor, Unknown, Value
 from amplint.source.source import Chunk
-from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
 from amplint.torchlib.names import HALF_DTYPES
 
 BFLOAT16 = frozenset({"bfloat16"})
@@ -104,18 +104,6 @@ def _in_forward_pass(machine: Machine, symbol: int) -> bool:
     return True
 
 
-def returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
-    """What an operation without kernels for half returns, which is not half; None for any other."""
-    module, _, op = name.rpartition(".")
-    if op not in RETURNED or module not in ("", "torch", "torch.linalg"):
-        return None
-    alike, count = RETURNED[op]
-    dtype = operand.dtype if operand.dtype in _WIDE else None
-    made = [Tensor(machine.fresh(), dtype, among=None if dtype else _WIDE) for _ in range(alike)]
-    rest = [Unknown(machine.fresh()) for _ in range(count - alike)]
-    return Items((*made, *rest)) if count > 1 else made[0]
-
-
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
     """Tell of `op(x).to(torch.float32)` where `op` refuses half: the conversion matters only where `x` is half."""
     before = node.func.value if isinstance(node.func, cst.Attribute) else None
@@ -137,6 +125,12 @@ class Seams(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.refusing: dict[cst.CSTNode, Operand] = {}
+
+    def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
+        """The operation may refuse half, as NumPy does."""
+        if name == "numpy":
+            to_numpy(self.machine, state, node, value)
+        runs(self.machine, state, node, name, place, value)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """The names of such operations matter."""

@@ -8,7 +8,6 @@ from typing import TypeAlias, TypeVar
 
 import libcst as cst
 
-from amplint.semantics.events import Step
 from amplint.semantics.facts import Fact, Facts
 from amplint.semantics.values import (
     Autocast,
@@ -28,6 +27,8 @@ from amplint.semantics.values import (
 from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
 
 Either = Callable[[Value, Value], Value]
+Step: TypeAlias = tuple[cst.CSTNode, str]
+"""A node, and what happens there."""
 Iteration: TypeAlias = tuple[int, ...]
 """The rounds of the loops around, by the time when each began."""
 P = TypeVar("P", bound="Part")

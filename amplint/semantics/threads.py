@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
-from amplint.semantics import attributes, models, protocol
+from amplint.semantics import attributes, models
 from amplint.semantics.arguments import Argument, Arguments
 from amplint.semantics.containers import each
 from amplint.semantics.contexts import Regions
@@ -101,7 +101,7 @@ def start_instance(machine: Machine, state: State, node: cst.Call, thread: Insta
     run = attributes.find_method(machine, state, thread.cls, "run")
     bases = (b for cls in attributes.lineage(machine, state, thread.cls) for b in attributes.bases(machine, state, cls))
     if run is not None and any(isinstance(base, Ref) and base.name == "threading.Thread" for base in bases):
-        twin = _inside(state, node, NewThread("run"))
+        twin = _inside(machine, state, node, NewThread("run"))
         machine.outcomes(twin, lambda s: call_function(machine, s, run, [thread], {}, node))
 
 
@@ -124,10 +124,10 @@ def _named(value: Value | None) -> dict[str, Value]:
     return {key.value: item for key, item in pairs if isinstance(key, Const) and isinstance(key.value, str)}
 
 
-def _inside(state: State, node: cst.Call, thread: NewThread) -> State:
+def _inside(machine: Machine, state: State, node: cst.Call, thread: NewThread) -> State:
     """The state a thread that `node` starts begins with."""
     twin = state.copy()
-    protocol.forget_everything(twin)
+    machine.forget(twin)
     twin.regions = (*twin.regions, Region(thread, node))
     return twin
 
@@ -147,7 +147,7 @@ def _run(
         value = value.callee
     path = target.node.value
     thread = NewThread(dotted(path) or "its target", path)
-    twin = _inside(state, node, thread)
+    twin = _inside(machine, state, node, thread)
     model = models.called(machine, state, path, value)
     if model is not None:
         models.forward(machine, twin, node, *model)

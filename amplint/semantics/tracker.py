@@ -213,6 +213,15 @@ class Tracker:
     def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
         """`owner[...]`, whose index has not been evaluated yet."""
 
+    def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
+        """A function of PyTorch, by its qualified name, or a method is called on `value`, which `place` gives."""
+
+    def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
+        """An operation of PyTorch computes with `value`, which `place` gives."""
+
+    def number_of(self, tensor: Value, number: Value) -> None:
+        """`number` is the value of `tensor`, as Python's number or as a tensor that keeps no graph."""
+
     def binary(self, state: State, operands: Operands) -> Value | None:
         """What a binary operation comes to."""
 

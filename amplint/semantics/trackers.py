@@ -20,6 +20,7 @@ from amplint.semantics.gradient_uses import GradientUses
 from amplint.semantics.half_casts import HalfCasts
 from amplint.semantics.half_models import HalfModels
 from amplint.semantics.half_outputs import HalfOutputs
+from amplint.semantics.half_results import HalfResults
 from amplint.semantics.indexing import StoredItems
 from amplint.semantics.layers import Layers
 from amplint.semantics.ledger import Ledger
@@ -28,6 +29,7 @@ from amplint.semantics.numerics import Numerics
 from amplint.semantics.outside import Outside
 from amplint.semantics.parameters import Parameters
 from amplint.semantics.penalties import Penalties
+from amplint.semantics.progress import Owners
 from amplint.semantics.protocol import Protocol
 from amplint.semantics.protocol_calls import ProtocolCalls
 from amplint.semantics.ran import RegionUse
@@ -53,6 +55,7 @@ from amplint.semantics.windows import Windows
 TRACKERS: tuple[type[Tracker], ...] = (
     # memory that several share
     CallIndex,
+    Owners,
     Ledger,
     Rhythm,
     Undone,
@@ -94,6 +97,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Outside,
     HalfOutputs,
     Penalties,
+    HalfResults,
     # loops as a whole
     LoopsOverGradients,
     DeadItems,
