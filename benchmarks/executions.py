@@ -24,7 +24,7 @@ from amplint.cli.main import main as amplint
 from amplint.engine import run
 from amplint.engine.analyse import Analysis, Job
 from amplint.engine.modules import Modules
-from amplint.semantics import statements
+from amplint.semantics.python import statements
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look,
-the page of guesses by name, and the schema of traces.
+the pages of guesses by name and of events, and the schema of traces.
 
 python -m docs.generate
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import os
 import re
@@ -15,6 +17,8 @@ from pathlib import Path
 
 from amplint.engine.registry import load_registry
 from amplint.rule import Rule
+from amplint.semantics import events
+from amplint.semantics.events import Event
 from amplint.semantics.words import GUESSES, Guess
 from docs.schema import schema
 
@@ -23,6 +27,14 @@ README = ROOT / "README.md"
 PAGES = ROOT / "docs" / "rules"
 SCHEMA = ROOT / "docs" / "trace.schema.json"
 GUESSES_PAGE = ROOT / "docs" / "guesses.md"
+EVENTS_PAGE = ROOT / "docs" / "events.md"
+EVENTS_INTRODUCTION = """\
+# Events
+
+What amplint tells rules of a script, in the order in which it happens on each path. A rule hears of an event by a
+method `on_` with the name of its kind, and imports its class from `amplint.semantics.events`. Every event carries what
+`Event` does; a path is told of at every event, so the same node can be told of several times.
+"""
 GUESSES_INTRODUCTION = """\
 # Guesses by name
 
@@ -72,6 +84,25 @@ def guess_section(guess: Guess) -> str:
     )
 
 
+def event_section(event: type[Event]) -> str:
+    """One event: the method that hears of it, its docstring, and the fields that it adds to those of its base."""
+    base = event.__mro__[1]
+    inherited = {field.name for field in dataclasses.fields(base)} if dataclasses.is_dataclass(base) else set()
+    own = [field for field in dataclasses.fields(event) if field.name not in inherited]
+    heard = "" if event is Event else f"`on_{event.kind}`" + ("" if base is Event else f", a `{base.__name__}`")
+    fields = "\n".join(f"- `{field.name}: {field.type}`" for field in own)
+    return "\n\n".join(filter(None, [f"## {event.__name__}", heard, inspect.cleandoc(event.__doc__ or ""), fields]))
+
+
+def events_page() -> str:
+    """The page of events, the one that all derive from first."""
+    kinds = [kind for name in events.__all__ if isinstance(kind := getattr(events, name), type)]
+    told = sorted(
+        (kind for kind in kinds if issubclass(kind, Event)), key=lambda kind: (kind is not Event, kind.__name__)
+    )
+    return "\n\n".join([EVENTS_INTRODUCTION.rstrip(), *map(event_section, told)]) + "\n"
+
+
 def shown(command: str) -> str:
     """A shell prompt with `command`, which runs amplint and finds something, and what it prints."""
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
@@ -98,7 +129,13 @@ def outputs() -> dict[Path, str]:
     readme = block(readme, "first-look", first_look())
     pages = {PAGES / f"{rule.code}.md": rule_page(rule) for rule in rules}
     guesses = "\n".join([GUESSES_INTRODUCTION, *map(guess_section, GUESSES)])
-    return {README: readme, GUESSES_PAGE: guesses, SCHEMA: json.dumps(schema(), indent=2) + "\n", **pages}
+    return {
+        README: readme,
+        EVENTS_PAGE: events_page(),
+        GUESSES_PAGE: guesses,
+        SCHEMA: json.dumps(schema(), indent=2) + "\n",
+        **pages,
+    }
 
 
 def main() -> None:

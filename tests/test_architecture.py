@@ -22,8 +22,9 @@ ALLOWED = {
     "semantics": {"source", "torchlib", *BOTTOM},
     "fixes": {"hardening", "source", "torchlib", *BOTTOM},
     "rule": BOTTOM,
+    "edits": {"semantics", "source", "torchlib", *BOTTOM},
     "engine": {"hardening", *MIDDLE},
-    "codemods": {"engine", *MIDDLE},
+    "codemods": {"edits", "engine", *MIDDLE},
     "trace": {"engine", "rule", "torchlib", "hardening", "__init__", *BOTTOM},
     "reports": {"engine", "trace", *MIDDLE},
     "cli": {"codemods", "engine", "reports", "trace", "hardening", *MIDDLE},
@@ -38,6 +39,7 @@ ALLOWED_FOR_TYPING = {**ALLOWED, "rule": {"semantics", "source", *BOTTOM}}
 
 ALLOWED_IN_RULES = {
     "codemods",
+    "edits",
     "rule",
     "semantics",
     "findings",

@@ -15,8 +15,8 @@ from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
 from amplint.semantics import interpret
 from amplint.semantics.events import Event
-from amplint.semantics.program import Program
-from amplint.semantics.scopes import relevant
+from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import relevant
 from amplint.source.source import Source
 from benchmarks.chains import chain
 

@@ -9,7 +9,7 @@ import pytest
 from amplint.engine.dispatch import Dispatcher
 from amplint.rule import Registry
 from amplint.semantics import interpret
-from amplint.semantics.program import Program
+from amplint.semantics.reading.program import Program
 from amplint.source.source import Source
 
 RULES = [rule for rule in Registry().load().rules.values() if rule.code not in ("AMP702", "AMP703", "AMP901", "AMP902")]

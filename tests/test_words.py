@@ -16,10 +16,9 @@ from amplint.semantics.words import GUESSES, Guess
 SEMANTICS = Path(words.__file__).parent
 
 IN_SOURCE = {
-    "checkpoint_files.py": ["_FILE"],
+    "api_uses.py": ["_NATIVE_IMPORT"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_SET_FROM_OUTSIDE"],
-    "definitions.py": ["_NATIVE_IMPORT"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
     "half_outputs.py": ["_CALLED"],
     "subregions.py": ["_SWITCHED_OFF"],

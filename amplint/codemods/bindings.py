@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import children, target_names, walk
 
 _STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)

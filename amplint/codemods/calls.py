@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 import libcst as cst
 
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]

@@ -10,9 +10,8 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.engine.modules import Lookups, Modules
 from amplint.semantics import interpret
-from amplint.semantics.call_events import Called
-from amplint.semantics.events import Event
-from amplint.semantics.program import Program
+from amplint.semantics.events import Called, Event
+from amplint.semantics.reading.program import Program
 
 
 class Interpretation:

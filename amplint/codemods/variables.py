@@ -11,7 +11,7 @@ import libcst as cst
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 

@@ -62,7 +62,7 @@ def _analyse(job: Job, modules: Modules) -> Analysis:
 def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
-    from amplint.semantics.program import Program, nothing
+    from amplint.semantics.reading.program import Program, nothing
     from amplint.source.encoding import SourceError
     from amplint.source.source import Source
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from amplint.semantics.events import Event
-    from amplint.semantics.program import Program
+    from amplint.semantics.reading.program import Program
 
 _Place = tuple[str, str, "cst.CSTNode"]
 _FAILURES = (Exception, SystemExit, GeneratorExit)

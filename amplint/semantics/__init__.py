@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amplint.semantics.events import Event
-    from amplint.semantics.program import Program
+    from amplint.semantics.reading.program import Program
 
 
 def interpret(
@@ -18,7 +18,7 @@ def interpret(
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
-    from amplint.semantics.interpreter import interpret as run
+    from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
     run(program, tell, kinds, TRACKERS, assuming)

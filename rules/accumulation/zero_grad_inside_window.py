@@ -9,8 +9,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.accumulation_events import NeverCleared
-from amplint.semantics.events import Accumulation, Event, Job
+from amplint.semantics.events import Accumulation, Event, Job, NeverCleared
 
 from .places import boundary_block
 

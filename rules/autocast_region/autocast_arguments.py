@@ -10,7 +10,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event
-from amplint.semantics.values import Const, Device, Ref, Value
+from amplint.semantics.values.values import Const, Device, Ref, Value
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DTYPES
 
 TAKES = {"device_type": "str", "dtype": "torch.dtype", "enabled": "bool"}

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.passes import RegionMissed
+from amplint.semantics.events import Event, RegionMissed
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from amplint.edits.casting import may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.casting import may_be_cast
-from amplint.semantics.events import Backward, Event
-from amplint.semantics.framework_events import ManagedBackward
+from amplint.semantics.events import Backward, Event, ManagedBackward
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -9,9 +9,8 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, ScriptEnd
-from amplint.semantics.passes import Forward, Purpose, Recipe
-from amplint.semantics.values import TRUE
+from amplint.semantics.events import Event, Forward, Purpose, Recipe, ScriptEnd
+from amplint.semantics.values.values import TRUE
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, ScriptEnd
-from amplint.semantics.passes import Forward, ForwardOutside, Recipe
+from amplint.semantics.events import Event, Forward, ForwardOutside, Recipe, ScriptEnd
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

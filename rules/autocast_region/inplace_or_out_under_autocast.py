@@ -10,8 +10,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.passes import NotCast
+from amplint.semantics.events import Event, NotCast
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

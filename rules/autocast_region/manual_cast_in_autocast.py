@@ -10,8 +10,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, HalfCast, ScriptEnd
-from amplint.semantics.passes import Forward
+from amplint.semantics.events import Event, Forward, HalfCast, ScriptEnd
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

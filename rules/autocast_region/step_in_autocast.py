@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from amplint.edits.casting import may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.casting import may_be_cast
 from amplint.semantics.events import Event, OptimizerStep, ScalerStep
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.function_events import RunsAgain
+from amplint.semantics.events import RunsAgain
 
 
 class CheckpointLosesAutocast(Rule):

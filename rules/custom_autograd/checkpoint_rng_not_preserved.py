@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.segment_events import Checkpointed
+from amplint.semantics.events import Checkpointed, Event
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

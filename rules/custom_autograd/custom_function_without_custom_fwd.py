@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.functions import restore
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.function_events import HandedOver, LeftOut, MixedBackward, OffInBackward
-from amplint.semantics.function_repairs import restore
+from amplint.semantics.events import Event, HandedOver, LeftOut, MixedBackward, OffInBackward
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.functions import pair
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.function_events import Unpaired
-from amplint.semantics.function_repairs import pair
+from amplint.semantics.events import Event, Unpaired
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

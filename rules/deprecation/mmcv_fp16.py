@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import ApiUse
-from amplint.semantics.framework_events import Setting
-from amplint.semantics.values import Const, Items
+from amplint.semantics.events import ApiUse, Setting
+from amplint.semantics.values.values import Const, Items
 from amplint.torchlib.legacy import MMCV, is_mmcv
 
 

@@ -9,8 +9,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.framework_events import Bypassed
+from amplint.semantics.events import Bypassed, Event
 from amplint.torchlib.frameworks import INSTEAD, TITLES
 
 if TYPE_CHECKING:

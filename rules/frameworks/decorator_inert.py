@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.framework_events import InertDecorator
+from amplint.semantics.events import InertDecorator
 
 
 class DecoratorInert(Rule):

@@ -10,8 +10,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.framework_events import HalfManaged
+from amplint.semantics.events import Event, HalfManaged
 from amplint.torchlib.frameworks import TITLES
 
 if TYPE_CHECKING:

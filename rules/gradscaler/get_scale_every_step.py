@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.scale_events import ScaleLogged
+from amplint.semantics.events import ScaleLogged
 
 
 class GetScaleEveryStep(Rule):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, OptState, PairEvent, ScalerStep, Unscale
-from amplint.semantics.scale_events import NeverUpdated
+from amplint.semantics.events import Event, NeverUpdated, OptState, PairEvent, ScalerStep, Unscale
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import multiplied_back, scaled_for_backward
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.loss_events import DividedLossRead, ScaledLossRead
-from amplint.semantics.repairs import multiplied_back, scaled_for_backward
+from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:

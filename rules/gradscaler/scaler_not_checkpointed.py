@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.checkpoints import add_scaler
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.checkpoint_repairs import add_scaler
-from amplint.semantics.events import Event
-from amplint.semantics.ledger import CheckpointLacksScaler
+from amplint.semantics.events import CheckpointLacksScaler, Event
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import libcst as cst
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, ScalerCreated, ScriptEnd
-from amplint.semantics.values import FALSE
+from amplint.semantics.values.values import FALSE
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
 
 if TYPE_CHECKING:

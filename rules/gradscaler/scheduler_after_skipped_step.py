@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.scale_events import SchedulerStep
+from amplint.semantics.events import Event, SchedulerStep
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import libcst as cst
 
 from amplint.findings import Applicability, Edit, Fix, Severity, Span
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event
-from amplint.semantics.loss_events import PenaltyScaled
+from amplint.semantics.events import Event, PenaltyScaled
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -9,9 +9,8 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.operation_events import FLAGS, INTEGERS, HalfAverage, HalfSum, Operation
-from amplint.semantics.values import Tensor, number
+from amplint.semantics.events import FLAGS, INTEGERS, Event, HalfAverage, HalfSum, Operation
+from amplint.semantics.values.values import Tensor, number
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 
 if TYPE_CHECKING:

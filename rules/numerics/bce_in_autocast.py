@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import from_logits
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
-from amplint.semantics.repairs import from_logits
 from amplint.torchlib.policy import BANNED, treatment
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.operation_events import ONE, Operation
-from amplint.semantics.values import Tensor, number
+from amplint.semantics.events import ONE, Operation
+from amplint.semantics.values.values import Tensor, number
 
 LOST = {"add": 2.0**-8, "sub": 2.0**-9}
 """Up to this, a number added to 1 or taken from it leaves 1 in bfloat16."""

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import limit
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, TensorOp
-from amplint.semantics.operation_events import INVERTED
-from amplint.semantics.repairs import limit
+from amplint.semantics.events import INVERTED, Event, TensorOp
 from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_NUMBERS
 
 from .constants import story

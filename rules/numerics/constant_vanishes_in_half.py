@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
-from amplint.semantics.values import Number
+from amplint.semantics.values.values import Number
 from amplint.torchlib.names import (
     FLOAT16_MAX,
     FLOAT16_ROUNDS_TO_ZERO,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from amplint.semantics.events import TensorOp
-from amplint.semantics.values import Number
+from amplint.semantics.values.values import Number
 
 
 def story(event: TensorOp, number: Number) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Operation
+from amplint.semantics.events import Event, Operation
 from amplint.torchlib.names import HALF_DTYPES
 
 if TYPE_CHECKING:

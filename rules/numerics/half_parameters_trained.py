@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import keep_in_float32
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.parameter_events import HalfStepped
-from amplint.semantics.repairs import keep_in_float32
+from amplint.semantics.events import Event, HalfStepped
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import limit
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
-from amplint.semantics.repairs import limit
 from amplint.torchlib.names import HALF_SIGNS, INFINITIES
 
 if TYPE_CHECKING:

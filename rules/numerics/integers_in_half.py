@@ -9,9 +9,8 @@ import libcst as cst
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.operation_events import ANGLES, COORDINATES, INTEGERS, Because, Evidence, Operation
-from amplint.semantics.values import Tensor
+from amplint.semantics.events import ANGLES, COORDINATES, INTEGERS, Because, Event, Evidence, Operation
+from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOWER
 

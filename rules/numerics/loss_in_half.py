@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.loss_events import LossOfOutput
-from amplint.semantics.operation_events import Operand, Operation
+from amplint.semantics.events import Event, LossOfOutput, Operand, Operation
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.parameter_events import HalfStepped
+from amplint.semantics.events import Event, HalfStepped
 from amplint.torchlib.names import FLOAT16_ROUNDS_TO_ZERO
 from amplint.torchlib.optimizers import EPSILONS
 

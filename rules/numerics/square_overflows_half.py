@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import squared
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.operation_events import LENGTH_PRODUCTS, SQUARES, Because, Operation, ScaledLate
-from amplint.semantics.repairs import squared
-from amplint.semantics.values import Tensor
+from amplint.semantics.events import LENGTH_PRODUCTS, SQUARES, Because, Event, Operation, ScaledLate
+from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_SIGNS
 
 if TYPE_CHECKING:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Because
-from amplint.semantics.seam_events import ToNumpy
+from amplint.semantics.events import Because, Event, ToNumpy
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event
-from amplint.semantics.operation_events import Operation
-from amplint.semantics.seam_events import Clash
+from amplint.semantics.events import Clash, Event, Operation
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, story
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from amplint.semantics.operation_events import Operand, Operation
-from amplint.semantics.seam_events import Clash
+from amplint.semantics.events import Clash, Operand, Operation
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE

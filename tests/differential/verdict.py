@@ -7,7 +7,7 @@ import ast
 from amplint.engine.dispatch import Dispatcher
 from amplint.rule import Registry
 from amplint.semantics import interpret
-from amplint.semantics.program import Program
+from amplint.semantics.reading.program import Program
 from amplint.source.source import Source
 from tests.differential.oracle import Outcome, Verdict, observe
 

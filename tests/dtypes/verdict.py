@@ -12,15 +12,14 @@ import libcst as cst
 
 from amplint.engine.dispatch import Dispatcher
 from amplint.rule import Registry
-from amplint.semantics import interpreter
-from amplint.semantics.events import Event
-from amplint.semantics.expressions import evaluate
-from amplint.semantics.machine import Machine
-from amplint.semantics.operation_events import Operand, Operation
-from amplint.semantics.program import Program
-from amplint.semantics.state import State
+from amplint.semantics.events import Event, Operand, Operation
+from amplint.semantics.python import interpreter
+from amplint.semantics.python.expressions import evaluate
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.program import Program
 from amplint.semantics.trackers import TRACKERS
-from amplint.semantics.values import Const, Tensor, Value
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Tensor, Value
 from amplint.source.source import Source
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.names import DTYPES

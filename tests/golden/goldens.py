@@ -12,7 +12,7 @@ from pathlib import Path
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.screen import follows
 from amplint.rule import Rule
-from amplint.semantics.program import Program, nothing
+from amplint.semantics.reading.program import Program, nothing
 from amplint.source.source import Source
 from tests.dtypes.verdict import claims
 from tests.golden.corpora import Corpus, Sample

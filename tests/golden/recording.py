@@ -28,11 +28,9 @@ from amplint.engine.screen import screen, words_of
 from amplint.findings import Finding, Fix, Note, Span
 from amplint.rule import Rule
 from amplint.semantics import interpret
-from amplint.semantics.call_events import Called
-from amplint.semantics.events import ApiUse, Event, Index, ScriptEnd
-from amplint.semantics.operation_events import Evidence, Operand
-from amplint.semantics.program import Program
-from amplint.semantics.values import TRUE, Autocast, Const, Ref, Scaler, Unknown
+from amplint.semantics.events import ApiUse, Called, Event, Evidence, Index, Operand, ScriptEnd
+from amplint.semantics.reading.program import Program
+from amplint.semantics.values.values import TRUE, Autocast, Const, Ref, Scaler, Unknown
 from amplint.source.source import Chunk, Source
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
@@ -61,7 +59,7 @@ _PLAIN = re.compile(r"[\w.]+")
 @functools.cache
 def kinds() -> Set[str]:
     """Every kind of event."""
-    for module in pkgutil.iter_modules(amplint.semantics.__path__, "amplint.semantics."):
+    for module in pkgutil.walk_packages(amplint.semantics.__path__, "amplint.semantics."):
         importlib.import_module(module.name)
     found, todo = set[type[Event]](), Event.__subclasses__()
     while todo:

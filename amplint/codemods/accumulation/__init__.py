@@ -25,7 +25,7 @@ from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 
 _SIZED = frozenset(
     {"list", "tuple", "sorted", "range", "TensorDataset", "random_split", "ConcatDataset", "ImageFolder"}

@@ -10,9 +10,16 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.semantics.events import Accumulation, Backward, Event, OptimizerStep, ScalerStep, ScalerUpdate
-from amplint.semantics.framework_events import ManagedBackward
-from amplint.semantics.scopes import dotted
+from amplint.semantics.events import (
+    Accumulation,
+    Backward,
+    Event,
+    ManagedBackward,
+    OptimizerStep,
+    ScalerStep,
+    ScalerUpdate,
+)
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_OPTIMIZER
 from amplint.source.source import Source
 from amplint.source.tree import walk

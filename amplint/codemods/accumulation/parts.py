@@ -13,7 +13,7 @@ from amplint.codemods.accumulation.rounds import Place, counted, has_remainder
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 

@@ -14,7 +14,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 Place = cst.For | cst.While | cst.FunctionDef

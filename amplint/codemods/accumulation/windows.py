@@ -13,7 +13,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import EPOCHS, PROGRESS_BAR
 from amplint.source.tree import walk
 

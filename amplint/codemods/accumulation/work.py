@@ -10,7 +10,7 @@ from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import AVERAGE_CALLED, AVERAGING, COUNTS_STEPS, SAVES_IN_LOOP, SCHEDULER, SCHEDULER_CLASS
 from amplint.source.tree import walk
 

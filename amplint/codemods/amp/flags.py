@@ -10,7 +10,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 
 
 class Flag:

@@ -10,7 +10,7 @@ from amplint.codemods.amp.observed import Observed, records_nothing
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 _CALLS_LIMIT = 4

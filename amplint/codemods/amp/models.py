@@ -10,7 +10,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.names import Use
 from amplint.codemods.script import Script
 from amplint.codemods.variables import Variable, Variables
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import LOOKS_AT_MODEL
 from amplint.source.tree import walk
 

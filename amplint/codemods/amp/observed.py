@@ -18,14 +18,16 @@ from amplint.semantics.events import (
     AutocastCreated,
     Backward,
     Event,
+    Forward,
+    ManagedBackward,
     OptimizerStep,
+    Purpose,
+    Recipe,
     ScalerCreated,
     ScalerStep,
     Unscale,
 )
-from amplint.semantics.framework_events import ManagedBackward
-from amplint.semantics.passes import Forward, Purpose, Recipe
-from amplint.semantics.scopes import MODEL, dotted, kinds
+from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.torchlib.frameworks import TITLES
 

@@ -14,7 +14,7 @@ from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 from amplint.source.tree import walk
 
 _TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")

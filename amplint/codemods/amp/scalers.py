@@ -12,7 +12,7 @@ from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
-from amplint.semantics.scopes import dotted
+from amplint.semantics.reading.scopes import dotted
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})

@@ -8,8 +8,8 @@ import libcst as cst
 
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.script import Script
+from amplint.edits.checkpoint_files import loaded_beside, saved_beside
 from amplint.findings import Edit, Span
-from amplint.semantics.checkpoint_files import loaded_beside, saved_beside
 
 
 def states(script: Script, reach: Reach) -> Iterator[cst.Call]:

@@ -18,9 +18,9 @@ from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
+from amplint.edits.checkpoint_files import IMPORTS
 from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
-from amplint.semantics.checkpoint_files import IMPORTS
 
 _REPAIRS = (
         "bce-in-autocast", "clip-without-unscale", "constant-overflows-half", "constant-vanishes-in-half",

@@ -11,8 +11,7 @@ from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
-from amplint.semantics.events import Backward, Event
-from amplint.semantics.passes import Forward, Purpose, Recipe
+from amplint.semantics.events import Backward, Event, Forward, Purpose, Recipe
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source.tree import walk
 

@@ -1,0 +1,81 @@
+"""Edits that put a scaler's state into a checkpoint and take it out again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.edits.checkpoint_files import IMPORTS, loaded_beside, saved_beside
+from amplint.findings import Edit, Fix
+from amplint.semantics.events import CheckpointLacksScaler, Place
+from amplint.semantics.words import OPTIMIZER_ENTRY
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
+    """Save the scaler's state beside the optimizer's, and restore it behind it, wherever both are in sight."""
+    saves = [] if event.saved else [_saving(event, place, rewrite) for place in event.saves]
+    restores = [_restoring(event, place, rewrite) for place in event.restores]
+    saving, restoring = ([edit for edit in edits if edit is not None] for edits in (saves, restores))
+    unsaved = not event.saved and not event.saves
+    if len(saving) < len(saves) or unsaved or not (saving or restoring):
+        return None
+    what = "Save and restore" if saving and restoring else "Save" if saving else "Restore"
+    imports = IMPORTS if any("os.path.exists(" in edit.content for edit in restoring) else ()
+    return Fix(f"{what} the scaler's state", (*saving, *restoring), imports=imports)
+
+
+def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:
+    if place.scaler is None:
+        return None
+    state = f"{place.scaler}.state_dict()"
+    if event.perhaps_none:
+        state += f" if {place.scaler} is not None else None"
+    for above in rewrite.source.ancestors(place.node):
+        if isinstance(above, cst.DictElement) and isinstance(above.key, cst.SimpleString):
+            return _append(above.value, above, f"{_renamed(rewrite.text(above.key))}: {state}", rewrite)
+        if isinstance(above, cst.Arg) and above.keyword is not None and _builds_dict(rewrite.source.parent(above)):
+            return _append(above.value, above, f"{_renamed(above.keyword.value)}={state}", rewrite)
+        if isinstance(above, cst.Assign) and isinstance(above.targets[0].target, cst.Subscript):
+            target = rewrite.text(above.targets[0].target)
+            return rewrite.insert_after(above, f"{_renamed(target)} = {state}") if _renamed(target) != target else None
+        if isinstance(above, cst.BaseStatement):
+            break
+    return saved_beside(place.node, state, rewrite)
+
+
+def _append(value: cst.CSTNode, item: cst.CSTNode, text: str, rewrite: Rewriter) -> Edit:
+    start = rewrite.span(item).start
+    before = rewrite.row_before(start)
+    gap = f"\n{before}" if not before.strip() else " "
+    return rewrite.replace(value, f"{rewrite.text(value)},{gap}{text}")
+
+
+def _builds_dict(call: cst.CSTNode | None) -> bool:
+    return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value == "dict"
+
+
+def _renamed(text: str) -> str:
+    """`text`, which names the optimizer's entry, for the scaler's."""
+    return OPTIMIZER_ENTRY.compiled.sub("scaler", text, count=1)
+
+
+def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:
+    if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
+        return None
+    given = place.node.args[0].value
+    there = f"{place.scaler} is not None and " if event.perhaps_none else ""
+    if not isinstance(given, cst.Subscript):
+        return loaded_beside(place.node, place.scaler, rewrite, there)
+    key = rewrite.text(given.slice[0])
+    entry = _renamed(key)
+    if entry == key or key[0] not in "\"'" or not isinstance(given.value, (cst.Name, cst.Attribute)):
+        return None
+    checkpoint = rewrite.text(given.value)
+    return rewrite.insert_after(
+        place.node,
+        f"if {there}{checkpoint}.get({entry}):\n    {place.scaler}.load_state_dict({checkpoint}[{entry}])",
+    )

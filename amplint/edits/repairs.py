@@ -1,0 +1,162 @@
+"""Edits that need to know what values are: the limits of a tensor's dtype, logits in the place of probabilities."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from amplint.findings import Applicability, Edit, Fix
+from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead, TensorOp
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+WITH_LOGITS = {"binary_cross_entropy": "binary_cross_entropy_with_logits", "BCELoss": "BCEWithLogitsLoss"}
+HOME = {"binary_cross_entropy": "torch.nn.functional", "BCELoss": "torch.nn"}
+
+
+def limit(event: TensorOp, rewrite: Rewriter) -> str | None:
+    """`torch.finfo(x.dtype).min` or `.max` for the place of `event.number`, None where no name tells the dtype."""
+    number = event.number
+    if number is None or (isinstance(number.value, int) and event.tensor.dtype is None):
+        return None
+    beside = number.beside
+    if isinstance(beside, cst.BinaryOperation) and isinstance(beside.left, (cst.Integer, cst.Float)):
+        beside = beside.right
+    call = event.node if isinstance(event.node, cst.Call) and beside is None else None
+    wanted = rewrite.find_argument(call, "dtype") if call is not None else None
+    if wanted is not None:
+        dtype = rewrite.text(wanted.value)
+    elif beside is not None and _is_path(beside):
+        dtype = f"{rewrite.text(beside)}.dtype"
+    elif event.tensor.dtype == "float16" and event.region is None:
+        dtype = "torch.float16"
+    else:
+        return None
+    return f"torch.finfo({dtype}).{'max' if number.value > 0 else 'min'}"
+
+
+def _is_path(node: cst.BaseExpression) -> bool:
+    while isinstance(node, cst.Attribute):
+        node = node.value
+    return isinstance(node, cst.Name)
+
+
+def from_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
+    """Take a sigmoid away and use the loss's form for logits, where both are in sight and serve nothing else."""
+    if not isinstance(event.node, cst.Call):
+        return None
+    loss = _loss(event, event.node, rewrite)
+    name = loss.attr if isinstance(loss, cst.Attribute) else loss
+    edits = _without_sigmoid(event, event.node, rewrite) if isinstance(name, cst.Name) else None
+    if not isinstance(name, cst.Name) or edits is None or name.value not in WITH_LOGITS:
+        return None
+    better = WITH_LOGITS[name.value]
+    imports = (f"from {HOME[name.value]} import {better}",) if name is loss else ()
+    return Fix("Compute the loss from logits", (*edits, rewrite.replace(name, better)), imports=imports)
+
+
+def _loss(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> cst.BaseExpression | None:
+    """What names the loss: the function that is called, or the class of a module that is called here only."""
+    if not isinstance(event.module, cst.Call):
+        return call.func
+    variable = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    if call.func is event.module:
+        return event.module.func
+    assigned = isinstance(variable, cst.Name) and isinstance(rewrite.source.parent(event.module), cst.Assign)
+    return event.module.func if assigned and _mentions(rewrite.source.text, variable) == 2 else None
+
+
+def _without_sigmoid(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> tuple[Edit, ...] | None:
+    """Edits that hand `call` the logits of its probabilities."""
+    sigmoid = event.tensor.made if "sigmoid" in event.tensor.traits else None
+    argument = rewrite.find_argument(call, "input", 0)
+    logits = _logits(sigmoid, rewrite) if isinstance(sigmoid, cst.Call) else None
+    if sigmoid is None or argument is None or logits is None:
+        return None
+    bare = rewrite.replace(sigmoid, rewrite.text(logits))
+    if argument.value is sigmoid:
+        return (bare,)
+    assigned = rewrite.source.parent(sigmoid)
+    if not (isinstance(assigned, cst.Assign) and isinstance(argument.value, cst.Name)):
+        return None
+    scope = next((above for above in rewrite.source.ancestors(call) if isinstance(above, cst.FunctionDef)), None)
+    text = rewrite.text(scope) if scope is not None else rewrite.source.text
+    if rewrite.same_function(call, sigmoid) and _mentions(text, argument.value) == 2:
+        named = (assigned.targets[0].target, argument.value) if not re.search(r"\blogits\b", text) else ()
+        return (bare, *(rewrite.replace(name, "logits") for name in named))
+    if isinstance(logits, cst.Name) and _unchanged(logits.value, sigmoid, call, rewrite):
+        return (rewrite.replace(argument.value, logits.value),)
+    return None
+
+
+def _unchanged(name: str, first: cst.CSTNode, second: cst.CSTNode, rewrite: Rewriter) -> bool:
+    """Whether both nodes stand in one block and no statement between them mentions the variable."""
+    block = list(rewrite.block_of(second))
+    ends = [rewrite.statement_of(node) for node in (first, second)]
+    places = [index for index, statement in enumerate(block) if statement in ends]
+    return len(places) == 2 and not any(
+        name in rewrite.names(block[index]) for index in range(places[0] + 1, places[1])
+    )
+
+
+def _logits(sigmoid: cst.Call, rewrite: Rewriter) -> cst.BaseExpression | None:
+    if not sigmoid.args and isinstance(sigmoid.func, cst.Attribute):
+        return sigmoid.func.value
+    argument = rewrite.find_argument(sigmoid, "input", 0)
+    return argument.value if argument is not None else None
+
+
+def _mentions(text: str, name: cst.BaseExpression) -> int:
+    return len(re.findall(rf"\b{re.escape(name.value)}\b", text)) if isinstance(name, cst.Name) else 0
+
+
+def scaled_for_backward(event: ScaledLossRead, rewrite: Rewriter) -> Fix | None:
+    """Leave the loss as it is and scale it for its backward only, where nothing else needs it scaled."""
+    binding = rewrite.source.parent(event.scaled)
+    if not isinstance(binding, cst.Assign) or not isinstance(event.scaled, cst.Call) or event.divided:
+        return None
+    target, plain = binding.targets[0].target, event.scaled.args[0].value
+    if not (isinstance(target, cst.Name) and isinstance(plain, cst.Name) and target.value == plain.value):
+        return None
+    calls = (call for calls in event.index.backwards.values() for call in calls)
+    owners = {call.func.value for call in calls if isinstance(call.func, cst.Attribute)}
+    owners = {owner for owner in owners if rewrite.same_function(owner, event.scaled)}
+    (owner,) = owners if len(owners) == 1 else (None,)
+    if not isinstance(owner, cst.Name) or owner.value != target.value:
+        return None
+    removed = rewrite.remove_statement(event.scaled)
+    edits = (removed, rewrite.replace(owner, rewrite.text(event.scaled))) if removed else ()
+    return Fix("Scale the loss for backward only", edits, Applicability.UNSAFE) if edits else None
+
+
+def multiplied_back(event: DividedLossRead, rewrite: Rewriter) -> Fix | None:
+    """Multiply what is added up by the number of micro-batches."""
+    added = event.node.value if isinstance(event.node, cst.AugAssign) else None
+    if not isinstance(added, (cst.Call, cst.Name, cst.Attribute)) or not rewrite.same_function(added, event.division):
+        return None
+    text = f"{rewrite.text(added)} * {rewrite.text(event.number)}"
+    return Fix("Multiply the loss back", (rewrite.replace(added, text),), Applicability.UNSAFE)
+
+
+def keep_in_float32(event: Event, cast: cst.CSTNode | None, rewrite: Rewriter) -> Fix | None:
+    """Take away `cast`, which converts a model to half, with all such conversions of its function and the event's."""
+    places = [place for place in (event.node, cast) if place is not None]
+    near = [call for call in event.index.lowered if any(rewrite.same_function(call, place) for place in places)]
+    if cast not in near:
+        return None
+    edits = tuple(filter(None, map(rewrite.drop_conversion, near)))
+    done = len(edits) == len(near)
+    return Fix("Keep the parameters in float32", edits, Applicability.UNSAFE) if done else None
+
+
+def squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The expressions of the tensor that `node` squares."""
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right] if isinstance(node.operator, cst.Multiply) else [node.left]
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return []
+    library = isinstance(node.func.value, cst.Name) and node.func.value.value == "torch"
+    return [node.args[0].value] if library and node.args else [] if library else [node.func.value]

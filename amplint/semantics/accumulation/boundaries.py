@@ -1,0 +1,181 @@
+"""Conditions that come true once every so many iterations, and the counters they look at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.memory.rhythm import Boundary, Rhythm
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.symbols import Key
+from amplint.semantics.values.values import Const
+from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
+
+COUNTER = "counter"
+
+
+def boundary(machine: Machine, symbol: int) -> Boundary | None:
+    """What the condition `symbol` says of windows, None where it says nothing."""
+    if symbol not in machine[Rhythm].boundaries:
+        machine[Rhythm].boundaries[symbol] = _parsed(machine, symbol, machine.symbols.key(symbol))
+    return machine[Rhythm].boundaries[symbol]
+
+
+def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
+    kind = key[0]
+    if kind == "not":
+        inner = boundary(machine, machine.symbols.parts(symbol)[0])
+        return replace(inner, holds=not inner.holds) if inner is not None else None
+    if kind in ("or", "and"):
+        return _either(machine, symbol, every_part=kind == "and")
+    if kind == "Modulo":
+        return _periodic(machine, symbol, 0, holds=False)
+    if kind == "==" and isinstance(key[1], Const):
+        return _compared(machine, machine.symbols.parts(symbol)[0], machine.symbols.intern("value", key[1]))
+    if kind == "same":
+        left, right = machine.symbols.parts(symbol)
+        return _compared(machine, left, right) or _compared(machine, right, left)
+    if kind in ("LessThan", "GreaterThan"):
+        left, right = machine.symbols.parts(symbol)
+        counter, limit = (left, right) if kind == "LessThan" else (right, left)
+        return Boundary(False, counter, limit) if counts(machine, counter) else None
+    if kind == "parameter" and ENDS_WINDOW.search(str(key[-1])):
+        return Boundary(INSIDE_WINDOW.search(str(key[-1])) is None)
+    return None
+
+
+def _either(machine: Machine, symbol: int, every_part: bool) -> Boundary | None:
+    for part in machine.symbols.parts(symbol):
+        found = boundary(machine, part)
+        if found is not None and found.counter is not None and found.holds:
+            return replace(found, others=found.others or not every_part)
+    return None
+
+
+def _compared(machine: Machine, left: int, right: int) -> Boundary | None:
+    """`left == right`, seen as a remainder or a count on the left and what it reaches on the right."""
+    if machine.symbols.key(left)[0] == "Modulo":
+        known = constant(machine, right)
+        if isinstance(known, int):
+            return _periodic(machine, left, known, holds=True)
+        base, added = shifted(machine, right)
+        divisor = machine.symbols.parts(left)[1]
+        return _periodic(machine, left, added, holds=True) if base == divisor and added < 0 else None
+    return Boundary(True, left, right) if counts(machine, left) else None
+
+
+def _periodic(machine: Machine, modulo: int, remainder: int, holds: bool) -> Boundary:
+    counter, every = machine.symbols.parts(modulo)
+    return Boundary(holds, counter, every, remainder, modulo)
+
+
+def counts(machine: Machine, symbol: int) -> bool:
+    """Whether `symbol` is a variable that a loop counts up, or the distance from one that it moves along."""
+    base, _ = shifted(machine, symbol)
+    if machine.symbols.key(base)[0] == "Subtract":
+        base = machine.symbols.parts(base)[1]
+    return machine.symbols.key(base)[0] == COUNTER
+
+
+def shifted(machine: Machine, symbol: int) -> tuple[int, int]:
+    """`x` and `c` of `x + c` and `x - c`; the symbol itself and 0 for anything else."""
+    added = 0
+    while machine.symbols.key(symbol)[0] in ("Add", "Subtract"):
+        left, right = machine.symbols.parts(symbol)
+        sign = 1 if machine.symbols.key(symbol)[0] == "Add" else -1
+        by = constant(machine, right)
+        if not isinstance(by, int) and sign == 1:
+            left, by = right, constant(machine, left)
+        if not isinstance(by, int):
+            break
+        symbol, added = left, added + sign * by
+    return symbol, added
+
+
+def constant(machine: Machine, symbol: int) -> object:
+    """The Python value that `symbol` stands for, None where it is not one."""
+    key = machine.symbols.key(symbol)
+    return key[1].value if key[0] == "value" and isinstance(key[1], Const) else None
+
+
+def first_value(machine: Machine, counter: int | None, loop: cst.CSTNode) -> int | None:
+    """The value of `counter` in the first round of `loop`, None where that is not known."""
+    if counter is None:
+        return None
+    base, added = shifted(machine, counter)
+    key = machine.symbols.key(base)
+    if key[:2] == (COUNTER, id(loop)):
+        start = machine[Rhythm].starts.get((id(loop), str(key[2])))
+        return start + added if start is not None else None
+    if key[:2] == ("part", 0):
+        key = machine.symbols.key(machine.symbols.parts(base)[0])
+        found = _call_in(machine, key, "builtins.enumerate") if key[:2] == ("item", id(loop)) else None
+        return _argument(machine, found, 1, 0, added)
+    if key[:2] == ("item", id(loop)) and _call_in(machine, key, "builtins.enumerate") is None:
+        found = _call_in(machine, key, "builtins.range")
+        many = found is not None and len(machine.symbols.parts(found)) > 1
+        return _argument(machine, found, 0 if many else 9, 0, added)
+    return None
+
+
+def _argument(machine: Machine, call: int | None, position: int, default: int, added: int) -> int | None:
+    if call is None:
+        return None
+    parts = machine.symbols.parts(call)
+    value = constant(machine, parts[position]) if position < len(parts) else default
+    return value + added if isinstance(value, int) else None
+
+
+def _call_in(machine: Machine, key: Key, name: str) -> int | None:
+    return found_in(machine, [part for part in key[3:] if isinstance(part, int)], "call", name)
+
+
+def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None:
+    """The symbol among `symbols` and what they were made from whose key begins with `names`."""
+    todo, seen = list(symbols), set()
+    while todo:
+        current = todo.pop()
+        if machine.symbols.key(current)[: len(names)] == names:
+            return current
+        seen.add(current)
+        todo += [part for part in machine.symbols.parts(current) if part not in seen]
+    return None
+
+
+def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
+    """The symbol of `n` for a loop over `range(n)`, also wrapped in a progress bar or `enumerate`."""
+    source = machine[Rhythm].sources.get(loop)
+    found = found_in(machine, [source], "call", "builtins.range") if source is not None else None
+    parts = machine.symbols.parts(found) if found is not None else ()
+    if len(parts) == 2 and constant(machine, parts[0]) == 0:
+        return parts[1]
+    return parts[0] if len(parts) == 1 else None
+
+
+def runs_once(machine: Machine, source: int) -> bool:
+    """Whether a loop over `source` is one over `range(1)`, also wrapped in a progress bar or `enumerate`."""
+    current: int | None = source
+    while current is not None and machine.symbols.key(current)[:2] != ("call", "builtins.range"):
+        current = _wrapped(machine, current)
+    parts = machine.symbols.parts(current) if current is not None else ()
+    return len(parts) == 1 and constant(machine, parts[0]) == 1
+
+
+def _wrapped(machine: Machine, source: int) -> int | None:
+    """What a progress bar, `enumerate` or `iter` was given."""
+    key, parts = machine.symbols.key(source), machine.symbols.parts(source)
+    goes_on = key[0] == "call" and PASSES_ON.search(str(key[1]))
+    return parts[0] if goes_on and parts else None
+
+
+def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
+    """Whether `loop` goes over a data loader that was seen to be made, and that can yield any number of batches."""
+    source = machine[Rhythm].sources.get(loop)
+    while source is not None and source not in machine[Rhythm].loaders:
+        source = _wrapped(machine, source)
+    return source is not None and not any(
+        argument.star == "**"
+        or (argument.keyword is not None and argument.keyword.value in ("drop_last", "batch_sampler"))
+        for argument in machine[Rhythm].loaders[source].args
+    )

@@ -1,0 +1,141 @@
+"""Whether a loss was divided by the number of micro-batches whose gradients add up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from amplint.semantics.accumulation.boundaries import constant
+from amplint.semantics.memory.rhythm import Rhythm
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.values import Const, Method
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+
+_KEEPS = frozenset(
+    ["mean", "float", "to", "cuda", "cpu", "clone", "squeeze", "view", "contiguous", "type", "half", "get", "__enter__"]
+)
+_RESCALES = frozenset({"sum", "div", "div_", "mul", "mul_", "true_divide", "multiply", "divide", "prod"})
+_MAY_DIVIDE = re.compile(r"/|\bdiv|\bmul|\.sum\(|sum\b")
+_SUMMED = re.compile(
+    r"reduction\s*=\s*[\"'](?:sum|none)|reduction\s*=\s*[^\"'\s]|size_average\s*=\s*False|sum_loss|loss_sum|comm_hook"
+)
+_DEEP = 60
+
+
+@per_chunk
+def may_divide(chunk: Chunk) -> bool:
+    """Whether code that is not followed could divide, multiply or sum what it returns."""
+    return _MAY_DIVIDE.search(chunk.text) is not None
+
+
+@per_chunk
+def sums(chunk: Chunk) -> bool:
+    """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided on their way."""
+    return _SUMMED.search(chunk.text) is not None
+
+
+def divided(machine: Machine, loss: int, every: int) -> bool | None:
+    """Whether `loss` was divided by `every`, None where that cannot be told."""
+    return _Judge(machine, every).of(loss, _DEEP)
+
+
+class _Judge:
+    def __init__(self, machine: Machine, every: int) -> None:
+        self.machine = machine
+        self.every = every
+        self.number = constant(machine, every)
+        self.names = set(self._names(every))
+        self.owners = self._owners(every)
+        self._known: dict[int, bool | None] = {}
+
+    def of(self, symbol: int, depth: int) -> bool | None:
+        """Whether what `symbol` stands for was divided."""
+        if symbol not in self._known:
+            self._known[symbol] = None
+            self._known[symbol] = self._of(symbol, depth) if depth else None
+        return self._known[symbol]
+
+    def _of(self, symbol: int, depth: int) -> bool | None:
+        if self._involved(symbol):
+            return True
+        if symbol in self.machine[Rhythm].opaque:
+            return None
+        key, parts = self.machine.symbols.key(symbol), self.machine.symbols.parts(symbol)
+        kind = key[0]
+        if kind in ("Divide", "Multiply", "FloorDivide"):
+            return self._scaled(kind == "Multiply", parts[0], parts[1], depth)
+        if kind in ("sum", "prod", "div", "mul", "builtins.sum", "scale of"):
+            return None
+        if kind == "call":
+            return self._called(str(key[1]), parts, depth)
+        if kind == "either":
+            parts = tuple(p if isinstance(p, int) else getattr(p, "symbol", -1) for p in key[1:])
+            if -1 in parts:
+                return None
+        if kind in ("Add", "Subtract", "either", "if"):
+            verdicts = [self.of(part, depth - 1) for part in (parts[1:] if kind == "if" else parts)]
+            return False if False in verdicts else None
+        return self.of(parts[0], depth - 1) if parts else False
+
+    def _scaled(self, multiplied: bool, left: int, right: int, depth: int) -> bool | None:
+        for one, other in ((left, right), (right, left)) if multiplied else ((left, right),):
+            factor = constant(self.machine, other)
+            if isinstance(factor, (int, float)) and not isinstance(factor, bool):
+                share = factor if multiplied else 1 / factor if factor else 0.0
+                if isinstance(self.number, (int, float)) and abs(share * self.number - 1) < 1e-6:
+                    return True
+                return self.of(one, depth - 1)
+        return None
+
+    def _called(self, name: str, parts: tuple[int, ...], depth: int) -> bool | None:
+        if any(part in self.owners for part in parts):
+            return None
+        callee = name.removeprefix("of ")
+        if not callee.isdigit():
+            return None if name.rpartition(".")[2] in _RESCALES else False
+        key = self.machine.symbols.key(int(callee))
+        if key[0] == "value" and isinstance(key[1], Method) and isinstance(key[1].owner, Const):
+            return None  # such as `None.scale`, where there may be no scaler
+        if key[0] != "attribute":
+            return False
+        owner = self.machine.symbols.parts(int(callee))[0]
+        if key[1] in _RESCALES:
+            return None
+        return self.of(owner, depth - 1) if key[1] in _KEEPS else False
+
+    def _involved(self, symbol: int) -> bool:
+        return any(
+            (part == self.every and self.number is None) or self._name(part) in self.names for part in self._all(symbol)
+        )
+
+    def _all(self, symbol: int) -> set[int]:
+        found, todo = set(), [symbol]
+        while todo:
+            current = todo.pop()
+            if current not in found:
+                found.add(current)
+                todo += self.machine.symbols.parts(current)
+        return found
+
+    def _name(self, symbol: int) -> object:
+        key = self.machine.symbols.key(symbol)
+        if key[0] == "attribute":
+            return key[1]
+        return key[-1] if key[0] in ("parameter", "name") else None
+
+    def _names(self, symbol: int) -> Iterator[object]:
+        """What the values that went into `symbol` are called, without what they were taken from."""
+        name = self._name(symbol)
+        if name is not None:
+            yield name
+            return
+        for part in self.machine.symbols.parts(symbol):
+            yield from self._names(part)
+
+    def _owners(self, symbol: int) -> set[int]:
+        found = set()
+        while self.machine.symbols.key(symbol)[0] in ("attribute", "index"):
+            symbol = self.machine.symbols.parts(symbol)[0]
+            found.add(symbol)
+        return found

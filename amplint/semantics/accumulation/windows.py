@@ -1,0 +1,458 @@
+"""Gradient accumulation: which loop adds up gradients, what ends a window, and what runs before it ends.
+
+Every call that touches gradients is noted with the loop iteration it runs in. When an iteration is over, the paths
+through it are compared: where one condition sends those that ran backward either to a step or to the next iteration,
+gradients accumulate until it holds. A loop over `range(n)` that runs backward and leaves the step to the code behind it
+is a window as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.accumulation import uncleared
+from amplint.semantics.accumulation.boundaries import (
+    COUNTER,
+    boundary,
+    constant,
+    first_value,
+    found_in,
+    repeats,
+    runs_once,
+    shifted,
+    uneven,
+)
+from amplint.semantics.accumulation.counters import begin_round
+from amplint.semantics.accumulation.divisors import divided, may_divide, sums
+from amplint.semantics.accumulation.work import WorkDone
+from amplint.semantics.events import Accumulation, Job, WindowLost, Work
+from amplint.semantics.losses import shares
+from amplint.semantics.memory.rhythm import Boundary, Rhythm
+from amplint.semantics.models.models import is_unwrapped
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.ran import without_gradients
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
+from amplint.source.tree import walk
+
+_PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
+_CHANGING = frozenset({"div_", "mul_", "divide_", "multiply_"})
+CHANGED = "<changed in place>"
+
+
+def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: bool = False) -> None:
+    """Remember that `node` does such a job on this path."""
+    if not machine.muted:
+        done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state), in_vain=in_vain)
+        state[WorkDone].work = (*(other for other in state[WorkDone].work if other.node is not node), done)
+
+
+def _at_end(machine: Machine, state: State) -> bool:
+    """Whether a condition has told that this micro-batch ends a window."""
+    for symbol, fact in state.facts.items():
+        found = boundary(machine, symbol) if isinstance(symbol, int) else None
+        if found is not None and bool(fact.value) is found.holds:
+            return True
+    return False
+
+
+def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
+    """Remember a backward pass and what it runs on."""
+    plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
+    machine[Rhythm].losses.setdefault(node, set()).add(plain)
+    shares.backward_ran(machine, plain)
+    if state.heap.get(plain, {}).get(CHANGED) is not None:
+        machine[Rhythm].opaque.add(plain)
+    note(machine, state, Job.BACKWARD, node)
+
+
+def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: bool = False) -> None:
+    """Look at the paths on which an iteration of `loop`, the `first` or not, or a call of a function has ended."""
+    for state in states:
+        uncleared.note(machine, loop, state)
+    rounds = [_Round(state, len(machine.loops), first) for state in states]
+    rounds = [one for one in rounds if one.has(Job.BACKWARD)]
+    if not any(one.has(Job.STEP) for one in rounds):
+        if isinstance(loop, cst.For) and rounds and _says_micro(loop) and repeats(machine, loop) is not None:
+            machine[Rhythm].inside |= {done.node for one in rounds for done in one.of(Job.UNSCALE)}
+        return
+    _inner_windows(machine, rounds)
+    _lost_windows(machine, rounds)
+    asked = {node: found for one in rounds for node, (_, found) in one.asked(machine).items()}
+    for guard, found in asked.items():
+        if found.counter is not None or isinstance(loop, cst.FunctionDef):
+            _outer_window(machine, loop, rounds, guard, found)
+
+
+class _Round:
+    """One path through one iteration; what the `first` one clears was left by something before the loop."""
+
+    def __init__(self, state: State, depth: int, first: bool) -> None:
+        self.state = state
+        self.depth = depth
+        now = state.iteration[:depth]
+        self.work = tuple(
+            replace(done, in_vain=True) if first and done.job is Job.CLEAR and len(done.loops) == depth else done
+            for done in state[WorkDone].work
+            if done.iteration[:depth] == now
+        )
+        self._asked: dict[cst.BaseExpression, tuple[bool, Boundary]] | None = None
+
+    def of(self, *jobs: Job) -> list[Work]:
+        """What does one of these jobs."""
+        return [done for done in self.work if done.job in jobs]
+
+    def has(self, job: Job) -> bool:
+        """Whether something does this job."""
+        return any(done.job is job for done in self.work)
+
+    def asked(self, machine: Machine) -> dict[cst.BaseExpression, tuple[bool, Boundary]]:
+        """The conditions about windows that this path has taken a side of, and whether they end one here."""
+        if self._asked is None:
+            self._asked = {}
+            for symbol, fact in self.state.facts.items():
+                found = boundary(machine, symbol) if isinstance(symbol, int) else None
+                node = machine[Rhythm].spelled.get(symbol) if isinstance(symbol, int) else None
+                here = machine.loops in machine[Rhythm].asked.get(symbol, ())  # type: ignore[arg-type]
+                if here and found is not None and node is not None:
+                    self._asked[node] = (bool(fact.value) is found.holds, found)
+        return self._asked
+
+    def ends(self, machine: Machine, guard: cst.BaseExpression) -> bool | None:
+        """Whether `guard` ends a window on this path, None where it was not asked or joined paths differ."""
+        found = self.asked(machine).get(guard)
+        return found[0] if found is not None else None
+
+
+def _outer_window(
+    machine: Machine, loop: cst.CSTNode, rounds: list[_Round], guard: cst.BaseExpression, found: Boundary
+) -> None:
+    """Tell of a window that `guard` ends, where the paths bear it out."""
+    full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
+    rest = [one for one in rounds if one.ends(machine, guard) is False]
+    partial = [one for one in rest if not one.has(Job.STEP) and not _lasts_one(machine, one, found)]
+    others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
+    if not full or not partial or (len(partial) < len(rest) and not _tails(rest, partial)):
+        return
+    if _has_own_loss(full, partial) or any(_accumulated_before(machine, one) for one in partial):
+        return
+    if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
+        return
+    remainder = _remainder(machine, found)
+    early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
+    if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
+        machine[Rhythm].exact[loop] = remainder
+    machine[Rhythm].windows.add(loop)
+    _tell(
+        machine,
+        loop,
+        guard,
+        remainder.right if remainder is not None else None,
+        found.every if found.modulo is not None or _simple(machine, found) else None,
+        partial,
+        full,
+        remainder=remainder,
+        counted=found.counter is not None,
+        first=None if early or others else _first(machine, loop, full, guard, found),
+        others=others or early,
+    )
+
+
+def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
+    """Whether the path has found that windows hold no more than one micro-batch."""
+    if found.every is None:
+        return False
+    more = machine.symbols.intern("GreaterThan", parts=(found.every, symbol_of(machine, Const(1))))
+    return one.state.facts.get(more) == Const(False)
+
+
+def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
+    """Tell of loops over a data loader whose last, shorter window is cleared before anything steps with it."""
+    for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
+        remainder = machine[Rhythm].exact.get(loop)
+        if remainder is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
+            continue
+        cleared = [_cleared_first(one, loop) for one in rounds]
+        if cleared[0] is not None and all(node is cleared[0] for node in cleared):
+            machine.emit(rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=cleared[0])
+
+
+def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
+    """What clears the gradients before `loop`, where no step uses what it leaves."""
+    within = [index for index, done in enumerate(one.work) if loop in done.loops]
+    if not within or any(done.job in (Job.STEP, Job.RESCALE) for done in one.work[within[-1] + 1 :]):
+        return None
+    first = [done for done in one.work[: within[0]] if done.job is Job.CLEAR and len(done.loops) == one.depth]
+    return first[-1].node if first and first[-1].certain and one.depth else None
+
+
+def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
+    """Whether another backward, of a loss that is not there every time, comes with the step."""
+    always = {done.node for one in partial for done in one.of(Job.BACKWARD)}
+    ours = [done for one in full for done in one.of(Job.BACKWARD)]
+    shared = any(done.node in always for done in ours)
+    return shared and any(done.closes and done.node not in always for done in ours)
+
+
+def _accumulated_before(machine: Machine, one: _Round) -> bool:
+    """Whether a loop inside accumulates these gradients, so that what is asked here concerns what it leaves over."""
+    return all(machine[Rhythm].windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
+
+
+def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
+    """Whether a condition tells the paths that step early from those that go on accumulating."""
+    stepping = [one for one in rest if one not in partial]
+    shared = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(True)} for one in stepping))
+    denied = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(False)} for one in partial))
+    return bool(shared & denied)
+
+
+def _starts_over(machine: Machine, full: list[_Round], counter: int) -> bool:
+    """Whether what counts to the end of a window is set back there."""
+    base = counter
+    while machine.symbols.key(base)[0] in ("Add", "Subtract"):
+        left, right = machine.symbols.parts(base)
+        if machine.symbols.key(base)[0] == "Subtract" and machine.symbols.key(right)[0] != "value":
+            return True
+        base = right if machine.symbols.key(left)[0] == "value" else left
+    name = str(machine.symbols.key(base)[2])
+    owner, _, attribute = name.rpartition(".")
+    for one in full:
+        if owner:
+            value = machine.lookup(one.state, owner)
+            after = one.state.heap.get(symbol_of(machine, value), {}).get(attribute) if value is not None else None
+        else:
+            after = machine.lookup(one.state, name)
+        if isinstance(after, Const):
+            return True
+    return False
+
+
+def _before_backward(one: _Round) -> set[cst.CSTNode]:
+    found: set[cst.CSTNode] = set()
+    for done in one.work:
+        if done.job is Job.BACKWARD:
+            break
+        found.add(done.node)
+    return found
+
+
+def _simple(machine: Machine, found: Boundary) -> bool:
+    """Whether what is compared is a counter, and no distance between two, whose length can change on the way."""
+    return found.counter is not None and machine.symbols.key(shifted(machine, found.counter)[0])[0] == COUNTER
+
+
+def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
+    """What spells the counter and the number of micro-batches of a window."""
+    spelled = machine[Rhythm].spelled.get(found.modulo) if found.modulo is not None else None
+    return spelled if isinstance(spelled, cst.BinaryOperation) else None
+
+
+def _first(
+    machine: Machine, loop: cst.CSTNode, full: list[_Round], guard: cst.BaseExpression, found: Boundary
+) -> int | None:
+    """How many micro-batches the first window holds, None where that is as many as the others or not known."""
+    if found.counter is None or found.remainder is None or found.every is None:
+        return None
+    if any(_asked_more(machine, one, guard, found.counter) for one in full):
+        return None
+    start = first_value(machine, found.counter, loop)
+    if start is None:
+        return None
+    held = found.remainder - start + 1
+    number = constant(machine, found.every)
+    if isinstance(number, int) and number > 0:
+        held = (held - 1) % number + 1
+        return held if held != number else None
+    return held if held > 0 else None
+
+
+def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
+    """Whether the path has asked something else of the counter."""
+    base, _ = shifted(machine, counter)
+    name = machine.symbols.key(base)
+    return any(
+        isinstance(symbol, int)
+        and machine[Rhythm].spelled.get(symbol) is not guard
+        and boundary(machine, symbol) is None
+        and found_in(machine, [symbol], *name) is not None
+        for symbol in one.state.facts
+    )
+
+
+def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
+    """Tell of the loops over micro-batches whose gradients the rest of the iteration steps with."""
+    inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
+    for loop in inner:
+        every = repeats(machine, loop)
+        if every is None or not isinstance(loop, cst.For) or not _says_micro(loop):
+            continue
+        within = [[done for done in one.work if loop in done.loops] for one in rounds]
+        behind = [[done for done in one.work if loop not in done.loops] for one in rounds]
+        if any(done.job is Job.STEP for work in within for done in work):
+            continue
+        if not all(any(done.job is Job.STEP for done in work) for work in behind):
+            continue
+        spelled = next((n for n in walk(loop.iter) if isinstance(n, cst.Call) and _is_range(n)), None)
+        _tell(machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop)
+
+
+def _is_range(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Name) and node.func.value in ("range", "trange")
+
+
+def _says_micro(loop: cst.For) -> bool:
+    """Whether the header of a loop says that it goes over micro-batches."""
+    words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
+    return any(map(SAYS_MICRO_BATCHES.search, words))
+
+
+def _tell(
+    machine: Machine,
+    loop: cst.CSTNode,
+    guard: cst.BaseExpression | None,
+    every: cst.BaseExpression | None,
+    number: int | None,
+    partial: list[_Round],
+    full: list[_Round],
+    remainder: cst.BinaryOperation | None = None,
+    counted: bool = True,
+    first: int | None = None,
+    others: bool = False,
+    inner: cst.CSTNode | None = None,
+) -> None:
+    def belongs(done: Work, within: bool) -> bool:
+        return inner is None or (inner in done.loops) is within
+
+    backwards = {
+        done.node: _verdict(machine, done.node, number)
+        for one in partial
+        for done in one.of(Job.BACKWARD)
+        if belongs(done, within=True)
+    }
+    inside = _together(
+        [done for done in one.of(*_PLACED) if inner or not (done.closes or done.in_vain)] for one in partial
+    )
+    machine[Rhythm].inside |= {done.node for done in inside if done.job is Job.UNSCALE and belongs(done, within=True)}
+    machine.emit(
+        full[0].state,
+        Accumulation,
+        guard if guard is not None else loop,
+        loop=loop,
+        guard=guard,
+        every=every,
+        remainder=remainder,
+        backwards=tuple(backwards.items()),
+        inside=tuple(done for done in inside if belongs(done, within=True)),
+        closing=tuple(
+            done for done in _together(one.of(*Job) for one in full) if inner is None or inner not in done.loops
+        ),
+        counted=counted,
+        first=first,
+        others=others,
+        rescaled=any(one.has(Job.RESCALE) for one in full),
+        parallel=_always_synchronised(machine),
+    )
+
+
+def _always_synchronised(machine: Machine) -> cst.Call | None:
+    """The only distributed model of a program in which nothing switches its synchronisation off."""
+    makers = {id(call): call for call in machine[Rhythm].parallel}
+    switched = any(MAY_SKIP_SYNC.search(chunk.text) for chunk in machine.program.chunks)
+    if len(makers) != 1 or machine[Rhythm].bypassed or switched:
+        return None
+    return next(iter(makers.values()))
+
+
+def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
+    if number is None or any(sums(chunk) for chunk in machine.program.main.chunks):
+        return None
+    verdicts = {divided(machine, loss, number) for loss in machine[Rhythm].losses.get(backward, ())}
+    return True if True in verdicts else False if False in verdicts else None
+
+
+def _together(rounds: Iterable[list[Work]]) -> list[Work]:
+    """What any of the paths does, in order; certain where all of them do."""
+    lists = list(rounds)
+    found: dict[cst.CSTNode, Work] = {}
+    for done in (done for work in lists for done in work):
+        found.setdefault(done.node, done)
+    certain = {
+        node for node in found if all(any(done.node is node and done.certain for done in work) for work in lists)
+    }
+    return [done if node in certain else replace(done, certain=False) for node, done in found.items()]
+
+
+class Windows(Tracker):
+    """Follows accumulation windows."""
+
+    part = WorkDone
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """A forward pass may go around the wrapper of a distributed model."""
+        if is_unwrapped(self.machine, call.callee) and not without_gradients(state):
+            self.machine[Rhythm].bypassed = True
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """Distributed models and data loaders."""
+        assert isinstance(call.callee, Ref)
+        rhythm, name = self.machine[Rhythm], call.callee.name
+        last = name.rpartition(".")[2]
+        if last == "DistributedDataParallel" and name.startswith("torch.") and call.arguments.given:
+            rhythm.parallel.append(call.node)
+        if last == "DataLoader" and name.startswith("torch.utils.data."):
+            loader = same_again(self.machine, state, name, call.arguments)
+            rhythm.loaders.setdefault(symbol_of(self.machine, loader), call.node)
+            return loader
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`loss.div_(n)`."""
+        if call.name in _CHANGING and isinstance(call.owner, (Tensor, Unknown)):
+            state.set_attribute(call.owner.symbol, CHANGED, TRUE)
+        return None
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """What an inherited method returns may count micro-batches."""
+        if call.inherited and call.entered is None:
+            self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
+
+    def unfollowed(self, function: Function, result: Value) -> None:
+        """What a function returns that is not followed may have been divided in it."""
+        if may_divide(function.chunk):
+            self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
+
+    def condition(self, node: cst.BaseExpression, value: Value) -> None:
+        """A condition may tell where a window ends."""
+        if isinstance(value, Unknown):
+            rhythm = self.machine[Rhythm]
+            rhythm.spelled.setdefault(value.symbol, node)
+            rhythm.asked.setdefault(value.symbol, set()).add(self.machine.loops)
+
+    def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
+        """A remainder may tell where a window ends."""
+        if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
+            self.machine[Rhythm].spelled.setdefault(value.symbol, node)
+
+    def loop_begins(self, node: cst.For, source: int) -> None:
+        """Remember what a loop goes over."""
+        self.machine[Rhythm].sources[node] = source
+
+    def runs_once(self, source: int) -> bool:
+        """Whether a loop goes over one number."""
+        return runs_once(self.machine, source)
+
+    def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
+        """Counters of rounds are unknown from here on."""
+        begin_round(self.machine, state, loop, first)
+
+    def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
+        """A window may have ended."""
+        end_round(self.machine, node, list(states), first)

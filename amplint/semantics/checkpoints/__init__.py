@@ -1,0 +1,1 @@
+"""What checkpoints hold of optimizers and scalers."""

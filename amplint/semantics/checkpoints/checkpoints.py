@@ -1,0 +1,350 @@
+"""Checkpoints: whose state is saved and restored, and whether the scaler's is forgotten.
+
+A resumed run needs the optimizer's state and the scaler's. Saved is what reaches a call that saves (`torch.save`, or
+one out of sight that says so in its name) or is returned by a method that gives out state. A scaler that is handed to
+code out of sight counts as saved and restored there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import CheckpointLacksScaler, Place
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.ledger import Ledger
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted, saving_names
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    Function,
+    Instance,
+    Items,
+    Optimizer,
+    Partial,
+    Ref,
+    Scaler,
+    Unknown,
+    Value,
+)
+from amplint.semantics.words import (
+    GIVES_STATE,
+    LOADS,
+    LOOKS_ONLY,
+    SAVES,
+    SAVES_ONLY,
+    SCALING_STATE,
+    SPEAKS_OF_OPTIMIZER,
+)
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
+
+STATE_OF = "state of"
+_PUTS = frozenset({"update", "append", "setdefault", "extend", "insert", "add"})
+_ANYTHING = frozenset({"each", "item"})
+"""Kinds of symbols that stand for whatever a loop comes by."""
+
+
+def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
+    """`owner.state_dict()`."""
+    symbol = symbol_of(machine, owner)
+    if _is_scaler(machine, node, owner):
+        machine[Ledger].scaler_saved = True
+    value = machine.unknown(STATE_OF, id(node), parts=(symbol,))
+    machine[Ledger].taken.setdefault(value.symbol, _place(machine, state, node))
+    return value
+
+
+def restore(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
+    """`owner.load_state_dict(...)`; state that was taken in sight does not come from a checkpoint.
+
+    A `load_state_dict` that hands on what it was given stands for its owner's: a checkpoint is restored by its caller.
+    """
+    if _within(machine, "load_state_dict") and any(_is_parameter(machine, value) for value in arguments.values):
+        return
+    if any(_states(machine, state, arguments.values)):
+        return
+    if _is_scaler(machine, node, owner):
+        machine[Ledger].scaler_restored = True
+    _enter(machine[Ledger].restored, symbol_of(machine, owner), _place(machine, state, node))
+
+
+def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Arguments, owner: Value | None) -> None:
+    """A call that cannot be looked into gets these arguments."""
+    ledger = machine[Ledger]
+    if not ledger.watching:
+        return
+    name = dotted(node.func) or ""
+    last = name.rpartition(".")[2]
+    loads = LOADS.search(last) is not None
+    saves = SAVES.search(name) is not None and not loads
+    objects = [value for argument in arguments.values for value in _objects(state, argument)]
+    if not LOOKS_ONLY.search(last) and any(_holds_scaler(state, value) for value in objects):
+        ledger.scaler_saved = ledger.scaler_saved or not loads
+        ledger.scaler_restored = ledger.scaler_restored or SAVES_ONLY.search(last) is None
+    if saves or loads:
+        place = _place(machine, state, node)
+        for value in objects:
+            if isinstance(value, (Optimizer, Unknown)):
+                _enter(ledger.saved if saves else ledger.restored, value.symbol, place)
+    if saves:
+        _save(machine, _states(machine, state, [*arguments.values, *_named_in(machine, state, node)]))
+    elif owner is not None and last in _PUTS:
+        for symbol in _states(machine, state, arguments.values):
+            state.set_attribute(symbol_of(machine, owner), f"<{STATE_OF} {symbol}>", Unknown(symbol))
+
+
+def _holds_scaler(state: State, value: Value) -> bool:
+    """Whether `value` is a scaler, or an object of the file that has one."""
+    if isinstance(value, Instance):
+        return any(isinstance(held, Scaler) for held in state.heap.get(value.symbol, {}).values())
+    return isinstance(value, Scaler)
+
+
+def _named_in(machine: Machine, state: State, call: cst.Call) -> Iterator[Value]:
+    """What the variables hold that the arguments of a call are computed from, in calls inside it too."""
+    for argument in call.args:
+        for node in walk(argument.value):
+            found = machine.lookup(state, node.value) if isinstance(node, cst.Name) else None
+            if found is not None:
+                yield found
+
+
+def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute, owner: Value, value: Value) -> None:
+    """`owner[...] = value` or `owner.name = value`."""
+    if not machine[Ledger].watching:
+        return
+    if isinstance(value, Scaler) and not isinstance(owner, (Instance, Items)):
+        machine[Ledger].scaler_saved = machine[Ledger].scaler_restored = True
+    base = dotted(target.value)
+    if base is not None and GIVES_STATE.search(base):
+        _save(machine, _states(machine, state, [value]))
+
+
+def returned(machine: Machine, state: State, value: Value) -> None:
+    """A function returns `value`; one whose name says so gives it out as state to be saved.
+
+    A `state_dict` that returns nothing but another's stands for that one.
+    """
+    if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
+        return
+    function = machine.calls[-1] if machine.calls and machine[Ledger].watching else None
+    if isinstance(function, cst.FunctionDef) and GIVES_STATE.search(function.name.value):
+        _save(machine, _states(machine, state, [value]))
+
+
+def _within(machine: Machine, name: str) -> bool:
+    function = machine.calls[-1] if machine.calls else None
+    return isinstance(function, cst.FunctionDef) and function.name.value == name
+
+
+def _is_parameter(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter"
+
+
+def conclude(machine: Machine) -> None:
+    """Tell what the checkpoints of the whole file lack."""
+    ledger = machine[Ledger]
+    if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
+        return
+    for scaler in ledger.training.values():
+        partners = set(machine[CallIndex].index.partners[scaler.symbol])
+        kin = {known for symbol in partners for known in _kin(machine, symbol)}
+        paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
+        saves, restores = (
+            [
+                place
+                for symbol, places in table.items()
+                for place in places
+                if kin & _kin(machine, symbol) or _path(place.node) in paths
+            ]
+            for table in (ledger.saved, ledger.restored)
+        )
+        missing = [] if ledger.scaler_saved else saves
+        missing = missing or ([] if ledger.scaler_restored else restores)
+        if missing and scaler.enabled != FALSE:
+            machine.statement = missing[0].statement
+            machine.emit(
+                State(),
+                CheckpointLacksScaler,
+                missing[0].node,
+                scaler=scaler,
+                saves=tuple(saves),
+                restores=() if ledger.scaler_restored else tuple(restores),
+                saved=ledger.scaler_saved,
+                perhaps_none=scaler.symbol in ledger.perhaps_none,
+            )
+            return
+
+
+def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
+    """Whether `owner` is, or for all that is known could be, a scaler."""
+    if isinstance(owner, (Optimizer, Scaler)):
+        return isinstance(owner, Scaler)
+    kind = machine.symbols.key(symbol_of(machine, owner))
+    return (
+        not isinstance(node.func, cst.Attribute)
+        or SCALING_STATE.search(dotted(node.func.value) or "") is not None
+        or kind[0] in _ANYTHING
+        or kind[:2] == ("call", "builtins.getattr")
+    )
+
+
+def _place(machine: Machine, state: State, node: cst.Call) -> Place:
+    """Where state goes by, in the linted file: the call that leads to `node` where that stands in another one."""
+    if machine.entered_from is not None:
+        return Place(machine.entered_from, machine.entered_from)
+    seen: dict[str, int] = {}
+    frame = state.frame
+    while True:
+        for name, value in state.frames.get(frame, {}).items():
+            if isinstance(value, Scaler):
+                seen[name] = value.symbol
+            elif name == "self" and isinstance(value, Instance):
+                members = state.heap.get(value.symbol, {}).items()
+                seen |= {f"self.{name}": member.symbol for name, member in members if isinstance(member, Scaler)}
+        if machine.parents[frame] == frame:
+            break
+        frame = machine.parents[frame]
+    scaler = next(iter(seen)) if len(set(seen.values())) == 1 else None
+    return Place(node, machine.statement or node, scaler)
+
+
+def _enter(table: dict[int, list[Place]], symbol: int, place: Place) -> None:
+    places = table.setdefault(symbol, [])
+    if all(known.node is not place.node for known in places):
+        places.append(place)
+
+
+def _save(machine: Machine, states: Iterable[int]) -> None:
+    for symbol in states:
+        _enter(machine[Ledger].saved, machine.symbols.parts(symbol)[0], machine[Ledger].taken[symbol])
+
+
+def _objects(state: State, value: Value) -> Iterator[Value]:
+    """`value`, or what a container of the file that it is holds."""
+    if isinstance(value, Items):
+        for item in value.values:
+            yield from _objects(state, item)
+    elif isinstance(value, Partial):
+        for given in value.given:
+            yield from _objects(state, given[1])
+    else:
+        yield value
+        if isinstance(value, Unknown):
+            held = state.heap.get(value.symbol, {}).items()
+            yield from (item for name, item in held if name.startswith("[") and isinstance(item, (Optimizer, Scaler)))
+
+
+def _states(machine: Machine, state: State, values: Iterable[Value], depth: int = 4) -> Iterator[int]:
+    """The symbols of the `state_dict()` values that `values` hold or were made from."""
+    if not machine[Ledger].taken:
+        return
+    for value in values:
+        inside = [*value.values] if isinstance(value, Items) else []
+        symbol = symbol_of(machine, value)
+        inside += [item for item in state.heap.get(symbol, {}).values() if not isinstance(item, Function)]
+        if depth and not isinstance(value, (Instance, Scaler, Optimizer)):
+            yield from _states(machine, state, inside, depth - 1)
+        yield from _made_from(machine, symbol)
+
+
+def _made_from(machine: Machine, symbol: int) -> frozenset[int]:
+    known = machine[Ledger].made_from
+    if symbol not in known:
+        kind, *details = machine.symbols.key(symbol)
+        parts = machine.symbols.parts(symbol)
+        if kind == "value" and isinstance(details[0], Items):
+            parts = tuple(symbol_of(machine, item) for item in details[0].values)
+        known[symbol] = frozenset()
+        found = [{symbol} if kind == STATE_OF else _made_from(machine, part) for part in parts]
+        known[symbol] = frozenset().union(*found)
+    return known[symbol]
+
+
+def _path(call: cst.CSTNode) -> str:
+    """The attribute whose method `call` calls; names alone say nothing."""
+    owner = call.func.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
+    return (dotted(owner) or "") if isinstance(owner, cst.Attribute) else ""
+
+
+def _kin(machine: Machine, symbol: int) -> frozenset[object]:
+    """What a symbol shares with those of the same object on other paths: where it was made, or how it is reached."""
+    kind, *details = machine.symbols.key(symbol)
+    parts = machine.symbols.parts(symbol)
+    if kind == "made":
+        return frozenset({details[0]})
+    if kind == "attribute":
+        wrapper = machine.symbols.key(parts[0])
+        wrapped = wrapper[0] == "call" and SPEAKS_OF_OPTIMIZER.search(str(wrapper[1]))
+        return frozenset({f".{details[0]}"}) | (_kin(machine, parts[0]) if wrapped else frozenset())
+    if kind == "parameter":
+        return frozenset({str(details[-1])})
+    if kind == "either":
+        alternatives = frozenset[object]().union(*(_kin(machine, part) for part in parts))
+        return alternatives or frozenset({("symbol", symbol)})
+    if kind == "index" and parts:
+        return _kin(machine, parts[0])
+    if kind == "part":
+        return frozenset((details[0], whole) for whole in _kin(machine, parts[0]))
+    return frozenset({("symbol", symbol)})
+
+
+class Checkpoints(Tracker):
+    """Follows the state that is saved and restored."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What saves and loads is watched, where a rule asks for it."""
+        wanted = CheckpointLacksScaler.kind in self.machine.wanted
+        watched = saving_names(chunks) if wanted else frozenset[str]()
+        self.machine[Ledger].watching = bool(watched)
+        return Words(watched=watched)
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """`torch.save` and whatever else a library offers."""
+        out_of_sight(self.machine, state, call.node, call.arguments, None)
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`state_dict` and `load_state_dict`."""
+        assert call.owner is not None
+        if call.name == "state_dict":
+            self.machine.idle.add(call.node)
+            return take(self.machine, state, call.node, call.owner)
+        if call.name == "load_state_dict":
+            restore(self.machine, state, call.node, call.owner, call.arguments)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """What is unseen may save and load."""
+        if not isinstance(call.callee, Ref):
+            owner = None if call.entered == "super" else call.owner
+            out_of_sight(self.machine, state, call.node, call.arguments, owner)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """State may go into what is saved."""
+        stored(self.machine, state, target, owner, value)
+        return None
+
+    def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
+        """State may go into what is saved."""
+        stored(self.machine, state, target, owner, value)
+
+    def function_returns(self, state: State, value: Value) -> None:
+        """A method may give out state."""
+        returned(self.machine, state, value)
+
+    def joined(self, left: Value, right: Value, joint: Value) -> None:
+        """A scaler may be None."""
+        if NONE in (left, right) and isinstance(joint, Scaler):
+            self.machine[Ledger].perhaps_none.add(joint.symbol)
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell what the checkpoints lack."""
+        conclude(self.machine)

@@ -1,0 +1,271 @@
+"""Classes that derive from `torch.autograd.Function`: what forward and backward, read side by side, make of autocast.
+
+Forward runs in the autocast state of its caller, backward in that of whoever calls `backward()`, which is off.
+`custom_fwd` and `custom_bwd` give the second pass the state of the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.custom_functions.function_passes import (
+    Passes,
+    cast_in_both,
+    computes_again,
+    left_out,
+    mixed,
+    runs_again,
+)
+from amplint.semantics.custom_functions.kernels import callers_mind, handed, minds_dtypes, unprepared
+from amplint.semantics.events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.modules import quietly
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.exchanges import exchange
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import MODULE_FRAME, State
+from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
+from amplint.semantics.words import MINDS_AUTOCAST
+from amplint.source.source import Chunk
+from amplint.source.tree import every, walk
+
+KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
+BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
+_SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b|fp16|float16|bf16|\bhalf\(\)")
+_EXCHANGES = re.compile(r"\.data\s*=[^=]|\bout=")
+"""What exchanges the content of a tensor, or its dimensions."""
+_PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
+_PLAIN = frozenset(
+    {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A call of a custom function's `apply`: whether a region is or can be `on` around it, or is `off`, on `device`."""
+
+    node: cst.Call
+    on: bool
+    off: bool
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoration:
+    """The autocast decorator of a method; `unclear` where one has an unknown effect.
+
+    `api` is its qualified name, the bare one for what another library or one of several imports brings by that name.
+    """
+
+    node: cst.BaseExpression | None = None
+    api: str = ""
+    unclear: bool = False
+
+    @property
+    def last(self) -> str:
+        """`custom_fwd`, `custom_bwd` or nothing."""
+        return self.api.rpartition(".")[2]
+
+
+def function_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names of classes that, by their text, derive from a `Function`."""
+    classes = (chunk for chunk in chunks if chunk.is_class and "Function)" in chunk.text and "backward" in chunk.words)
+    return frozenset(chunk.name for chunk in classes if chunk.name)
+
+
+def applied(machine: Machine, state: State, node: cst.Call, cls: Class, arguments: Arguments) -> None:
+    """Note that `cls.apply(...)` runs, in a region that is or can be on or not; it may exchange what it is given."""
+    if _EXCHANGES.search(cls.chunk.code):
+        for value in arguments.values:
+            exchange(machine, state, value, Unknown(machine.fresh()))
+    region, _ = innermost(machine, state)
+    off = region is None and any(isinstance(one.context, Autocast) for one in state.regions)
+    machine[CustomFunctions].applied.setdefault(cls.chunk, []).append(
+        Applied(node, region is not None, off, _device(region))
+    )
+
+
+def _device(region: Autocast | None) -> str:
+    devices = (region.devices if region is not None else None) or {"cuda"}
+    return next(iter(devices)) if len(devices) == 1 else "cuda"
+
+
+def conclude(machine: Machine, state: State) -> None:
+    """Tell what is to be said of every custom function of the linted file."""
+    if machine.wanted.isdisjoint(KINDS):
+        return
+    for chunk in machine.program.main.chunks:
+        if chunk in machine.relevant and "Function" in chunk.text and "backward" in chunk.words:
+            machine.chunk = chunk
+            for node in walk(chunk.module):
+                if isinstance(node, cst.ClassDef) and (passes := _passes(machine, state, node)) is not None:
+                    _tell(machine, state, chunk, node, passes)
+
+
+def _passes(machine: Machine, state: State, cls: cst.ClassDef) -> Passes | None:
+    """The two passes of a custom function; None for another class, and for one that lacks or splits a pass."""
+    bases = [quietly(machine, state, MODULE_FRAME, base.value, {}) for base in cls.bases]
+    if not any(isinstance(base, Ref) and base.name in BASES for base in bases):
+        return None
+    methods = {m.name.value: m for m in cls.body.body if isinstance(m, cst.FunctionDef)}
+    forward, backward = methods.get("forward"), methods.get("backward")
+    if forward is None or backward is None or "setup_context" in methods:
+        return None
+    return Passes(forward, backward)
+
+
+def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Decoration:
+    found = Decoration()
+    for decorator in method.decorators:
+        node = decorator.decorator
+        name = dotted(node.func if isinstance(node, cst.Call) else node) or ""
+        value = quietly(machine, state, MODULE_FRAME, node.func if isinstance(node, cst.Call) else node, {})
+        value = value.callee if isinstance(value, Partial) else value
+        api = value.name if isinstance(value, Ref) else ""
+        if api.startswith("torch.") and api.rpartition(".")[2] in _PAIR:
+            found = Decoration(node, api)
+        elif (known := next((kind for kind in _PAIR if name.endswith(kind)), None)) is not None:
+            found = Decoration(node, known)
+        elif name.rpartition(".")[2] not in _PLAIN:
+            return Decoration(unclear=True)
+    return found
+
+
+def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passes: Passes) -> None:
+    forward, backward = (_decoration(machine, state, method) for method in (passes.forward, passes.backward))
+    calls = machine[CustomFunctions].applied.get(chunk, [])
+    details = {
+        "name": cls.name.value,
+        "announced": any(_SIGNS.search(other.text) for other in machine.program.chunks),
+        "applied": next((call.node for call in calls if call.on), None),
+        "device": next((call.device for call in calls if call.on), "cuda"),
+    }
+    machine.statement = cls
+    if forward.unclear or backward.unclear:
+        return
+    if (forward.last, backward.last) != ("custom_fwd", "custom_bwd"):
+        _tell_unpaired(machine, state, passes, forward, backward, details)
+    if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
+        return
+    if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
+        machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, **details)
+    given = _given_attributes(machine, cls.name.value, passes)
+    if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
+        machine.emit(
+            state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
+            managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward, **details,
+        )  # fmt: skip
+    if (missing := left_out(passes)) is not None:
+        machine.emit(
+            state,
+            LeftOut,
+            missing.conversion,
+            missing=missing.name,
+            like=missing.like,
+            handed=missing.handed,
+            **details,
+        )
+    elif machine.assumes and found is None and again is None:
+        _tell_assumed(machine, state, cls.name.value, passes, details)
+
+
+def _tell_assumed(machine: Machine, state: State, name: str, passes: Passes, details: dict[str, object]) -> None:
+    """Tell the one thing that autocast would do to a function which does not mind dtypes."""
+    if unprepared(machine, name, passes):
+        if (over := handed(machine, state, passes)) is not None:
+            machine.emit(
+                state, HandedOver, over.node, kernel=over.kernel, first=over.first, second=over.second,
+                forward=passes.forward, buffer=over.buffer, assumed=True, **details,
+            )  # fmt: skip
+        elif (same := computes_again(passes)) is not None:
+            op, first, node = same
+            machine.emit(state, RunsAgain, node, first=first, backward=passes.backward, op=op, assumed=True, **details)
+        elif (both := cast_in_both(passes, _helpers(machine, passes))) is not None:
+            op, first, node = both
+            machine.emit(
+                state, OffInBackward, node, op=op, first=first, backward=passes.backward, assumed=True, **details
+            )
+
+
+def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:
+    """The functions of the file that the passes call, by their names, but for those that mind dtypes."""
+    calls = [node for method in (passes.forward, passes.backward) for node in every(method, cst.Call)]
+    names = {call.func.value for call in calls if isinstance(call.func, cst.Name)}
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk.name in names and not chunk.is_class]
+    nodes = [node for chunk in chunks for node in chunk.module.body if isinstance(node, cst.FunctionDef)]
+    return {node.name.value: node for node in nodes if not minds_dtypes(node)}
+
+
+def _tell_unpaired(
+    machine: Machine,
+    state: State,
+    passes: Passes,
+    forward: Decoration,
+    backward: Decoration,
+    details: dict[str, object],
+) -> None:
+    for own, other, method, kind in (
+        (forward, backward, passes.backward, "custom_fwd"),
+        (backward, forward, passes.forward, "custom_bwd"),
+    ):
+        if own.last == kind and own.node is not None:
+            casts = isinstance(own.node, cst.Call) and any(
+                argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in own.node.args
+            )
+            machine.emit(
+                state, Unpaired, own.node, api=own.api, decorator=own.node, method=method, instead=other.node,
+                casts=casts, **details,
+            )  # fmt: skip
+            return
+
+
+def _names_autocast(cls: cst.ClassDef) -> bool:
+    return any(isinstance(node, cst.Name) and MINDS_AUTOCAST.search(node.value) for node in walk(cls))
+
+
+def _enters_autocast(machine: Machine, call: cst.Call) -> bool:
+    """Whether the method that is called may enter a region: one of this name stands beside the word."""
+    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else None
+    chunks = machine.program.chunks
+    return name is not None and any(f"def {name}(" in chunk.text and "autocast" in chunk.text for chunk in chunks)
+
+
+def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
+    """The inputs of forward for which `name.apply` is given an attribute of an object somewhere in the file."""
+    found: set[str] = set()
+    for chunk in machine.program.main.chunks:
+        if chunk not in machine.relevant or name not in chunk.words:
+            continue
+        for node in walk(chunk.module):
+            if isinstance(node, cst.Call) and dotted(node.func) == f"{name}.apply":
+                pairs = zip(passes.inputs, node.args, strict=False)
+                found |= {key for key, argument in pairs if (dotted(argument.value) or "").startswith("self.")}
+    return found
+
+
+class CustomFunctions(Tracker):
+    """Custom autograd functions, and where each is applied."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.applied: dict[Chunk, list[Applied]] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The names of the functions matter."""
+        return Words() if self.machine.wanted.isdisjoint(KINDS) else Words(function_names(chunks))
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`Function.apply(...)`."""
+        if call.name == "apply" and isinstance(call.owner, Class):
+            applied(self.machine, state, call.node, call.owner, call.arguments)
+        return None
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of each of the functions."""
+        conclude(self.machine, starts[0])

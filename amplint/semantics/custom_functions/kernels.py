@@ -1,0 +1,203 @@
+"""Kernels of extensions that forward of a custom autograd function hands tensors to, as autocast left them.
+
+Autocast converts for operations that PyTorch dispatches. A kernel behind an import is handed what forward was given:
+tensors that operations of the region made half, others that are float32, such as parameters, and new buffers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.custom_functions.function_passes import Passes, differentiable
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.modules import quietly
+from amplint.semantics.reading.origins import Origins, read
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import MODULE_FRAME, State
+from amplint.semantics.values.values import Function, Ref, Unknown
+from amplint.semantics.words import CASTER, KERNEL, KERNEL_WHOLE_NUMBERS, MINDS_AUTOCAST
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+_FLOAT32 = "a new float32 buffer"
+_FACTORIES = words("zeros ones empty full rand randn")
+_OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zeros new_empty")
+_LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
+_INTEGERS = words("bool uint8 int8 int16 short int32 int int64 long")
+_CONVERSIONS = words("float half double bfloat16 type type_as")
+_LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype.
+
+    `buffer` is where the second one is made, if that is a new tensor.
+    """
+
+    node: cst.Call
+    kernel: str
+    first: str
+    second: str
+    buffer: cst.CSTNode | None
+
+
+def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
+    """Whether neither the passes of the class `name` nor its callers in the file mind dtypes."""
+    return not (minds_dtypes(passes.forward) or minds_dtypes(passes.backward) or callers_mind(machine, name))
+
+
+def callers_mind(machine: Machine, name: str) -> bool:
+    """Whether something in the file that calls the class `name` converts what it passes, or casts around the call."""
+    aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
+    aliases = {alias for chunk in chunks for alias in aliasing.findall(chunk.text)}
+    for chunk in chunks:
+        if not chunk.words.isdisjoint({name, *aliases}):
+            inside = [node for node in walk(chunk.module) if isinstance(node, cst.FunctionDef)]
+            for code in inside if chunk.name is not None else [chunk.module]:
+                calls = [node for node in walk(code) if isinstance(node, cst.Call)]
+                given = [call for call in calls if dotted(call.func) in {f"{name}.apply", *aliases}]
+                wrapped = any(dotted(argument.value) == f"{name}.apply" for call in calls for argument in call.args)
+                if ((given or wrapped) and _casts(code)) or any(_converts(call, code) for call in given):
+                    return True
+    return False
+
+
+def _casts(code: cst.CSTNode) -> bool:
+    """Whether a decorator or wrapper casts, or a region is switched off."""
+    nodes = list(walk(code))
+    wrapped = any(isinstance(node, cst.Name) and CASTER.search(node.value) for node in nodes)
+    return wrapped or any(isinstance(node, cst.Arg) and _switches_off(node) for node in nodes)
+
+
+def _switches_off(argument: cst.Arg) -> bool:
+    value = argument.value.value if isinstance(argument.value, cst.Name) else ""
+    return argument.keyword is not None and (argument.keyword.value, value) == ("enabled", "False")
+
+
+def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
+    """Whether an argument is converted in the call, or was where its name is assigned."""
+    names = {argument.value.value for argument in call.args if isinstance(argument.value, cst.Name)}
+    assigned = [
+        node.value
+        for node in walk(code)
+        if isinstance(node, cst.Assign)
+        for target in node.targets
+        if isinstance(target.target, cst.Name) and target.target.value in names
+    ]
+    return any(minds_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
+
+
+def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
+    """What forward hands to a kernel as it is."""
+    found: list[Handed] = []
+    gradients, tensors = differentiable(passes), _tensors(passes)
+    origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
+    local = {*passes.inputs, passes.context, *_bound(passes.forward)}
+
+    def seen(node: cst.CSTNode, inside: bool) -> None:
+        for call in walk(node):
+            if not isinstance(call, cst.Call) or not _is_kernel(machine, state, call.func, local):
+                continue
+            given = {origins.of(argument.value): argument.value for argument in call.args}
+            floats = [name for name in given if name in gradients]
+            others = [name for name in given if name in tensors - gradients]
+            made = given.get(_FLOAT32)
+            pair = [*floats, *others] if floats or made is not None else []
+            if made is not None and len(floats) < 2:
+                pair.insert(1, _FLOAT32)
+            if len(pair) > 1:
+                buffer = _maker(passes.forward, made) if pair[1] == _FLOAT32 and made is not None else None
+                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer))
+
+    read(origins, passes.forward.body, seen)
+    return found[0] if found else None
+
+
+def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNode:
+    """What makes a buffer that is handed over by its name."""
+    for node in walk(function.body):
+        if isinstance(node, cst.Assign) and isinstance(argument, cst.Name):
+            names = [target.target.value for target in node.targets if isinstance(target.target, cst.Name)]
+            if argument.value in names:
+                return node.value
+    return argument
+
+
+def _is_kernel(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
+    """Whether a call leaves Python: of what an import or a loader brings, or of a Triton function with its grid."""
+    grid = isinstance(func, cst.Subscript)
+    path = dotted(func.value if isinstance(func, cst.Subscript) else func)
+    if path is None or path.partition(".")[0] in local:
+        return False
+    if path.startswith("torch.ops."):
+        return not path.startswith(("torch.ops.aten.", "torch.ops.prims."))
+    value = quietly(machine, state, MODULE_FRAME, cst.Name(path.partition(".")[0]), {})
+    if isinstance(value, Ref):
+        seen = value.name.partition(".")[0] not in _LIBRARIES
+        return seen and (grid or "." in path or KERNEL.search(value.name) is not None)
+    return isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
+
+
+def _bound(function: cst.FunctionDef) -> set[str]:
+    targets = (target.target for node in walk(function.body) if isinstance(node, cst.Assign) for target in node.targets)
+    return {node.value for target in targets for node in walk(target) if isinstance(node, cst.Name)}
+
+
+def minds_dtypes(function: cst.CSTNode) -> bool:
+    """Whether code converts tensors, compares dtypes or speaks of autocast."""
+    return any(_minds(node) for node in walk(function))
+
+
+def _minds(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Name):
+        return MINDS_AUTOCAST.search(node.value) is not None
+    if isinstance(node, cst.Comparison):
+        sides = [node.left, *(target.comparator for target in node.comparisons)]
+        names = {side.attr.value for side in sides if isinstance(side, cst.Attribute)}
+        return "dtype" in names and names.isdisjoint(_INTEGERS)
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    if node.func.attr.value in _CONVERSIONS:
+        return True
+    return node.func.attr.value == "to" and not all(_is_place(argument) for argument in node.args)
+
+
+def _is_place(argument: cst.Arg) -> bool:
+    """Whether an argument of `.to()` says where a tensor goes and nothing of its dtype."""
+    if argument.keyword is not None:
+        return argument.keyword.value != "dtype"
+    return (dotted(argument.value) or "device").rpartition(".")[2] == "device"
+
+
+def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:
+    """A tensor that is made without a dtype is float32."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return None
+    if node.func.attr.value in ("to", "contiguous"):
+        return _buffer(node.func.value, origins)
+    typed = any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in node.args)
+    made = (dotted(node.func.value), node.func.attr.value) in _LEGACY or (
+        dotted(node.func.value) == "torch" and node.func.attr.value in _FACTORIES
+    )
+    return _FLOAT32 if made and not typed else None
+
+
+def _tensors(passes: Passes) -> set[str]:
+    """The inputs that forward keeps for backward, or asks for their shape, and that do not sound like whole numbers."""
+    found: set[str] = set()
+    for node in walk(passes.forward.body):
+        if isinstance(node, cst.Call) and dotted(node.func) == f"{passes.context}.save_for_backward":
+            found |= {argument.value.value for argument in node.args if isinstance(argument.value, cst.Name)}
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value in _OF_TENSORS:
+            found.add(node.value.value)
+    return {name for name in found & set(passes.inputs) if KERNEL_WHOLE_NUMBERS.search(name) is None}
+
+
+def _called(func: cst.BaseExpression) -> str:
+    """What a kernel is called by; one of Triton is called through its grid."""
+    return dotted(func.value if isinstance(func, cst.Subscript) else func) or "the kernel"

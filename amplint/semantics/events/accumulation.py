@@ -1,0 +1,82 @@
+"""Events of gradient accumulation."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+
+
+class Job(enum.Enum):
+    """What one call does to gradients, as far as the rhythm of accumulation is concerned."""
+
+    BACKWARD = "backward"
+    UNSCALE = "unscale"
+    CLIP = "clip"
+    RESCALE = "rescale"
+    STEP = "step"
+    UPDATE = "update"
+    CLEAR = "clear"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call that does such a job, in which round of which loops, and whether every joined path has done it.
+
+    `closes` tells that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
+    """
+
+    job: Job
+    node: cst.CSTNode
+    loops: tuple[cst.CSTNode, ...] = ()
+    iteration: tuple[int, ...] = ()
+    certain: bool = True
+    closes: bool = False
+    in_vain: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Accumulation(Event):
+    """A loop (or a function that is called for every micro-batch) adds up gradients until a window is full.
+
+    `guard` is the condition that ends a window, None where `loop` runs over the micro-batches of one window, `every`
+    what spells their number, `remainder` the expression `counter % every`. `backwards` holds each backward with whether
+    its loss was divided by that number, None where that cannot be told. `inside` is what runs on micro-batches that do
+    not end the window, `closing` what runs on those that do. `counted` tells that the condition counts them and is not
+    a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
+    `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
+    `parallel` makes the distributed model of a file that never switches its synchronisation off.
+    """
+
+    loop: cst.CSTNode
+    guard: cst.BaseExpression | None
+    every: cst.BaseExpression | None
+    remainder: cst.BinaryOperation | None
+    backwards: tuple[tuple[cst.CSTNode, bool | None], ...]
+    inside: tuple[Work, ...]
+    closing: tuple[Work, ...]
+    counted: bool = True
+    first: int | None = None
+    others: bool = False
+    rescaled: bool = False
+    parallel: cst.Call | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WindowLost(Event):
+    """What `loop` leaves after its last full window, by `remainder`, is thrown away by `cleared` in the next epoch."""
+
+    loop: cst.For
+    remainder: cst.BinaryOperation
+    cleared: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NeverCleared(Event):
+    """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose."""
+
+    backward: cst.CSTNode
+    optimizer: cst.BaseExpression

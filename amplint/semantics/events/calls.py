@@ -1,0 +1,16 @@
+"""Which function a call runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Called(Event):
+    """The call at `node` runs the body of `function`, which may be that of another file, or of a library for None."""
+
+    function: cst.CSTNode | None

@@ -1,0 +1,38 @@
+"""Events of checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.values import Scaler
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where state is taken, handed on or restored.
+
+    `node` is the call, `statement` the statement it stands in, and `scaler` how code there can spell the one gradient
+    scaler it sees.
+    """
+
+    node: cst.CSTNode
+    statement: cst.CSTNode
+    scaler: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CheckpointLacksScaler(Event):
+    """The state of an optimizer that `scaler` steps goes into a checkpoint, or comes back, without the scaler's.
+
+    `saves` and `restores` are the places where that happens, `restores` empty where a scaler's state does come back;
+    `saved` tells that it is saved. `perhaps_none` tells that a path goes without the scaler.
+    """
+
+    scaler: Scaler
+    saves: tuple[Place, ...]
+    restores: tuple[Place, ...]
+    saved: bool
+    perhaps_none: bool

@@ -1,0 +1,56 @@
+"""What happens where a framework or an older library runs mixed precision, told to the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.values import Items, Manager, Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfManaged(Event):
+    """A framework scales the gradients of float16 parameters; `cast` made them float16."""
+
+    manager: Manager
+    cast: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ManagedBackward(Event):
+    """A framework's object runs backward on `loss`, scaled and divided as it sees fit."""
+
+    loss: Value
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Bypassed(Event):
+    """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
+
+    `step` is where that shows, `spelled` names the manager there, `synced` tells that the manager is known to finish a
+    window of micro-batches.
+    """
+
+    manager: Manager
+    call: str
+    step: cst.CSTNode
+    spelled: str | None
+    synced: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Setting(Event):
+    """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
+
+    name: str
+    value: Items
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class InertDecorator(Event):
+    """The decorator `name` of a method asks its object for a switch that the object never has."""
+
+    name: str

@@ -1,0 +1,102 @@
+"""What the two passes of a custom `torch.autograd.Function` make of autocast, told to the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CustomFunctionEvent(Event):
+    """Something about a class that derives from `torch.autograd.Function`, called `name`.
+
+    `announced` tells that the files within reach speak of autocast or a gradient scaler, `applied` is a call of it in a
+    region that is or can be on, and `device` the type of device that region is for, CUDA where none is seen.
+    """
+
+    name: str
+    announced: bool
+    applied: cst.CSTNode | None = None
+    device: str = "cuda"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Unpaired(CustomFunctionEvent):
+    """One pass has `decorator`, which is `custom_fwd` or `custom_bwd` as `api`, the other one, `method`, not its kin.
+
+    `api` is a qualified name, without a module where the decorator is known by its name only. `instead` is a decorator
+    of the wrong kind in that place. `casts` tells that `custom_fwd` converts the inputs, so that forward runs with
+    autocast off.
+    """
+
+    api: str
+    decorator: cst.BaseExpression
+    method: cst.FunctionDef
+    instead: cst.BaseExpression | None
+    casts: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunsAgain(CustomFunctionEvent):
+    """`backward` runs what forward ran at `first` once more, in whatever autocast state it meets.
+
+    That is what forward was handed, or the operation `op` of PyTorch.
+    """
+
+    first: cst.CSTNode
+    backward: cst.FunctionDef
+    op: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MixedBackward(CustomFunctionEvent):
+    """Backward multiplies the gradient, which has the dtype of forward's result, by a weight saved as it came in.
+
+    `forward` and `backward` are the passes, `product` what gave the result its dtype, `weight` how forward calls it.
+    `managed` tells that the passes enter or leave regions themselves.
+    """
+
+    op: str
+    weight: str
+    product: cst.CSTNode
+    managed: bool
+    forward: cst.FunctionDef
+    backward: cst.FunctionDef
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LeftOut(CustomFunctionEvent):
+    """Forward converts some tensors to the dtype of `like` for a kernel, and hands it another one, `missing`, as it is.
+
+    The event is at the last conversion, `handed` is the kernel's argument.
+    """
+
+    missing: str
+    like: str
+    handed: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HandedOver(CustomFunctionEvent):
+    """Forward hands `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
+
+    Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
+    """
+
+    kernel: str
+    first: str
+    second: str
+    forward: cst.FunctionDef
+    buffer: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OffInBackward(CustomFunctionEvent):
+    """Forward computes the product at `first` with autocast on, `backward` its own, an `op`, with autocast off."""
+
+    op: str
+    first: cst.CSTNode
+    backward: cst.FunctionDef

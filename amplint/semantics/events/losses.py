@@ -1,0 +1,60 @@
+"""Events about the value of a loss: what is read from it, and what else is made of its gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.events.operations import Operand
+from amplint.semantics.values.values import Scaler
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScaledLossRead(Event):
+    """A value that carries the loss scale is `how` (summed, logged, compared, divided) as if it were the loss.
+
+    `scaled` is the call of `scale()`. A value is divided by the scale that `update` has left behind, not by the one it
+    was multiplied by. `divided` tells that the script asks for the scale somewhere.
+    """
+
+    scaler: Scaler
+    scaled: cst.CSTNode
+    how: str
+    update: cst.CSTNode | None
+    divided: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DividedLossRead(Event):
+    """A loss that `division` divided by the `number` of micro-batches is `how` (averaged, logged, compared)."""
+
+    division: cst.CSTNode
+    number: cst.BaseExpression
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PenaltyScaled(Event):
+    """`scale()` is called at `by` on a loss with a penalty on the gradients that `node` takes.
+
+    The gradients are `carried` there with the scale still in them; otherwise they come from the same loss before it was
+    scaled, and lost in float16 what its scale was to save.
+    """
+
+    scaler: Scaler
+    by: cst.CSTNode
+    carried: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LossOfOutput(Event):
+    """`loss` gets `output`, which is what a model that computes in half returned, and nothing is known to widen it.
+
+    `seen` tells that it is a loss of PyTorch, which runs where no autocast reaches it.
+    """
+
+    loss: str
+    output: Operand
+    seen: bool

@@ -1,0 +1,94 @@
+"""Events about what autocast reaches: forward passes of models, work in threads, forms of operations."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Set
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.values import Autocast, NewThread
+
+
+class Recipe(enum.Enum):
+    """What is known of autocast at a forward pass: a region that is or can be on, none at all, or neither for sure."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+class Purpose(enum.Enum):
+    """What a forward pass is for, as far as modes, gradients, backward passes and the names of functions tell."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Forward(Event):
+    """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
+
+    `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
+    `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
+    of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
+    goes on, and `half` tells that the model's weights were cast. `weights_cast` is the call that certainly did,
+    `inputs_cast` those that made the inputs half. `statistics` tells that a layer of it keeps running statistics in the
+    dtype of the weights. `place` is the type of the device the model is certainly on.
+    """
+
+    model: Hashable
+    name: str
+    training: bool | None
+    gradients: bool | None
+    purpose: Purpose
+    autocast: Recipe
+    entered: cst.CSTNode | None
+    way: tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]
+    half: bool
+    weights_cast: cst.CSTNode | None
+    inputs_cast: tuple[cst.CSTNode, ...]
+    statistics: bool
+    place: str | None
+
+    def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:
+        """The last call on the way here that is not among `taken`, with its function; None where all of them are."""
+        return next(((function, call) for function, call in reversed(self.way) if call not in taken), None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ForwardOutside(Event):
+    """Backward ran on a loss whose only forward pass, at `node`, ran in no region, and something else in `inside`."""
+
+    inside: Autocast
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RegionMissed(Event):
+    """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
+
+    `lost` is the region that is on, `lost_with` began it. Both are None where the caller's regions are out of sight and
+    the thread takes over its gradient mode instead, with `work`. `thread` says what runs.
+    """
+
+    work: cst.CSTNode
+    lost: Autocast | None
+    lost_with: cst.CSTNode | None
+    thread: NewThread
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NotCast(Event):
+    """An operation that autocast would run in half, in a form that it leaves alone, while a region is on.
+
+    `target` receives the result: the tensor of an in-place method, or what is passed as `out`. `single` is an operand
+    that is float32, `half` one that is half, with which the operation raises.
+    """
+
+    op: str
+    target: cst.BaseExpression
+    single: cst.BaseExpression
+    half: cst.BaseExpression | None

@@ -1,0 +1,61 @@
+"""Numbers that meet tensors, and conversions to half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.values import Autocast, Number, Tensor, Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TensorOp(Event):
+    """A tensor operation by PyTorch's name (`masked_fill`, `softmax`) or its operator's (`Add`, `Multiply`).
+
+    `tensor` is the operand that decides. Where a Python number beyond what float16 holds meets it, `number` is that
+    number; for `softmax` and `Subtract` it can be the infinity the operand was filled with. Such events come only where
+    the tensor can be float16: `why` says so and `half` is where that began. `module` is where the `torch.nn` object was
+    made that runs the operation, and `arguments` what it is called with.
+    """
+
+    op: str
+    tensor: Tensor
+    number: Number | None = None
+    why: str = ""
+    half: cst.CSTNode | None = None
+    arguments: tuple[tuple[cst.Arg, Value], ...] = ()
+    module: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StaysHalf(Event):
+    """An operation runs in the region `off`, begun by `off_with`, on nothing but what came into it unconverted.
+
+    `place` is the operand, whose variable the region mentions at `first`. It is `certain` to be half since `half`, or
+    may be, where the caller has `given` it or where other values are converted in the same statement (`Index.lifted`).
+    """
+
+    op: str
+    place: cst.BaseExpression
+    first: cst.BaseExpression
+    certain: bool
+    given: bool
+    off: Autocast
+    off_with: cst.CSTNode
+    half: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CastBack(Event):
+    """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half."""
+
+    op: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfCast(Event):
+    """A tensor is converted to a half dtype that is written out; `dtype` is that dtype."""
+
+    dtype: str

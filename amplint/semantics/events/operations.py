@@ -1,0 +1,136 @@
+"""Events about single tensor operations: which dtypes meet, why a value is half, what the result is."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.values import Tensor, Value
+
+SQUARES = "squares"
+"""Products of a tensor with itself."""
+LENGTHS = "lengths"
+"""Norms, and what they are multiplied by."""
+LENGTH_PRODUCTS = "products of lengths"
+"""Products of two norms, or the square of one."""
+SCORES = "scores"
+"""Products of all rows of one tensor with all rows of another."""
+SCALED_LATE = "scaled late"
+"""Such products, divided afterwards by what is to keep them small."""
+INTEGERS = "integers"
+"""Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
+COORDINATES = "coordinates"
+"""Positions that the function which makes them turns into a grid or into angles."""
+ANGLES = "angles"
+"""Positions times frequencies."""
+FLAGS = "flags"
+"""Zeros and ones, converted from a mask: what adds them up counts."""
+INVERTED = "inverted"
+"""What is left of 1: of a mask, the other elements."""
+ONE = "one"
+"""Nothing but ones."""
+
+
+class Because(enum.Enum):
+    """Why a value is half, the most certain first.
+
+    ANNOUNCED means that the code around only provides for it, ASSUMED that nothing tells and the user wants to know.
+    """
+
+    CAST = "cast"
+    PARAMETERS = "parameters"
+    REGION = "region"
+    ANNOUNCED = "announced"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a value is, or can be, half.
+
+    `dtypes` are the half dtypes it can have, `text` says what happened at `node`, where it became half.
+    """
+
+    because: Because
+    dtypes: Set[str]
+    text: str
+    node: cst.CSTNode | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What goes into an operation: its expression, its value, and why it is half, None where nothing says so.
+
+    `made` is the call that made it without being asked for a dtype.
+    """
+
+    node: cst.BaseExpression
+    value: Value
+    half: Evidence | None = None
+    made: cst.Call | None = None
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of a tensor, None where it is unknown or this is no tensor."""
+        return self.value.dtype if isinstance(self.value, Tensor) else None
+
+
+def best(operands: Iterable[Operand]) -> Evidence | None:
+    """The evidence of the first operand that is half, one that is assumed to be only where there is no other."""
+    found = [operand.half for operand in operands if operand.half is not None]
+    return min(found, key=lambda half: half.because is Because.ASSUMED, default=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Operation(Event):
+    """A tensor operation runs: a function, method or operator, or the call of a `torch.nn` object.
+
+    `op` is the operation's plain name (`matmul` for `@`, `linear` for a `Linear`, `add` for `+` and `add_`). `operands`
+    are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
+    is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it. `raises`
+    says why PyTorch refuses to run it on these dtypes, None where it does not, or where that is unknown.
+    """
+
+    op: str
+    operands: tuple[Operand, ...]
+    result: Tensor
+    arguments: Arguments
+    in_place: bool = False
+    module: cst.CSTNode | None = None
+    raises: str | None = None
+    becomes: Evidence | None = None
+
+    @property
+    def half(self) -> Evidence | None:
+        """Why an operand is half: the first that is."""
+        return best(self.operands)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScaledLate(Event):
+    """Products of all rows with all rows, which are or can be float16 for the reason `half`, are scaled down at `node`.
+
+    They are computed first.
+    """
+
+    half: Evidence
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfSum(Event):
+    """A loop adds half numbers to a half sum; `addend` is what makes that half, None where it was so before."""
+
+    half: Evidence
+    addend: cst.BaseExpression | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfAverage(Event):
+    """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
+
+    dtype: str

@@ -1,0 +1,258 @@
+"""Events of scalers, optimizers and gradients."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Set
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.values import TRUE, Autocast, Manager, Optimizer, Scaler, Value
+
+BFLOAT16 = frozenset({"bfloat16"})
+WIDE = frozenset({"bfloat16", "float32", "float64"})
+"""The floating dtypes whose gradients need no scaling."""
+
+
+class OptState(enum.Enum):
+    """Where an optimizer stands with a scaler since the last `update`; PyTorch's own names, and one for neither."""
+
+    READY = "ready"
+    UNSCALED = "unscaled"
+    STEPPED = "stepped"
+    UNKNOWN = "unknown"
+
+
+class GradState(enum.Enum):
+    """What an optimizer's gradients are."""
+
+    NONE = "none"
+    RAW = "raw"
+    SCALED = "scaled"
+    UNSCALED = "unscaled"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """The gradients of one optimizer.
+
+    `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
+    `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
+    backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, `manager` the framework's
+    object that made UNKNOWN ones and has not unscaled them. `earlier` holds the gradients of earlier passes these have
+    been added to, where their fate is another.
+    """
+
+    state: GradState
+    scaler: Scaler | None = None
+    backward: cst.CSTNode | None = None
+    consumed: cst.CSTNode | None = None
+    outdated: cst.CSTNode | None = None
+    cleared: cst.CSTNode | None = None
+    raw: cst.CSTNode | None = None
+    discarded: cst.CSTNode | None = None
+    manager: Manager | None = None
+    earlier: tuple[Gradients, ...] = ()
+
+    @property
+    def passes(self) -> tuple[Gradients, ...]:
+        """What is known of each backward pass, the latest first."""
+        return () if self.state in (GradState.NONE, GradState.UNKNOWN) else (self, *self.earlier)
+
+    @property
+    def scalers(self) -> Set[int]:
+        """The symbols of the scalers whose scale the passes carry or carried."""
+        return {one.scaler.symbol for one in (self, *self.earlier) if one.scaler is not None}
+
+    def carries(self, scaler: Scaler) -> bool:
+        """Whether the latest pass was scaled by `scaler`."""
+        return self.scaler is not None and self.scaler.symbol == scaler.symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How far a (scaler, optimizer) pair is, the call that brought it there and the loop iteration it happened in.
+
+    `unchecked` tells that `unscale_` found no gradients to check for inf and NaN.
+    """
+
+    state: OptState
+    node: cst.CSTNode | None = None
+    iteration: tuple[int, ...] = ()
+    unchecked: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Whether PyTorch refuses another `unscale_`, or `step` where that one was a step."""
+        return self.state in (OptState.UNSCALED, OptState.STEPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class RanRegion:
+    """An autocast region that a loss can come from.
+
+    `scaler_on` tells whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
+    `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
+    same configuration, this one among them. `distant` tells that another file decides whether the region is on.
+    """
+
+    context: Autocast
+    scaler_on: bool | None
+    alike: bool
+    together: tuple[Autocast, ...]
+    distant: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Backward(Event):
+    """A backward pass.
+
+    `loss` is what it runs on, `regions` are those in which work was done since the last one, gradients recorded.
+    """
+
+    loss: Value
+    scaler: Scaler | None = None
+    regions: tuple[RanRegion, ...] = ()
+
+    @property
+    def scales_bfloat16(self) -> bool:
+        """Whether the scaler is on, in some configuration, although the loss was computed in bfloat16 only."""
+        always = self.scaler is not None and self.scaler.enabled == TRUE
+        return any(
+            region.context.dtypes == BFLOAT16
+            and (always or region.scaler_on is True)
+            and not any(_can_be_float16(other) for other in region.together)
+            for region in self.regions
+        )
+
+    @property
+    def may_scale_float16(self) -> bool:
+        """Whether the loss can have been computed in float16 while the scaler is on."""
+        return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)
+
+
+def _can_be_float16(region: Autocast) -> bool:
+    return region.dtypes is None or not region.dtypes <= WIDE
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScaleDiscarded(Event):
+    """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss itself."""
+
+    scaler: Scaler
+    loss: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerCreated(Event):
+    """A gradient scaler is constructed.
+
+    `for_bfloat16` tells that a flag named so is what switches it on, `never_read` that the variable it goes to is not
+    used for anything.
+    """
+
+    call: cst.Call
+    scaler: Scaler
+    for_bfloat16: bool = False
+    never_read: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PairEvent(Event):
+    """A call on a scaler that concerns one optimizer.
+
+    `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
+    loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
+    binds. `foreign` is the latest pass scaled by what is certainly another scaler.
+    `inside_window` tells that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
+    """
+
+    scaler: Scaler
+    optimizer: Optimizer
+    optimizer_node: cst.BaseExpression
+    stage: Stage
+    gradients: Gradients
+    same_iteration: bool
+    updated: cst.CSTNode | None
+    latest: cst.CSTNode | None
+    inner_loop: cst.CSTNode | None
+    loop_binds: Set[str]
+    inside_window: bool
+    foreign: Gradients | None
+
+    @property
+    def divides(self) -> bool:
+        """Whether the call is known to divide the gradients by the scale: only the first one since `update` does."""
+        return self.stage.state is OptState.READY
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Unscale(PairEvent):
+    """`scaler.unscale_(optimizer)`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerStep(PairEvent):
+    """`scaler.step(optimizer)`; `closure` is the closure passed on, if any."""
+
+    closure: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfUnscaled(Event):
+    """A scaler unscales the gradients of float16 parameters; `cast` made them float16."""
+
+    scaler: Scaler
+    cast: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerMeetsShards(Event):
+    """A scaler made in sight serves the optimizer of a model that `wrapped` has sharded with FSDP."""
+
+    scaler: Scaler
+    wrapped: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerUpdate(Event):
+    """`scaler.update()`.
+
+    `checked` tells whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
+    the same loop iteration, and `pending` a scaled backward whose gradients no step has used yet.
+    """
+
+    scaler: Scaler
+    checked: bool
+    previous: cst.CSTNode | None
+    pending: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OptimizerStep(Event):
+    """`optimizer.step()` called directly; a `closure` has made the gradients.
+
+    `overlooked` is the `unscale_` whose search for inf and NaN the path has not asked about.
+    """
+
+    call: cst.Call
+    optimizer: Optimizer
+    optimizer_node: cst.BaseExpression
+    gradients: Gradients
+    closure: bool
+    overlooked: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class GradientUse(Event):
+    """Gradients are clipped, measured or changed. `mutates` tells clipping from reading."""
+
+    gradients: Gradients
+    stage: Stage
+    mutates: bool
+    what: str
+    optimizers: tuple[int, ...]

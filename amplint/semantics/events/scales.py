@@ -1,0 +1,37 @@
+"""What happens with the loss scale and with what depends on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.values.values import Scaler
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SchedulerStep(Event):
+    """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
+
+    `waits` tells that a condition since then can know whether the step was skipped.
+    """
+
+    call: cst.Call
+    scaler: int
+    stepped: cst.CSTNode
+    waits: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NeverUpdated(Event):
+    """`scaler.step()` in a method or function that is called from out of sight, with a scaler that nothing updates."""
+
+    scaler: Scaler
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScaleLogged(Event):
+    """`scaler.get_scale()` goes straight into a log, in every iteration in which the scaler steps or updates."""
+
+    scaler: Scaler

@@ -1,0 +1,28 @@
+"""Names of libraries, and the end of the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amplint.semantics.events.base import Event
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ApiUse(Event):
+    """A library name is imported or used; `name` is its qualified name."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScriptEnd(Event):
+    """The whole file has been followed; `complete` tells that no part of it was given up for want of time.
+
+    For rules that speak of what a script never does: they keep what earlier events told and report here. `may_scale`
+    tells that a word in the file speaks of scaling losses, or of a framework that may do so, `names_cuda` that one
+    speaks of CUDA.
+    """
+
+    complete: bool
+    may_scale: bool = True
+    names_cuda: bool = False

@@ -1,0 +1,42 @@
+"""Seams between dtypes: half tensors that meet something which does not take them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.events.operations import Operand
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ToNumpy(Event):
+    """`operand`, which is or can be half, is handed to NumPy by a call of its method `numpy`."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfRefused(Event):
+    """`op`, which PyTorch does not have for these half dtypes, runs on `operand`, which is or can be of one of them.
+
+    `late` is the conversion of the result to float32, where that is what tells that the operand can be half.
+    """
+
+    op: str
+    operand: Operand
+    late: cst.Call | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clash(Event):
+    """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.
+
+    `refusal` says why PyTorch raises then; where it does not, the result is float32.
+    """
+
+    op: str
+    steady: Operand
+    half: Operand
+    refusal: str | None

@@ -1,0 +1,34 @@
+"""Parts of a model that are run in special ways: recomputed by a checkpoint, recorded by a trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Checkpointed(Event):
+    """`torch.utils.checkpoint` runs a segment.
+
+    `reentrant` tells that it is the reentrant variant, `chosen` that an argument decides this, `lost` that none of the
+    inputs can require a gradient, `wanted` that one was asked and does. `forgets` is the argument that has the random
+    state not restored, `random` what the segment draws random numbers with.
+    """
+
+    call: cst.Call
+    reentrant: bool
+    chosen: bool
+    lost: bool
+    wanted: bool
+    forgets: cst.Arg | None
+    random: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Traced(Event):
+    """`torch.jit.trace` records a model in a region that keeps its casts of weights; `entered` made the region."""
+
+    entered: cst.Call

@@ -1,0 +1,1 @@
+"""Frameworks that scale and step themselves, and what other libraries bring."""

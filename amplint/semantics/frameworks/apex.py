@@ -1,0 +1,40 @@
+"""What NVIDIA's apex hands back: the optimizer that it was given, and a loss that stands for the one it scales."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.models import parameters
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors import weights
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Items, Optimizer, Ref, Tensor, Value
+from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
+
+
+def called(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
+    """What the call of a library's function returns, None where it is not one of these."""
+    loss = arguments.value("loss", 0) if name == SCALE_LOSS else None
+    if loss is not None:
+        scaled = same_again(machine, state, name, arguments, node)
+        return Tensor(symbol_of(machine, scaled), plain=symbol_of(machine, loss))
+    optimizer = arguments.value("optimizers", 1) if name == INITIALIZE else None
+    if not isinstance(optimizer, Optimizer):
+        return None
+    parameters.forget_dtypes(machine, state, arguments.values)
+    weights.handed(machine, arguments.values)
+    both = same_again(machine, state, name, arguments, node)
+    return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
+
+
+class Apex(Tracker):
+    """Follows what apex wraps."""
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """`amp.initialize` and `amp.scale_loss`."""
+        assert isinstance(call.callee, Ref)
+        return called(self.machine, state, call.node, call.callee.name, call.arguments)

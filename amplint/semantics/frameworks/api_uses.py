@@ -1,0 +1,46 @@
+"""Uses of names that libraries offer."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from amplint.semantics.events import ApiUse
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.values.state import State
+from amplint.source.fallback import is_fallback
+from amplint.torchlib.legacy import APEX_MODULES
+from amplint.torchlib.names import SUCCESSORS
+
+_NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
+
+
+class ApiUses(Tracker):
+    """Emits each use of a name once."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.told: set[tuple[cst.CSTNode, str]] = set()
+
+    def library_name(self, state: State, node: cst.CSTNode, name: str) -> None:
+        """Tell once, of a deprecated name only where newer code does not take over."""
+        machine = self.machine
+        if machine.module(state) is not machine.program.main or (node, name) in self.told:
+            return
+        if not machine.muted:
+            self.told.add((node, name))
+        if (
+            name.startswith(APEX_MODULES)
+            and not machine.muted
+            and is_fallback(machine.module(state), node, _NATIVE_IMPORT)
+        ):
+            return
+        if name in SUCCESSORS and not machine.muted:
+            successor = SUCCESSORS[name][0]
+            call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
+            imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
+            if is_fallback(machine.module(state), node, re.compile(rf"{call}|{imported}")):
+                return
+        machine.emit(state, ApiUse, node, name=name)

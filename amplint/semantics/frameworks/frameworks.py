@@ -1,0 +1,242 @@
+"""Frameworks that scale the loss and step the optimizer themselves: Accelerate, Fabric, Lightning's manual mode.
+
+An optimizer that went through `prepare` is known by its symbol. Gradients that the framework's own backward made are
+its concern: the state only remembers whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import Bypassed, Gradients, GradState, ManagedBackward, Setting
+from amplint.semantics.frameworks import trainers
+from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
+from amplint.semantics.models.parameters import Parameters
+from amplint.semantics.python import attributes
+from amplint.semantics.python.calls import unseen
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    FALSE,
+    TRUE,
+    Autocast,
+    Const,
+    Instance,
+    Items,
+    Manager,
+    Optimizer,
+    Ref,
+    Unknown,
+    Value,
+)
+from amplint.torchlib.frameworks import LOOPS, MANAGERS, PRECISION_PARAMETER, PRECISIONS, PREPARING, is_lightning_module
+
+PREPARED = "prepared"
+_UNSCALING = frozenset({"unscale_gradients", "clip_grad_norm_", "clip_grad_value_", "clip_gradients"})
+_LIGHTNING_HARMLESS = frozenset({"toggle_optimizer", "untoggle_optimizer", "clip_gradients", "lr_schedulers"})
+_PART_OF = frozenset({"part", "index", "item", "each"})
+
+
+def make(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> Manager:
+    """What a call of one of the `MANAGERS` builds."""
+    kind = MANAGERS[name]
+    return Manager(
+        machine.symbols.intern("manager", id(node), machine.sites),
+        kind,
+        _precision(kind, arguments),
+        _accumulates(arguments),
+    )
+
+
+def _precision(kind: str, arguments: Arguments) -> str | None:
+    given = arguments.value(PRECISION_PARAMETER[kind])
+    if kind == "fabric" and given is None and arguments.given:
+        return "float32" if all(argument.keyword for argument in arguments.given) else None
+    if given is None and arguments.value("fp16") == TRUE:
+        return "float16"
+    return PRECISIONS.get(given.value) if isinstance(given, Const) else None
+
+
+def _accumulates(arguments: Arguments) -> bool:
+    hidden = any(argument.star for argument in arguments.given) or arguments.get("gradient_accumulation_plugin")
+    return bool(hidden) or arguments.value("gradient_accumulation_steps") not in (None, Const(1))
+
+
+def call_method(
+    machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
+) -> Value | None:
+    """What `manager.name(...)` does, None for a method that is not known here."""
+    if manager.kind in LOOPS:
+        return trainers.run(machine, state, node, manager, name, arguments)
+    if name in PREPARING or name.startswith("setup_dataloaders"):
+        return _prepared(machine, manager, arguments)
+    if name == "backward" and arguments.given:
+        return _backward(machine, state, node, manager, arguments)
+    if name in _UNSCALING:
+        _settle(state, manager)
+        return Unknown(machine.fresh())
+    if name == "autocast":
+        enabled = FALSE if manager.precision == "float32" else machine.unknown("mixed", parts=(manager.symbol,))
+        return Autocast(None, frozenset({manager.precision}) if manager.precision else None, enabled, node)
+    return None
+
+
+def call_lightning(
+    machine: Machine, state: State, node: cst.Call, owner: Instance, name: str, arguments: Arguments
+) -> Value | None:
+    """What `self.name(...)` does in a Lightning module that optimises by hand, None for any other call."""
+    if name not in _LIGHTNING_HARMLESS | {"optimizers", "manual_backward"} or not _is_manual(machine, state, owner):
+        return None
+    manager = Manager(machine.symbols.intern("manager", parts=(owner.symbol,)), "lightning", None, False)
+    if name == "manual_backward" and arguments.given:
+        return _backward(machine, state, node, manager, arguments)
+    if name == "optimizers":
+        if arguments.given:
+            return None
+        return Optimizer(machine.symbols.intern(PREPARED, manager, parts=(owner.symbol,)))
+    return Unknown(machine.fresh())
+
+
+def _is_manual(machine: Machine, state: State, owner: Instance) -> bool:
+    bases = (
+        base for cls in attributes.lineage(machine, state, owner.cls) for base in attributes.bases(machine, state, cls)
+    )
+    if not any(isinstance(base, Ref) and is_lightning_module(base.name) for base in bases):
+        return False
+    return attributes.member(machine, state, owner, "automatic_optimization") == FALSE
+
+
+def _prepared(machine: Machine, manager: Manager, arguments: Arguments) -> Value:
+    values = tuple(_mark(machine, manager, value) for value in arguments.values)
+    if any(argument.star for argument in arguments.given):
+        return machine.unknown(PREPARED, manager, parts=tuple(symbol_of(machine, value) for value in values))
+    return values[0] if len(values) == 1 else Items(values)
+
+
+def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
+    if isinstance(value, Items):
+        return Items(tuple(_mark(machine, manager, item) for item in value.values), value.keys)
+    if not isinstance(value, (Optimizer, Unknown)):
+        return value
+    symbol = machine.symbols.intern(PREPARED, manager, parts=(value.symbol,))
+    owner = machine[Owners].known.get(value.symbol)
+    if owner is not None:
+        machine[Owners].known[symbol] = owner
+    if value.symbol in machine[Parameters].trained:
+        machine[Parameters].trained[symbol] = machine[Parameters].trained[value.symbol]
+    return replace(value, symbol=symbol)
+
+
+def manager_of(machine: Machine, optimizer: int) -> Manager | None:
+    """The framework's object that has prepared an optimizer, None where none certainly has."""
+    symbol = optimizer
+    while machine.symbols.key(symbol)[0] in _PART_OF:
+        symbol = machine.symbols.parts(symbol)[0]
+    kind, *more = machine.symbols.key(symbol)
+    return more[0] if kind == PREPARED and isinstance(more[0], Manager) else None
+
+
+def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, arguments: Arguments) -> Value:
+    loss = arguments.given[0]
+    machine.idle.add(node)
+    machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
+    state.note(node, "the framework runs backward")
+    fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
+    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
+    return Const(None)
+
+
+def _settle(state: State, manager: Manager) -> None:
+    """The scale, if any, is taken from the gradients that `manager` has made."""
+    for optimizer, known in state[Progress].gradients.items():
+        if known.manager == manager:
+            state[Progress].gradients[optimizer] = replace(known, manager=None)
+
+
+def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
+    """`optimizer.step()`: tell when a framework steps gradients it has not made, or of float16 parameters."""
+    manager = manager_of(machine, optimizer.symbol)
+    trained = machine[Parameters].trained.get(optimizer.symbol)
+    if manager is not None and trained is not None and trained.model is not None and trained.plain:
+        trainers.meet(machine, state, node, manager, trained.model)
+    gradients = gradients_of(machine, state, optimizer.symbol)
+    if gradients.state is not GradState.RAW or gradients.consumed is not None or gradients.raw is None:
+        return
+    if manager is not None:
+        _tell(machine, state, manager, gradients.raw, "backward", node)
+
+
+def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
+    """PyTorch's own clipping runs: tell when the gradients are a framework's."""
+    live = [known for known in state[Progress].gradients.values() if known.consumed is None]
+    managers = {known.manager for known in live if known.state is not GradState.NONE}
+    if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":
+        _tell(machine, state, manager, node, what, node)
+
+
+def _tell(machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.Call) -> None:
+    syncing = machine.unknown("attribute", "sync_gradients", parts=(manager.symbol,))
+    machine.emit(
+        state, Bypassed, node, manager=manager, call=call, step=step, spelled=_spelled(machine, state, manager),
+        synced=state.facts.get(syncing.symbol) == TRUE,
+    )  # fmt: skip
+
+
+def _spelled(machine: Machine, state: State, manager: Manager) -> str | None:
+    """An expression that gives `manager` in the current function."""
+    frame: int | None = state.frame
+    seen: set[str] = set()
+    while frame is not None:
+        for name, value in state.frames.get(frame, {}).items():
+            if name in seen:
+                continue
+            seen.add(name)
+            if value == manager:
+                return name
+            held = state.heap.get(value.symbol, {}).items() if isinstance(value, Instance) else ()
+            found = next((attribute for attribute, item in held if item == manager), None)
+            if found is not None:
+                return f"{name}.{found}"
+        frame = machine.parents[frame] if frame else None
+    if manager.kind == "lightning":
+        return "self"
+    return None
+
+
+class Frameworks(Tracker):
+    """Follows the objects of frameworks that scale and step themselves."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """`Accelerator` and its kin."""
+        return dict.fromkeys(MANAGERS, self._make)
+
+    def _make(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return make(self.machine, call.node, call.callee.name, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """Their methods, and those of a Lightning module that optimises by hand."""
+        if isinstance(call.owner, Instance):
+            return call_lightning(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        if isinstance(call.owner, Manager):
+            found = call_method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+            return found if found is not None else unseen(self.machine, state, call)
+        return None
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """A parameter that is such an object."""
+        if name not in MANAGERS:
+            return None
+        return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
+
+    def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
+        """A setting of a configuration."""
+        if isinstance(value, Items) and value.keys and (name := dotted(target)) is not None:
+            self.machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)

@@ -1,0 +1,1 @@
+"""Losses that carry a scale or are divided, and what is read from them."""

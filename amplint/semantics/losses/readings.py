@@ -1,0 +1,258 @@
+"""Where the value of a scaled loss is read as if it were the loss: summed, logged, compared.
+
+A scaled loss is for backward alone. What is read from it is 65536 times too large at first, and differs from one
+iteration to the next as the scale does; dividing by `get_scale()` helps only until `update()` changes the scale.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from amplint.semantics.events import ScaledLossRead
+from amplint.semantics.losses import shares
+from amplint.semantics.losses.shares import Shares
+from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Operands, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import PERHAPS_SCALED, Items, Ref, Scaler, Tensor, Unknown, Value
+from amplint.semantics.words import SPEAKS_OF_SCALE
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The scale that a value read from a scaled loss carries.
+
+    `node` is the call of `scale()`, `era` tells the scale from later ones.
+    """
+
+    scaler: Scaler
+    node: cst.CSTNode
+    era: tuple[object, ...] | None
+
+
+REPORTS = words(
+    "print log info debug warning log_metric log_metrics log_dict log_scalar add_scalar add_scalars put_scalar "
+    "put_scalars set_postfix set_postfix_str set_description write format record"
+)
+_FLOAT = Ref("builtins.float")
+_ORDERED = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
+COLLECTS = words("append add update push put")
+_FINITENESS = words("isfinite isnan isinf is_finite is_nan is_inf isreal")
+_DETACHED = words("detach data item cpu")
+_LINEAR = frozenset({"Add", "Subtract", "Multiply", "Divide", "FloorDivide"})
+_SCALE = "scale of"
+
+
+def scale_symbol(machine: Machine, state: State, scaler: Scaler) -> Unknown:
+    """What `get_scale()` returns: the same until `update()` runs."""
+    return machine.unknown(_SCALE, _era(state, scaler), parts=(scaler.symbol,))
+
+
+def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst.CSTNode) -> None:
+    """Remember under which scale the loss `plain` was scaled."""
+    machine[Readings].scaled_under[scaler.symbol, plain] = (_era(state, scaler), node)
+
+
+def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
+    """What tells the scale before an `update()` from the one behind it; None where that is not known."""
+    if (scaler.symbol, ANY_OPTIMIZER) in state[Progress].pairs:
+        return None
+    known = state[Progress].scalers.get(scaler.symbol)
+    return (known.updated, known.iteration) if known is not None else ()
+
+
+def carried(machine: Machine, value: Value) -> Reading | None:
+    """The scale that `value` carries, None for a value that is not known to carry one."""
+    symbol = symbol_of(machine, value) if isinstance(value, (Tensor, Unknown)) else None
+    if symbol in machine[Readings].known:
+        return machine[Readings].known[symbol]
+    if not isinstance(value, Tensor) or value.scaled is None or value.plain is None:
+        return None
+    era, node = machine[Readings].scaled_under.get((value.scaled.symbol, value.plain), (None, None))
+    return Reading(value.scaled, node, era) if node is not None else None
+
+
+def converted(machine: Machine, value: Value, number: Value) -> Value:
+    """`number`, which was read from `value` by `.item()` or `float()`."""
+    reading = carried(machine, value)
+    if reading is not None and isinstance(number, Unknown):
+        machine[Readings].known[number.symbol] = reading
+    return number
+
+
+def combined(
+    machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Value, right: Value, result: Tensor | Unknown
+) -> Tensor | Unknown:
+    """`result` of `left kind right`, with what is known of the scale it carries."""
+    if not machine[Readings].scaled_under or kind not in _LINEAR:
+        return result
+    ours, theirs = carried(machine, left), carried(machine, right)
+    reading, other = (ours, right) if ours is not None else (theirs, left)
+    if reading is None:
+        return result
+    divisor = next(_scales(machine, symbol_of(machine, other)), None)
+    if divisor is None:
+        if isinstance(result, Unknown):
+            machine[Readings].known[result.symbol] = reading
+        return result
+    era, scaler = machine.symbols.key(divisor)[1], machine.symbols.parts(divisor)[0]
+    update = era[0] if isinstance(era, tuple) and era else None
+    if scaler == reading.scaler.symbol and reading.era not in (None, era) and isinstance(update, cst.CSTNode):
+        _emit(machine, state, node, reading, "divided", update)
+    if isinstance(result, Tensor):
+        return replace(result, scaled=None, plain=None, traits=result.traits | {PERHAPS_SCALED})
+    return result
+
+
+def _scales(machine: Machine, symbol: int) -> Iterator[int]:
+    todo = [symbol]
+    while todo:
+        current = todo.pop()
+        if machine.symbols.key(current)[0] == _SCALE:
+            yield current
+        todo += machine.symbols.parts(current)
+
+
+def summed(machine: Machine, state: State, node: cst.CSTNode, value: Value) -> bool:
+    """`total += value`; a tensor that keeps its graph can be meant for backward. Returns whether that was told."""
+    return _is_number(machine, value) and _tell(machine, state, node, [value], "summed")
+
+
+def compared(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value]) -> None:
+    """Values are ordered."""
+    _tell(machine, state, node, values, "compared")
+
+
+def formatted(machine: Machine, state: State, node: cst.FormattedString, values: Iterable[Value]) -> None:
+    """Values are put into a text."""
+    if (machine[Readings].scaled_under or machine[Shares].known) and not _speaks_of_scale(node):
+        _tell(machine, state, node, values, "logged")
+
+
+def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """A call, which can be that of a log or a meter; a bare `print(value)` only looks what a value is."""
+    if not (machine[Readings].scaled_under or machine[Shares].known):
+        return
+    name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    called = name.value if isinstance(name, cst.Name) else ""
+    if called not in COLLECTS and (called not in REPORTS or (called == "print" and len(arguments.given) == 1)):
+        return
+    values = [part for value in arguments.values for part in _flat(value)]
+    if called in COLLECTS:
+        values = [value for value in values if _is_number(machine, value)]
+        if called != "update":
+            values = [value for value in values if shares.share_in(machine, value) is None]
+    if not _speaks_of_scale(node):
+        _tell(machine, state, node, values, "logged")
+
+
+def _flat(value: Value) -> Iterator[Value]:
+    if isinstance(value, Items):
+        for part in value.values:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _is_number(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Unknown) or (
+        isinstance(value, Tensor) and machine.symbols.key(value.symbol)[0] in _DETACHED
+    )
+
+
+@functools.lru_cache(maxsize=2048)
+def _speaks_of_scale(node: cst.CSTNode) -> bool:
+    texts = (inner.value for inner in walk(node) if isinstance(inner, (cst.SimpleString, cst.FormattedStringText)))
+    return any(SPEAKS_OF_SCALE.search(text) for text in texts)
+
+
+def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:
+    values = list(values)
+    if machine[Shares].known and how != "summed" and not _about_finiteness(state):
+        for value in values:
+            shares.read(machine, state, node, value, how)
+    reading = next((found for value in values if (found := carried(machine, value)) is not None), None)
+    if reading is None or _about_finiteness(state):
+        return False
+    _emit(machine, state, node, reading, how)
+    return True
+
+
+def _emit(
+    machine: Machine, state: State, node: cst.CSTNode, reading: Reading, how: str, update: cst.CSTNode | None = None
+) -> None:
+    divided = any("get_scale" in chunk.text for chunk in machine.relevant)
+    machine.emit(
+        state, ScaledLossRead, node, scaler=reading.scaler, scaled=reading.node, how=how, update=update, divided=divided
+    )
+
+
+def _about_finiteness(state: State) -> bool:
+    """Whether the path is here because of what was found out about infinity and NaN."""
+    trail = state.trail
+    for _ in range(4):
+        if trail is None:
+            return False
+        if trail.branch and _asks_about_finiteness(trail.step[0]):
+            return True
+        trail = trail.before
+    return False
+
+
+@functools.lru_cache(maxsize=2048)
+def _asks_about_finiteness(condition: cst.CSTNode) -> bool:
+    return any(isinstance(node, cst.Name) and node.value in _FINITENESS for node in walk(condition))
+
+
+class Readings(Tracker):
+    """What has been read from scaled losses, by symbol, and by scaler and loss the scale it was scaled under."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Reading] = {}
+        self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
+
+    def call_resolved(self, state: State, call: Call) -> None:
+        """It may log its arguments, or collect them."""
+        handed(self.machine, state, call.node, call.arguments)
+
+    def number_of(self, tensor: Value, number: Value) -> None:
+        """`loss.item()` still carries the scale."""
+        converted(self.machine, tensor, number)
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """`float(loss)` still carries the scale."""
+        if call.callee == _FLOAT and len(call.arguments.given) == 1:
+            converted(self.machine, call.arguments.values[0], result)
+
+    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """What is computed from a scaled loss carries its scale or has lost it."""
+        if not isinstance(result, (Tensor, Unknown)):
+            return None
+        left, right = operands.left[1], operands.right[1]
+        return combined(self.machine, state, operands.node, operands.kind, left, right, result)
+
+    def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
+        """Ordered values are read."""
+        if isinstance(node.comparisons[0].operator, _ORDERED):
+            compared(self.machine, state, node, (left, right))
+        return None
+
+    def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
+        """So are values in a text."""
+        formatted(self.machine, state, node, values)
+
+    def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
+        """`total += loss.item()`."""
+        if isinstance(node.operator, cst.AddAssign) and summed(self.machine, state, node, other):
+            return Unknown(self.machine.fresh())
+        return None

@@ -1,0 +1,147 @@
+"""Losses divided by the number of micro-batches for backward, and what reads them as if they were the loss.
+
+Such a share is right where the shares of one window are added up. Logged by itself, or averaged over all micro-batches,
+it is too small by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events import DividedLossRead
+from amplint.semantics.memory.rhythm import Rhythm
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Operands, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.tensors.tensors import is_number
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.words import COUNTS_MICRO_BATCHES
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A loss divided by the number of micro-batches: the division, and what spells their number."""
+
+    node: cst.CSTNode
+    number: cst.BaseExpression
+
+
+_SAME_VALUE = words("number item detach cpu clone to data cast float mean squeeze numpy tolist double builtins.float")
+
+
+def combined(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    kind: str,
+    left: tuple[cst.BaseExpression, Value],
+    right: tuple[cst.BaseExpression, Value],
+    result: Value,
+) -> None:
+    """Remember `left kind right` where it divides a loss or adds up such shares; tell where it averages them."""
+    if not isinstance(result, (Tensor, Unknown)):
+        return
+    if kind == "Divide" and _counts_micro_batches(right[0]) and not is_number(machine, left[1]):
+        machine[Shares].known[result.symbol] = Share(node, right[0])
+    elif not machine[Shares].known:
+        return
+    elif kind == "Add" and machine.loops:
+        found = share_in(machine, right[1])
+        if found is not None and (isinstance(right[1], Unknown) or _is_detached(machine, right[1])):
+            machine[Shares].summed[result.symbol] = (found[1].symbol, found[0], node, machine.loops[-1])
+    elif kind == "Divide":
+        for of, share, where, loop in _sums(machine, symbol_of(machine, left[1])):
+            if _counts_rounds(right[0], loop):
+                _tell(machine, state, where, of, share, "averaged")
+
+
+def _counts_micro_batches(node: cst.BaseExpression) -> bool:
+    name = (dotted(node) or "").rpartition(".")[2]
+    return COUNTS_MICRO_BATCHES.search(name) is not None
+
+
+def _counts_rounds(node: cst.BaseExpression, loop: cst.CSTNode) -> bool:
+    """Whether `node` is the length of what `loop` goes over."""
+    if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len" and node.args):
+        return False
+    over = {dotted(inner) for inner in walk(loop.iter)} if isinstance(loop, cst.For) else set()
+    return dotted(node.args[0].value) in over - {None}
+
+
+def _is_detached(machine: Machine, value: Value) -> bool:
+    return machine.symbols.key(symbol_of(machine, value))[0] in _SAME_VALUE
+
+
+def share_in(machine: Machine, value: Value) -> tuple[Share, Tensor | Unknown] | None:
+    """The share that `value` is or was read from, and that share as a value."""
+    if not machine[Shares].known or not isinstance(value, (Tensor, Unknown)):
+        return None
+    symbol = value.symbol
+    while symbol not in machine[Shares].known:
+        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+        if key[0] == "call" and parts and str(key[1]).startswith("of "):
+            callee = machine.symbols.key(parts[0])
+            known = callee[0] == "attribute" and callee[1] in _SAME_VALUE
+            parts = machine.symbols.parts(parts[0]) if known else ()
+        elif key[0] not in _SAME_VALUE and key[:2] not in (("call", "builtins.float"), ("attribute", "data")):
+            return None
+        if not parts:
+            return None
+        symbol = parts[0]
+    return machine[Shares].known[symbol], Unknown(symbol)
+
+
+def _sums(machine: Machine, symbol: int) -> Iterator[tuple[int, Share, cst.CSTNode, cst.CSTNode]]:
+    todo, seen = [symbol], set()
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current in machine[Shares].summed:
+            yield machine[Shares].summed[current]
+        elif machine.symbols.key(current)[0] in ("either", "number", "call"):
+            todo += machine.symbols.parts(current)
+
+
+def read(machine: Machine, state: State, node: cst.CSTNode, value: Value, how: str) -> None:
+    """A value is logged or compared."""
+    found = share_in(machine, value)
+    if found is not None:
+        _tell(machine, state, node, found[1].symbol, found[0], how)
+
+
+def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
+    """Tell of a read once backward is known to run on the share, which may come later."""
+    if any(of in losses for losses in machine[Rhythm].losses.values()):
+        machine.emit(state, DividedLossRead, node, division=share.node, number=share.number, how=how)
+    else:
+        machine[Shares].early_reads.setdefault(of, []).append((state.copy(), node, share, how))
+
+
+def backward_ran(machine: Machine, symbol: int) -> None:
+    """Backward runs on `symbol`."""
+    for state, node, share, how in machine[Shares].early_reads.pop(symbol, ()):
+        _tell(machine, state, node, symbol, share, how)
+
+
+class Shares(Tracker):
+    """Shares of losses and their sums by symbol, and reads of what backward may still run on."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Share] = {}
+        self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}
+        self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
+
+    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """A loss is divided, or shares are added up or averaged."""
+        combined(self.machine, state, operands.node, operands.kind, operands.left, operands.right, result)
+        return None

@@ -1,0 +1,156 @@
+"""How far the protocol has come on a path."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import libcst as cst
+
+from amplint.semantics.events import Gradients, GradState, OptState, Stage
+from amplint.semantics.memory.gradients import NO_GRADIENTS, essence
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.regions.innermost import is_off
+from amplint.semantics.values.state import Iteration, Part, State, rounds_since, same_iteration, shared_rounds
+from amplint.semantics.values.values import Scaler
+
+Key = TypeVar("Key")
+Timed = TypeVar("Timed", Stage, "ScalerState")
+
+ANY_OPTIMIZER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerState:
+    """What has happened with a scaler since its last `update`, which one that was, and in which loop iteration."""
+
+    checked: bool = False
+    latest: cst.CSTNode | None = None
+    updated: cst.CSTNode | None = None
+    iteration: tuple[int, ...] = ()
+
+
+class Progress(Part):
+    """The stages of pairs of scalers and optimizers, the scalers, and the gradients of optimizers."""
+
+    __slots__ = ("gradients", "pairs", "scalers")
+
+    def __init__(self) -> None:
+        self.pairs: dict[tuple[int, int], Stage] = {}
+        self.scalers: dict[int, ScalerState] = {}
+        self.gradients: dict[int, Gradients] = {}
+
+    def copy(self) -> Progress:
+        """An independent continuation."""
+        twin = Progress.__new__(Progress)
+        twin.pairs = dict(self.pairs)
+        twin.scalers = dict(self.scalers)
+        twin.gradients = dict(self.gradients)
+        return twin
+
+    def key(self, now: Iteration) -> Hashable:
+        """What rules can tell apart."""
+        return (
+            frozenset(
+                (pair, stage.state, stage.unchecked, rounds_since(stage.iteration, now))
+                for pair, stage in self.pairs.items()
+            ),
+            frozenset(
+                (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
+                for scaler, known in self.scalers.items()
+            ),
+            *self._gradient_classes(),
+        )
+
+    def _gradient_classes(self) -> tuple[object, frozenset[object]]:
+        """The essence of any optimizer's gradients, and the equivalence classes of the other optimizers by theirs.
+
+        Many optimizers share what a backward pass left, and each essence is slow to make and to hash.
+        """
+        ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+        alike: dict[int, tuple[Gradients, list[int]]] = {}
+        for optimizer, gradients in self.gradients.items():
+            alike.setdefault(id(gradients), (gradients, []))[1].append(optimizer)
+        told: dict[tuple[object, ...], list[int]] = {}
+        for gradients, optimizers in alike.values():
+            told.setdefault(essence(gradients), []).extend(optimizers)
+        told.pop(ambient, None)
+        return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in told.items())
+
+    def blurred(self, other: Progress) -> Progress:
+        """With everything unknown wherever the two disagree."""
+        blurred = self.copy()
+        for pair in self.pairs.keys() | other.pairs.keys():
+            ours, theirs = self.pairs.get(pair), other.pairs.get(pair)
+            if ours is None or theirs is None or ours.state is not theirs.state:
+                blurred.pairs[pair] = Stage(OptState.UNKNOWN)
+        for optimizer in self.gradients.keys() | other.gradients.keys():
+            ours_g, theirs_g = self.gradients.get(optimizer), other.gradients.get(optimizer)
+            if ours_g is None or theirs_g is None or essence(ours_g) != essence(theirs_g):
+                blurred.gradients[optimizer] = NO_GRADIENTS
+        for scaler in self.scalers.keys() | other.scalers.keys():
+            known = self.scalers.get(scaler, ScalerState())
+            if known != other.scalers.get(scaler, ScalerState()):
+                blurred.scalers[scaler] = replace(known, checked=True)
+        return blurred
+
+    def continued(self, now: Progress, before: Progress, then: Iteration, here: Iteration) -> Progress:
+        """With what happened in iteration `then` happening in `here`."""
+        twin = self.copy()
+        twin.pairs = _timed(now.pairs, before.pairs, self.pairs, then, here)
+        twin.scalers = _timed(now.scalers, before.scalers, self.scalers, then, here)
+        return twin
+
+
+def _lately(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
+    """Whether a call belongs to what is going on, and in how deep a loop; how long ago others were is all the same."""
+    shared = shared_rounds(then, now)
+    return (True, shared) if shared == len(then) else (same_iteration(then, now), -1)
+
+
+def _timed(
+    now: Mapping[Key, Timed], before: Mapping[Key, Timed], end: Mapping[Key, Timed], then: Iteration, here: Iteration
+) -> dict[Key, Timed]:
+    """What stands at the `end` of a call in iteration `then`, had it been in `here`."""
+    found: dict[Key, Timed] = {}
+    for key, known in end.items():
+        iteration = _moved(known.iteration, then, here)
+        unchanged = key in now and known is before.get(key)
+        found[key] = now[key] if unchanged else replace(known, iteration=iteration)
+    return found
+
+
+def _moved(iteration: Iteration, then: Iteration, here: Iteration) -> Iteration:
+    shared = shared_rounds(iteration, then)
+    return (*here[:shared], *iteration[shared:])
+
+
+def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
+    """What is known of an optimizer's gradients. On a path where a scaler is off, its scale was none."""
+    known = state[Progress].gradients.get(optimizer, state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+    if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
+        return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
+    if any(one.scaler is not None for one in known.earlier):
+        on = [one for one in known.earlier if one.scaler is None or not is_off(machine, state, one.scaler.enabled)]
+        return replace(known, earlier=tuple(on))
+    return known
+
+
+def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
+    """Where a pair stands. What was never seen is READY for a scaler made here, unknown otherwise only if forgotten."""
+    return state[Progress].pairs.get(
+        (scaler.symbol, optimizer), state[Progress].pairs.get((scaler.symbol, ANY_OPTIMIZER), READY)
+    )
+
+
+READY = Stage(OptState.READY)
+
+
+class Owners(Tracker):
+    """Whose parameters optimizers were made for, by symbol; None where that is not known."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, int | None] = {}

@@ -1,0 +1,60 @@
+"""What is remembered of the loops of a file to tell how they accumulate gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from amplint.semantics.python.tracker import Tracker
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from amplint.semantics.python.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A condition that tells the last micro-batch of a window from the others.
+
+    `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
+    is left of the counter there, None where it is compared as it is. With `others` another clause can end a window too.
+    A flag that a caller computes has neither counter nor length.
+    """
+
+    holds: bool
+    counter: int | None = None
+    every: int | None = None
+    remainder: int | None = None
+    modulo: int | None = None
+    others: bool = False
+
+
+class Rhythm(Tracker):
+    """Notes about conditions, loops and losses, by symbol or node.
+
+    `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
+    are decided, `boundaries` what they say of windows. Of loops, `sources` is what they go over, `counted` what they
+    count up, `starts` from where, `windows` those that accumulate, and `exact` the remainder that alone ends their
+    windows, counted from their start.
+    `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
+    told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models;
+    `bypassed` tells that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.spelled: dict[int, cst.BaseExpression] = {}
+        self.asked: dict[int, set[tuple[cst.CSTNode, ...]]] = {}
+        self.boundaries: dict[int, Boundary | None] = {}
+        self.sources: dict[cst.CSTNode, int] = {}
+        self.counted: dict[cst.CSTNode, frozenset[str]] = {}
+        self.starts: dict[tuple[int, str], int] = {}
+        self.losses: dict[cst.CSTNode, set[int]] = {}
+        self.opaque: set[int] = set()
+        self.inside: set[cst.CSTNode] = set()
+        self.loaders: dict[int, cst.Call] = {}
+        self.parallel: list[cst.Call] = []
+        self.bypassed = False
+        self.windows: set[cst.CSTNode] = set()
+        self.exact: dict[cst.CSTNode, cst.BinaryOperation] = {}

@@ -1,0 +1,1 @@
+"""Models: their parameters, their forward passes, and what these return."""

@@ -1,0 +1,50 @@
+"""Deep copies of models: what converts the copy leaves the original as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Instance, Module, Value
+
+
+def copied(machine: Machine, state: State, node: cst.Call, value: Instance | Module) -> Value:
+    """A copy of a model, made at `node`, with copies of all of its layers."""
+    made = machine.identity(state, node)
+    symbols: dict[int, int] = {}
+
+    def twin(part: Value) -> Value:
+        if not isinstance(part, (Instance, Module)):
+            return part
+        if part.symbol not in symbols:
+            inner = machine.symbols.intern("copied", made, parts=(part.symbol,))
+            symbols[part.symbol] = inner if symbols else made
+            if part.symbol in state.heap:
+                held = {name: twin(value) for name, value in state.heap[part.symbol].items()}
+                state.heap[symbols[part.symbol]] = held
+        if isinstance(part, Module):
+            return replace(part, symbol=symbols[part.symbol], parts=tuple(map(twin, part.parts)))
+        return replace(part, symbol=symbols[part.symbol])
+
+    return twin(value)
+
+
+class Copies(Tracker):
+    """Follows deep copies of models."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """`copy.deepcopy`."""
+        return {"copy.deepcopy": self._deepcopy}
+
+    def _deepcopy(self, state: State, call: Call) -> Value | None:
+        given = call.arguments.values
+        return (
+            copied(self.machine, state, call.node, given[0])
+            if given and isinstance(given[0], (Instance, Module))
+            else None
+        )

@@ -1,0 +1,81 @@
+"""Models that were converted to half as a whole, and called with what is float32."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import Because, Clash, Evidence, Operand, Recipe
+from amplint.semantics.models import models
+from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.models.models import Models
+from amplint.semantics.models.parameters import root
+from amplint.semantics.python import attributes
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.tensors.provenance import maker
+from amplint.semantics.tensors.tensors import is_data, used_as_tensor
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Instance, Tensor, Unknown, Value
+from amplint.semantics.words import FLOATING
+from amplint.torchlib.names import HALF_DTYPES
+
+
+def fed(
+    machine: Machine, state: State, node: cst.Call, model: Value, path: cst.BaseExpression, arguments: Arguments
+) -> None:
+    """A model out of sight runs outside of any region: tell where it is half and its input is float32, by all signs."""
+    if not machine.assumes or Clash.kind not in machine.wanted or not _is_out_of_sight(machine, state, model):
+        return
+    assert isinstance(model, (Instance, Unknown))
+    cast, dtype = _conversion(machine, state, model)
+    if cast is None or models.recipe(machine, state, model) is not Recipe.OFF:
+        return
+    for argument in arguments.given:
+        value = used_as_tensor(machine, argument.value)
+        place = argument.node.value
+        if not _is_float32(machine, place, value):
+            continue
+        why = Evidence(Because.PARAMETERS, frozenset({dtype}), f"the model is {dtype} from here on", cast)
+        made = maker(machine, value.symbol) if isinstance(value, Tensor) else None
+        steady, half = Operand(place, value, made=made), Operand(path, model, why)
+        refusal = f"its weights are {dtype}, its input is float32"
+        machine.emit(state, Clash, node, op="the model", steady=steady, half=half, refusal=refusal, assumed=True)
+        return
+
+
+def _is_out_of_sight(machine: Machine, state: State, model: Value) -> bool:
+    """Whether the layers of `model` are not followed, which tell of this themselves."""
+    if isinstance(model, Instance):
+        forward = attributes.find_method(machine, state, model.cls, "forward")
+        return forward is None or forward.chunk not in machine.relevant
+    return isinstance(model, Unknown)
+
+
+def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tuple[cst.CSTNode | None, str]:
+    """What converted a model to half, and to which dtype."""
+    kind, *more = machine.symbols.key(model.symbol)
+    if kind == "converted" and more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode):
+        return more[1], str(more[0])
+    known = state[ModelStates].known.get(root(machine, model.symbol), Model())
+    return known.half or known.bfloat16, "float16" if known.half is not None else "bfloat16"
+
+
+def _is_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> bool:
+    """Whether the input of a model is float32, or a picture or sound as a loader gives it."""
+    if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
+        return value.dtype == "float32" and value.rank != 0
+    name = dotted(place)
+    named = name is not None and FLOATING.search(name.rpartition(".")[2]) is not None
+    return named and isinstance(value, (Unknown, Tensor)) and is_data(machine, value.symbol)
+
+
+class HalfModels(Tracker):
+    """Follows what models in half are fed."""
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """The call may be a forward pass."""
+        if Models in call.notes:
+            model, path = call.notes[Models]
+            fed(self.machine, state, call.node, model, path, call.arguments)

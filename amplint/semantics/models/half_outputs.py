@@ -1,0 +1,176 @@
+"""What models that compute in half return: which values come of it unchanged, and the losses they are handed to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand
+from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.models.models import Models
+from amplint.semantics.models.parameters import root
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.origins import KEEPS_DTYPE
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import LOSSES
+
+_TAKEN = frozenset({"index", "to", "cpu"})
+_NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
+_HANDED = _TAKEN | {"part", "wrapped"}
+_NOT_HALF = "<not half>"
+_CALLED = re.compile(r"(\w+)\(")
+
+
+def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
+    """Remember what `model` returned where it can have computed in half and the dtype of the result is unknown."""
+    region, entered_by = innermost(machine, state)
+    if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
+        return
+    weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
+    cast = weights.bfloat16 or weights.half
+    if cast is not None:
+        dtype = "bfloat16" if weights.bfloat16 is not None else "float16"
+        text = f"the weights of the model are {dtype} from here on"
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast)
+    elif region is not None and region.dtypes is not None and region.dtypes & HALF_DTYPES:
+        dtypes = region.dtypes & HALF_DTYPES
+        text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
+    elif machine.assumes:
+        state.set_attribute(result.symbol, _NOT_HALF, TRUE)
+
+
+def of_output(
+    machine: Machine, state: State, symbol: int, passed: frozenset[str] = _TAKEN | _NORMALISED
+) -> Evidence | None:
+    """Why what a model returned can be half, where `symbol` is a view or a copy of that in the same dtype."""
+    todo, seen = [symbol], set[int]()
+    while todo:
+        symbol = todo.pop()
+        if symbol in machine[HalfOutputs].known:
+            return machine[HalfOutputs].known[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
+        if symbol not in seen:
+            seen.add(symbol)
+            todo += _unchanged(machine, symbol, passed)
+    return None
+
+
+def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> Iterable[int]:
+    """What `symbol` has its dtype from."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    callee = str(key[1]) if key[0] == "call" and len(key) > 1 else ""
+    method = callee.removeprefix("of ")
+    if method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
+        name, parts = machine.symbols.key(int(method))[1], machine.symbols.parts(int(method))
+        follows = name in KEEPS_DTYPE
+    elif callee.rpartition(".")[2][:1].isupper() and not callee.startswith("torch."):
+        return parts if "wrapped" in passed else ()
+    else:
+        field = key[0] == "attribute" and OUTPUT_FIELD.search(str(key[1])) is not None
+        follows = field or key[0] in passed or key[0] in KEEPS_DTYPE
+    return parts[:1] if follows else ()
+
+
+@per_chunk
+def _losses_called(chunk: Chunk) -> frozenset[str]:
+    return frozenset(name for name in _CALLED.findall(chunk.text) if is_loss(name))
+
+
+def loss_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names of what a file calls that computes losses."""
+    return frozenset().union(*map(_losses_called, chunks))
+
+
+def is_loss(name: str) -> bool:
+    """Whether a function or an object computes losses, by its name."""
+    return LOSS.search(name) is not None and NO_LOSS.search(name) is None
+
+
+def handed(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:
+    """Something is called that cannot be looked into: tell where it is a loss of a half output."""
+    if (
+        not machine.assumes
+        or machine.muted
+        or LossOfOutput.kind not in machine.wanted
+        or isinstance(callee, (Function, Module))
+    ):
+        return
+    func = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    name = func.value if isinstance(func, cst.Name) else ""
+    if not is_loss(name) or (isinstance(callee, Ref) and callee.name.startswith(("torch.", "builtins."))):
+        return
+    if minds_dtypes(machine):
+        return
+    for argument in arguments.given:
+        for value in _members(argument.value):
+            why = _why(machine, state, value)
+            if why is not None:
+                output = Operand(argument.node.value, value, why)
+                machine.emit(state, LossOfOutput, node, loss=name, output=output, seen=False, assumed=True)
+                return
+
+
+def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
+    """A loss of PyTorch runs: tell where no autocast is there for what a model returned in half."""
+    if not machine.assumes or LossOfOutput.kind not in machine.wanted or op not in LOSSES:
+        return
+    if innermost(machine, state)[0] is not None or minds_dtypes(machine):
+        return
+    unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
+    why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
+    if why is not None:
+        output = Operand(place, value, why)
+        machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=True)
+
+
+def _members(value: Value) -> Iterator[Value]:
+    if isinstance(value, Items):
+        for member in value.values:
+            yield from _members(member)
+    else:
+        yield value
+
+
+def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return None
+    return of_output(machine, state, value.symbol, _HANDED)
+
+
+class HalfOutputs(Tracker):
+    """What models returned in half, by symbol, with the evidence."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.known: dict[int, Evidence] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of losses matter where dtypes are assumed."""
+        follows = self.machine.assumes and self.machine[Models].follows
+        return Words(calls=loss_names(chunks) if follows else frozenset())
+
+    def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
+        """It may be a loss."""
+        computed(self.machine, state, node, op, place, value)
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """It may be a loss."""
+        handed(self.machine, state, call.node, call.callee, call.arguments)
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """A model has run, or what may be one."""
+        model = call.notes.get(Models)
+        if model is not None and call.entered in (None, "object"):
+            ran(self.machine, state, model[0], result)

@@ -1,0 +1,48 @@
+"""What the parameters of models have become on a path."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.values.state import Iteration, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What made a model's parameters float16 or bfloat16, and what sharded them."""
+
+    half: cst.CSTNode | None = None
+    sharded: cst.CSTNode | None = None
+    bfloat16: cst.CSTNode | None = None
+
+    def traits(self) -> tuple[bool, ...]:
+        """What is known of the model, whatever brought it about."""
+        return (self.half is None, self.sharded is None, self.bfloat16 is None)
+
+
+class ModelStates(Part):
+    """The models whose parameters are not as they were made, by symbol; `known` is replaced and never changed."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[int, Model] = {}
+
+    def copy(self) -> ModelStates:
+        """An independent continuation."""
+        twin = ModelStates.__new__(ModelStates)
+        twin.known = self.known
+        return twin
+
+    def key(self, now: Iteration) -> Hashable:
+        """What rules can tell apart."""
+        return frozenset((symbol, *model.traits()) for symbol, model in self.known.items())
+
+    def blurred(self, other: ModelStates) -> ModelStates:
+        """The models of which both paths know the same."""
+        twin = ModelStates()
+        twin.known = {symbol: model for symbol, model in self.known.items() if other.known.get(symbol) == model}
+        return twin

@@ -1,0 +1,302 @@
+"""Models: which values are models, the mode each is in, and where their forward passes run."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Hashable, Iterable, Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import (
+    Clash,
+    Forward,
+    ForwardOutside,
+    LossOfOutput,
+    Purpose,
+    Recipe,
+    RegionMissed,
+    ToNumpy,
+)
+from amplint.semantics.models import norms
+from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.models.parameters import place, root
+from amplint.semantics.python import attributes
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import MODEL, dotted, model_names
+from amplint.semantics.regions import tracker as contexts
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.tensors import CASTS, dtype_of, used_as_tensor
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import Region, State
+from amplint.semantics.values.values import (
+    FALSE,
+    TRUE,
+    Autocast,
+    Const,
+    GradMode,
+    Instance,
+    Method,
+    Module,
+    NewThread,
+    Opaque,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import LOWER, MODULE_OPS, words
+
+FORWARD_METHODS = words("forward generate __call__")
+RUNS_LAYERS = words("forward __call__")
+_LAYERS = words("Sequential LSTM GRU RNN LSTMCell GRUCell RNNCell MultiheadAttention Transformer")
+_CASTS_ITSELF = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
+)
+"""Imports of frameworks that enter autocast around the forward passes of the models they are given."""
+_TRAINS = re.compile(r"backward\(|zero_grad\(")
+_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
+"""The events for which models and what they return have to be followed."""
+_MODE, _CAST = "<training>", "<cast>"
+_SHOWS_MODEL = words("parameters named_parameters named_modules")
+
+
+def note_use(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
+    """Remember what the call of `owner.name(...)` tells of a model: its mode, or that it is cast to half."""
+    if not isinstance(owner, (Instance, Module, Unknown)):
+        return
+    if name in ("train", "eval") and len(arguments.given) <= (name == "train"):
+        mode = FALSE if name == "eval" else arguments.values[0] if arguments.given else TRUE
+        if mode in (TRUE, FALSE) or isinstance(mode, Unknown):
+            state.set_attribute(owner.symbol, _MODE, mode)
+            state.set_attribute(root(machine, owner.symbol), _MODE, mode)
+    elif name in ("half", "bfloat16") or (
+        name == "to" and any(dtype_of(machine, value) in HALF_DTYPES for value in arguments.values)
+    ):
+        state.set_attribute(owner.symbol, _CAST, TRUE)
+    elif name in _SHOWS_MODEL:
+        table = state.heap.get(owner.symbol, {})
+        if _MODE not in table:
+            state.set_attribute(owner.symbol, _MODE, machine.unknown("mode", parts=(owner.symbol,)))
+
+
+def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> bool:
+    """Whether `value`, which `node` gives, is certainly a model with layers that autocast casts."""
+    if isinstance(value, Instance):
+        return _is_module_class(machine, state, value) or _MODE in state.heap.get(value.symbol, {})
+    if isinstance(value, Module):
+        last = value.cls.rpartition(".")[2]
+        return last in _LAYERS or MODULE_OPS.get(last) in LOWER
+    if not isinstance(value, Unknown):
+        return False
+    path = dotted(node) or ""
+    if _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(path) == MODEL:
+        return True
+    if MODEL_NAME.search(path.rpartition(".")[2]):
+        return True
+    key = machine.symbols.key(value.symbol)
+    return key[0] == "call" and MODEL_MAKER.search(str(key[1])) is not None
+
+
+def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
+    return any(
+        isinstance(base, Ref) and base.name.startswith("torch.nn.")
+        for cls in attributes.lineage(machine, state, value.cls)
+        for base in attributes.bases(machine, state, cls)
+    )
+
+
+def called(
+    machine: Machine, state: State, func: cst.BaseExpression, callee: Value
+) -> tuple[Value, cst.BaseExpression] | None:
+    """The model whose forward pass a call of `func` runs, with the expression that names it; None for other calls."""
+    if isinstance(func, cst.Attribute) and func.attr.value in FORWARD_METHODS:
+        owner = machine.evaluate(state, func.value)
+        if is_model(machine, state, owner, func.value):
+            return owner, func.value
+    return (callee, func) if is_model(machine, state, callee, func) else None
+
+
+def is_unwrapped(machine: Machine, model: object) -> bool:
+    """Whether a model is, on some path, the one inside of a wrapper such as a distributed model."""
+    todo, seen = [model], set[int]()
+    while todo:
+        way = todo.pop()
+        if isinstance(way, Method) and way.name == "module":
+            return True
+        if not isinstance(way, Unknown) or way.symbol in seen:
+            continue
+        seen.add(way.symbol)
+        key = machine.symbols.key(way.symbol)
+        if key[:2] == ("attribute", "module"):
+            return True
+        if key[0] == "either":
+            todo += [*key[1:], *map(Unknown, machine.symbols.parts(way.symbol))]
+    return False
+
+
+def forward(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    model: Value,
+    path: cst.BaseExpression,
+    inputs: Iterable[Value] = (),
+) -> None:
+    """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
+    contexts.missed(machine, state, node)
+    if any(map(_runs_layers, machine.calls)):
+        return
+    machine.contacts += 1
+    symbol = symbol_of(machine, model)
+    known = state.heap.get(symbol, {})
+    mode = state.heap.get(root(machine, symbol), {}).get(_MODE)
+    training = bool(mode.value) if isinstance(mode, Const) else None
+    gradients = _gradients(state.regions)
+    weights = state[ModelStates].known.get(root(machine, symbol), Model())
+    machine.emit(
+        state,
+        Forward,
+        node,
+        model=(identity(machine, symbol), _home(machine, symbol)),
+        name=dotted(path) or "the model",
+        training=training,
+        gradients=gradients,
+        purpose=_purpose(machine, training, gradients),
+        autocast=recipe(machine, state, model),
+        entered=_entered(state),
+        way=_way(machine, node),
+        half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
+        weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
+        statistics=bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model),
+        inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
+        place=place(machine, state, model),
+    )
+
+
+def _runs_layers(function: cst.CSTNode) -> bool:
+    """Whether this is the method of a model that its call runs."""
+    if not isinstance(function, cst.FunctionDef) or function.name.value not in RUNS_LAYERS:
+        return False
+    return bool(function.params.params) and function.params.params[0].name.value == "self"
+
+
+def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
+    """The call that converted `value` to half, None where it is not certainly half or something else made it so."""
+    value = used_as_tensor(machine, value)
+    if not isinstance(value, Tensor) or value.dtype not in HALF_DTYPES or not isinstance(value.why_half, cst.Call):
+        return None
+    method = value.why_half.func.attr.value if isinstance(value.why_half.func, cst.Attribute) else ""
+    return value.why_half if method in CASTS or method in ("to", "type") else None
+
+
+def _home(machine: Machine, symbol: int) -> cst.CSTNode | None:
+    """The function that made a model for itself, None for one that outlives the function."""
+    root = machine.calls[0] if machine.calls else None
+    return root if (symbol, root) in machine[Models].born else None
+
+
+def _way(machine: Machine, node: cst.CSTNode) -> tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]:
+    """Each function being run, None for the top level, with the call by which it leads to `node`."""
+    nodes = [*machine.sites, node]
+    way = zip([None, *machine.calls], nodes, strict=False)
+    return tuple((function, call) for function, call in way if call is not None)
+
+
+def identity(machine: Machine, symbol: int) -> Hashable:
+    """What tells a model from others in the whole file: parameters of one name stand for one model."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "parameter" and len(key) == 3:
+        return ("parameter", key[2])
+    if key[:2] == ("attribute", "module"):
+        return identity(machine, parts[0])
+    if key[0] in ("attribute", "index") and parts:
+        names = key[1 : len(key) - len(parts)]
+        return (key[0], *names, *(identity(machine, part) for part in parts))
+    return symbol
+
+
+def _purpose(machine: Machine, training: bool | None, gradients: bool | None) -> Purpose:
+    """Without gradients, a step that trains uses a model as a teacher; its evaluation is known by the mode."""
+    if training is False:
+        return Purpose.EVALUATION
+    functions = [node for node in machine.calls if isinstance(node, cst.FunctionDef)]
+    text = "" if machine.chunk is None else machine.chunk.text
+    if any(map(_trains, functions)) if functions else _TRAINS.search(text):
+        return Purpose.TRAINING if gradients else Purpose.UNKNOWN
+    evaluates = gradients is False or any(EVALUATES.search(node.name.value) for node in functions)
+    return Purpose.EVALUATION if evaluates and training is None else Purpose.UNKNOWN
+
+
+@functools.lru_cache(maxsize=512)
+def _trains(function: cst.FunctionDef) -> bool:
+    """Whether a function runs a backward pass or clears gradients for one, or says so by its name or what it calls."""
+    if TRAINING_STEP.search(function.name.value):
+        return True
+    called = (node.func for node in walk(function) if isinstance(node, cst.Call))
+    names = (func.attr if isinstance(func, cst.Attribute) else func for func in called)
+    return any(isinstance(name, cst.Name) and RUNS_BACKWARD_OR_CLEARS.search(name.value) for name in names)
+
+
+def _gradients(regions: Sequence[Region]) -> bool | None:
+    """Whether operations are recorded, None where a flag decides."""
+    for region in reversed(regions):
+        if isinstance(region.context, NewThread):
+            break
+        if isinstance(region.context, GradMode):
+            enabled = region.context.enabled
+            return bool(enabled.value) if isinstance(enabled, Const) else None
+    return True
+
+
+def _entered(state: State) -> cst.CSTNode | None:
+    return next((r.entered_by for r in reversed(state.regions) if isinstance(r.context, (Autocast, Opaque))), None)
+
+
+def recipe(machine: Machine, state: State, model: Value) -> Recipe:
+    """What is known of autocast where `model` runs."""
+    if innermost(machine, state)[0] is not None:
+        return Recipe.ON
+    for region in reversed(state.regions):
+        if isinstance(region.context, Opaque):
+            return Recipe.ON if region.context.name == "autocast" else Recipe.UNKNOWN
+        if isinstance(region.context, (Autocast, NewThread)):
+            return Recipe.UNKNOWN
+    own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
+    return Recipe.UNKNOWN if own or _CASTS_ITSELF.search(machine.program.main.text) else Recipe.OFF
+
+
+class Models(Tracker):
+    """Follows models where the rules ask for it; a call's note is the model that it runs and what names that.
+
+    `born` holds what unseen calls have made, with the function around them.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.follows = any(kind.kind in machine.wanted for kind in _OF_MODELS)
+        self.born: set[tuple[int, cst.CSTNode | None]] = set()
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of models matter."""
+        return Words(calls=model_names(chunks)) if self.follows else Words()
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """Remember what the call tells of a model, and its forward pass."""
+        if call.owner is not None:
+            note_use(self.machine, state, call.owner, call.name, call.arguments)
+        model = called(self.machine, state, call.node.func, call.callee) if self.follows else None
+        if model is not None:
+            forward(self.machine, state, call.node, *model, call.arguments.values)
+            call.notes[Models] = model
+
+    def unknown_result(self, made: Unknown) -> None:
+        """What two functions make by equal calls are two things."""
+        if self.follows and not self.machine.muted:
+            self.born.add((made.symbol, self.machine.calls[0] if self.machine.calls else None))

@@ -1,0 +1,94 @@
+"""Forward passes that run outside of the region their loss is computed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics.events import ForwardOutside
+from amplint.semantics.models.models import Models
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.ran import RegionsRun, without_gradients
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Autocast, NewThread, Opaque, Tensor, Unknown, Value
+from amplint.torchlib.policy import words
+
+_OF_DATA = words("to cuda cpu get item items pop next")
+"""Methods that hand out data or move it."""
+
+
+def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *, known_model: bool = True) -> None:
+    """The forward pass of a model at `node` returned `result`; what records no gradients has none to run outside.
+
+    What is not known to be a model counts inside of a region only.
+    """
+    if without_gradients(state):
+        return
+    symbol = symbol_of(machine, result)
+    bare = not any(isinstance(region.context, (Autocast, NewThread, Opaque)) for region in state.regions)
+    if bare and not known_model:
+        return
+    known = machine[Outside].outputs.setdefault(symbol, node)
+    machine[Outside].outputs[symbol] = known if bare else None
+
+
+def worked(machine: Machine, node: cst.Call, callee: Value, result: Value) -> None:
+    """Something unseen, which can hold a model, returned `result` inside of a region."""
+    of_data = isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_DATA
+    if isinstance(callee, Unknown) and not of_data:
+        machine[Outside].within.add(symbol_of(machine, result))
+
+
+def differentiated(machine: Machine, state: State, loss: Value) -> None:
+    """Backward runs on `loss`: tell where its model ran outside of the region that the rest was computed in.
+
+    What ran inside without the output of that model can be the forward pass of another one.
+    """
+    if not state[RegionsRun].ran or len(state[RegionsRun].ran) > 1 or ForwardOutside.kind not in machine.wanted:
+        return
+    plain = loss.plain if isinstance(loss, Tensor) else None
+    behind = [*_behind(machine, symbol_of(machine, loss) if plain is None else plain)]
+    outputs = {symbol: machine[Outside].outputs[symbol] for symbol in behind if symbol in machine[Outside].outputs}
+    bare = [node for node in dict.fromkeys(outputs.values()) if node is not None]
+    inside = machine[Outside].within.intersection(behind)
+    if (
+        len(bare) == 1
+        and None not in outputs.values()
+        and all(any(part in outputs for part in _behind(machine, symbol)) for symbol in inside)
+    ):
+        machine.emit(state, ForwardOutside, bare[0], inside=state[RegionsRun].ran[0].context)
+
+
+def _behind(machine: Machine, symbol: int) -> Iterator[int]:
+    """`symbol` and everything it was computed from."""
+    todo, seen = [symbol], {symbol}
+    while todo:
+        current = todo.pop()
+        yield current
+        for part in machine.symbols.parts(current):
+            if part not in seen:
+                seen.add(part)
+                todo.append(part)
+
+
+class Outside(Tracker):
+    """Forward passes by what they returned, None for those in a region, and what ran `within` regions."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.outputs: dict[int, cst.CSTNode | None] = {}
+        self.within: set[int] = set()
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """A model has run, or what may be one."""
+        model = call.notes.get(Models)
+        if call.entered == "object":
+            produced(self.machine, state, call.node, result, known_model=model is not None)
+        elif call.entered is None:
+            if state.regions and call.node not in self.machine.idle:
+                worked(self.machine, call.node, call.callee, result)
+            if model is not None:
+                produced(self.machine, state, call.node, result)

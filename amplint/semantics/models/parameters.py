@@ -1,0 +1,352 @@
+"""Where parameters live: models converted to float16 or sharded by FSDP, and the optimizers built on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, Stage
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import MODEL, dotted
+from amplint.semantics.regions.innermost import is_off
+from amplint.semantics.tensors.devices import moved_to
+from amplint.semantics.tensors.tensors import converts_to, dtype_of, is_conversion
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Module,
+    Optimizer,
+    Ref,
+    Scaler,
+    Trained,
+    Unknown,
+    Value,
+    number,
+)
+from amplint.semantics.words import CHANGES_PARAMETERS, OPTIMIZER_MAKER, PRETRAINED
+from amplint.torchlib.names import SHARDING_WRAPPERS
+from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
+
+CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
+"""Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
+WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
+_QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
+_PLACE = "place of"
+NOT_SHARDED = "NO_SHARD"
+UNSEEN = Trained(None, frozenset(), plain=False)
+
+
+def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+    """`owner.half()`, `owner.to(...)`: of a model this converts its parameters where they are."""
+    if name == "requires_grad_" and arguments.values == (FALSE,):
+        forget_dtypes(machine, state, [owner])
+    changes, dtype = converts_to(machine, name, arguments)
+    if not isinstance(owner, (Instance, Module)) and not _is_model(machine, state, owner, node):
+        return
+    _move(machine, state, owner, name, arguments)
+    if not changes:
+        return
+    half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
+    _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
+
+
+def load(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
+    """`Class.from_pretrained(...)`: the parameters come in the dtype that is asked for, or quantized."""
+    asked = arguments.value("torch_dtype") or arguments.value("dtype")
+    half = asked == Const("float16") or dtype_of(machine, asked) == "float16"
+    if half and all(arguments.value(name) in (None, NONE, FALSE) for name in _QUANTIZING):
+        _set(state, symbol_of(machine, model), half=node)
+
+
+def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
+    """`model.cuda()`, `model.to(device)`: remember where it is, where that is certain."""
+    if name not in ("cuda", "cpu", "to"):
+        return
+    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved_to(name, arguments))
+
+
+def place(machine: Machine, state: State, model: Value) -> str | None:
+    """The type of the device a model is certainly on."""
+    known = state.facts.get((_PLACE, root(machine, symbol_of(machine, model))))
+    return str(known.value) if known is not None and known.value is not None else None
+
+
+def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> bool:
+    """Whether something unknown must be a model: loaded or used like one, or its conversion is a statement."""
+    if not isinstance(owner, Unknown):
+        return False
+    origin = root(machine, owner.symbol)
+    kind, *more = machine.symbols.key(origin)
+    if origin in state[ModelStates].known or (kind == "call" and PRETRAINED.search(str(more[0]))):
+        return True
+    path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
+    return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
+
+
+def _is_dropped(statement: cst.CSTNode | None, node: cst.Call) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    for small in statement.body:
+        inner = small.value if isinstance(small, cst.Expr) else None
+        while isinstance(inner, cst.Call) and inner is not node and isinstance(inner.func, cst.Attribute):
+            inner = inner.func.value
+        if inner is node:
+            return True
+    return False
+
+
+def wrap(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
+    """`FullyShardedDataParallel(model)`: every rank keeps a part of the parameters."""
+    strategy = arguments.value("sharding_strategy", 2)
+    if not (isinstance(strategy, Ref) and strategy.name.endswith(NOT_SHARDED)):
+        _set(state, root(machine, symbol_of(machine, model)), sharded=node)
+
+
+def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
+    known = state[ModelStates].known.get(symbol, Model())
+    known = replace(known, **changes)
+    state[ModelStates].known = {**state[ModelStates].known, symbol: known}
+    if known == Model():
+        del state[ModelStates].known[symbol]
+
+
+def forget_places(machine: Machine, state: State, values: Iterable[Value] | None) -> None:
+    """Code that cannot be seen may have moved these models, or any."""
+    places = [key for key in state.facts if isinstance(key, tuple) and key[0] == _PLACE]
+    if places:
+        handed = None if values is None else {root(machine, symbol_of(machine, value)) for value in values}
+        for key in places:
+            if handed is None or key[1] in handed:
+                del state.facts[key]
+
+
+def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
+    """Code that cannot be seen may have given the parameters of these models, or of any, another dtype."""
+    values = None if values is None else tuple(values)
+    forget_places(machine, state, values)
+    if state[ModelStates].known:
+        chosen = (
+            state[ModelStates].known.keys()
+            if values is None
+            else {root(machine, symbol_of(machine, v)) for v in values}
+        )
+        for symbol in chosen & state[ModelStates].known.keys():
+            _set(state, symbol, half=None, bfloat16=None)
+
+
+def root(machine: Machine, symbol: int) -> int:
+    """The model behind one that was converted to a dtype, or handed to a framework: it is the same object."""
+    while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
+        symbol = machine.symbols.parts(symbol)[0]
+    return symbol
+
+
+def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Arguments) -> None:
+    """An optimizer of `torch.optim` is constructed."""
+    given = arguments.value("params", 0)
+    fused = arguments.value("fused")
+    sources = _sources(machine, given) or set()
+    models = {root(machine, source) for source in sources}
+    for source in sources:
+        key = machine.symbols.key(source)
+        if key[:2] == ("converted", "float16") and models.isdisjoint(state[ModelStates].known):
+            _set(state, root(machine, source), half=key[2])  # type: ignore[arg-type]
+    model = models.pop() if len(models) == 1 else None
+    plain = fused in (None, NONE, FALSE)
+    epsilon = _epsilon(optimizer.cls.rpartition(".")[2], arguments)
+    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon)
+
+
+def _epsilon(cls: str, arguments: Arguments) -> float | None:
+    """What an optimizer adds to its denominators, None where it may be another number for some parameters."""
+    given = arguments.value("params", 0)
+    groups = given.values if isinstance(given, Items) else ()
+    own = any(isinstance(group, Items) and Const("eps") in (group.keys or ()) for group in groups)
+    switched = any(arguments.value(name) not in (None, NONE, FALSE) for name in ELSEWHERE_COMPUTED)
+    if cls not in EPSILONS or switched or own or any(argument.star for argument in arguments.given):
+        return None
+    default, position = EPSILONS[cls]
+    passed = arguments.get("eps", position)
+    return number(passed.value) if passed is not None else default
+
+
+def _sources(machine: Machine, value: Value | None) -> set[int] | None:
+    """The models whose parameters `value` is made up of, None where something else went into it."""
+    if isinstance(value, Items):
+        groups = [_sources(machine, item) for item in value.values if not isinstance(item, Const)]
+        return None if None in groups else set().union(*filter(None, groups))
+    return _chosen_from(machine, value.symbol) if isinstance(value, Unknown) else None
+
+
+def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
+    kind, parts = machine.symbols.key(symbol)[0], machine.symbols.parts(symbol)
+    if kind == "parameters":
+        return {parts[0]}
+    if kind == "comprehension" and len(parts) == 2 and _is_element(machine, parts[1]):
+        return _chosen_from(machine, parts[0])
+    if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
+        return _chosen_from(machine, parts[1])
+    return None
+
+
+def _is_element(machine: Machine, symbol: int) -> bool:
+    """Whether a comprehension collects what it goes over, or a part of that (`p for name, p in ...`)."""
+    kind = machine.symbols.key(symbol)[0]
+    return kind == "each" or (kind == "part" and _is_element(machine, machine.symbols.parts(symbol)[0]))
+
+
+def _origins(machine: Machine, value: Value | None) -> frozenset[int]:
+    """The symbols of what went into `value`."""
+    if isinstance(value, Items):
+        return frozenset().union(*(_origins(machine, item) for item in value.values))
+    todo, found = [value.symbol] if isinstance(value, Unknown) else [], set()
+    while todo:
+        symbol = todo.pop()
+        if symbol not in found:
+            found |= {symbol, root(machine, symbol)}
+            todo += machine.symbols.parts(symbol)
+    return frozenset(found)
+
+
+def meet(
+    machine: Machine, state: State, node: cst.Call, scaler: Scaler, optimizer: Optimizer, stage: Stage | None
+) -> None:
+    """A scaler unscales an optimizer, or steps one at `stage`: tell where its parameters do not allow that."""
+    if not state[ModelStates].known:
+        return
+    trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
+    half = state[ModelStates].known[trained.model].half if trained.model in state[ModelStates].known else None
+    unscales = stage is None or (stage.state is OptState.READY and trained.plain)
+    if half is not None and unscales and not is_off(machine, state, scaler.enabled):
+        machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half)
+    elif stage is not None and (half is None or not trained.plain):
+        step(machine, state, node, optimizer)
+    _tell_shards(machine, state, scaler, {optimizer.symbol})
+
+
+def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
+    """An optimizer steps: tell where the parameters it updates are half."""
+    trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
+    made = machine[CallIndex].index.made.get(optimizer.symbol)
+    if trained.model not in state[ModelStates].known or made is None:
+        return
+    model = state[ModelStates].known[trained.model]
+    for dtype, cast in (("float16", model.half), ("bfloat16", model.bfloat16)):
+        if cast is not None:
+            machine.emit(
+                state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls, epsilon=trained.epsilon
+            )
+
+
+def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
+    """A function that holds these values ends: tell of the scalers made for a model that is sharded by then."""
+    if not any(model.sharded for model in state[ModelStates].known.values()):
+        return
+    held = list(values)
+    optimizers = {v.symbol for v in held if isinstance(v, (Optimizer, Unknown)) and _is_optimizer(machine, v)}
+    for scaler in [value for value in held if isinstance(value, Scaler)]:
+        _tell_shards(machine, state, scaler, optimizers)
+
+
+def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
+    """Whether `value` is an optimizer, or was made by a function out of sight that is named after one."""
+    key = machine.symbols.key(value.symbol)
+    return isinstance(value, Optimizer) or (key[0] == "call" and OPTIMIZER_MAKER.search(str(key[1])) is not None)
+
+
+def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
+    shards = {symbol: model.sharded for symbol, model in state[ModelStates].known.items() if model.sharded is not None}
+    if not shards or scaler.created is None or is_off(machine, state, scaler.enabled):
+        return
+    for optimizer in optimizers:
+        known = machine[Parameters].trained.get(optimizer)
+        origins = known.origins if known is not None else _origins(machine, Unknown(optimizer))
+        for model, wrapped in shards.items():
+            if model in origins:
+                machine.emit(state, ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=wrapped)
+                return
+
+
+class Parameters(Tracker):
+    """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
+
+    part = ModelStates
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.trained: dict[int, Trained] = {}
+
+    def library(self) -> Mapping[str, Handler]:
+        """What shards a model."""
+        return dict.fromkeys(SHARDING_WRAPPERS, self._wrap)
+
+    def _wrap(self, state: State, call: Call) -> Value | None:
+        if not call.arguments.given:
+            return None
+        wrap(self.machine, state, call.node, call.arguments.values[0], call.arguments)
+        return call.arguments.values[0]
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """What wraps a model without changing its parameters."""
+        assert isinstance(call.callee, Ref)
+        name, given = call.callee.name, call.arguments.values
+        if name.rpartition(".")[2] in WRAPPERS and name.startswith("torch.") and given:
+            forget_places(self.machine, state, given[:1])
+            return given[0]
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`parameters()`, and the conversion of a model."""
+        assert call.owner is not None
+        if call.name in ("parameters", "named_parameters", "trainable_parameters"):
+            self.machine.idle.add(call.node)
+            return self.machine.unknown("parameters", parts=(symbol_of(self.machine, call.owner),))
+        if is_conversion(call):
+            cast(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """Code that cannot be seen may convert the models that it gets."""
+        if call.entered is not None:
+            return
+        forget_dtypes(self.machine, state, call.arguments.values)
+        if call.owner is not None and not isinstance(call.callee, Ref) and CHANGES_PARAMETERS.search(call.name):
+            forget_dtypes(self.machine, state, [call.owner])
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """A model comes from a library."""
+        if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
+            load(self.machine, state, call.node, result, call.arguments)
+
+    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+        """Code that is not followed may convert the models that it gets."""
+        forget_dtypes(self.machine, state, given)
+
+    def passed_over(self, state: State, statement: cst.CSTNode) -> None:
+        """A statement that is not run may convert any model."""
+        if self.machine.slice.mentions(statement, CONVERTING):
+            forget_dtypes(self.machine, state)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`parameter.data = value`, `model.layer = value`."""
+        if target.attr.value in ("data", "requires_grad"):
+            forget_dtypes(self.machine, state)
+        elif not isinstance(value, Const):
+            forget_dtypes(self.machine, state, [owner])
+        return None
+
+    def frame_ends(self, state: State, values: Iterable[Value]) -> None:
+        """Scalers made for a sharded model leave the function that made them."""
+        leave(self.machine, state, values)

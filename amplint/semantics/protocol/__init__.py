@@ -1,0 +1,1 @@
+"""The protocol of scalers and optimizers, and the gradients between them."""

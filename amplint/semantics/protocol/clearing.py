@@ -1,0 +1,67 @@
+"""What a loop does as a whole: to the gradients of all parameters, or with the optimizers it goes over."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
+from amplint.semantics.protocol.protocol import forget_gradients
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.source.tree import walk
+
+_CLEARING = frozenset({"zero_", "detach_", "requires_grad_"})
+
+
+def clears(loop: cst.For) -> bool:
+    """Whether all that `loop` does is to clear the gradient of each parameter that has one."""
+    names = {node.value for node in walk(loop.target) if isinstance(node, cst.Name)}
+    body = loop.body.body
+    if len(body) == 1 and isinstance(body[0], cst.If) and body[0].orelse is None:
+        asked = {dotted(node) for node in walk(body[0].test) if isinstance(node, cst.Attribute)}
+        if not asked or any(_parameter(name) not in names for name in asked):
+            return False
+        body = body[0].body.body
+    small = [one for line in body for one in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])]
+    return bool(small) and all(_cleared(one) in names for one in small)
+
+
+def looped(machine: Machine, state: State, loop: cst.CSTNode) -> None:
+    """A loop is done: where it stepped the optimizers it went over, none is left whose gradients wait."""
+    for symbol, gradients in list(state[Progress].gradients.items()):
+        if gradients.consumed is not None and machine.symbols.involves(symbol, "item", id(loop)):
+            state[Progress].gradients[ANY_OPTIMIZER] = gradients
+
+
+def _cleared(statement: cst.CSTNode) -> str | None:
+    """The parameter whose gradient a statement clears."""
+    if isinstance(statement, cst.Assign) and isinstance(statement.value, cst.Name) and statement.value.value == "None":
+        return _parameter(dotted(statement.targets[0].target))
+    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        owner, _, method = (dotted(statement.value.func) or "").rpartition(".")
+        return _parameter(owner) if method in _CLEARING else None
+    return None
+
+
+def _parameter(gradient: str | None) -> str | None:
+    """`p` of `p.grad` and `p.grad.data`."""
+    name, _, rest = (gradient or "").partition(".")
+    return name if rest in ("grad", "grad.data") else None
+
+
+class LoopsOverGradients(Tracker):
+    """Follows loops that clear all gradients or step several optimizers."""
+
+    def loop_as_whole(self, state: State, node: cst.For) -> bool:
+        """Whether all gradients are cleared."""
+        if not clears(node):
+            return False
+        self.machine.contacts += 1
+        forget_gradients(state)
+        return True
+
+    def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
+        """Optimizers may have been stepped one after the other."""
+        looped(self.machine, state, loop)

@@ -1,0 +1,95 @@
+"""Gradients that a script reads and changes itself: by methods of `parameter.grad`, and by PyTorch's clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import libcst as cst
+
+from amplint.semantics.accumulation import windows
+from amplint.semantics.events import Job
+from amplint.semantics.frameworks import frameworks
+from amplint.semantics.protocol import protocol
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Ref, Unknown, Value
+from amplint.torchlib.names import CLIPPERS
+
+
+class GradientUses(Tracker):
+    """Follows gradients that are read and changed."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """`torch.nn.utils.clip_grad_norm_` and its kin."""
+        return dict.fromkeys(CLIPPERS, self._clip)
+
+    def _clip(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return _clip(self.machine, state, call.node, call.callee.name, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """Methods of `parameter.grad`."""
+        if call.owner is None or not _is_gradient(self.machine, call.owner):
+            return None
+        return _gradient_method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+
+
+def _is_gradient(machine: Machine, owner: Value) -> bool:
+    """Whether `owner` is `parameter.grad`, or something taken from it by `.data` or `.detach()`."""
+    while isinstance(owner, Unknown):
+        kind, *names = machine.symbols.key(owner.symbol)
+        if kind != "attribute" or names[0] not in ("grad", "data"):
+            return False
+        if names[0] == "grad":
+            return True
+        owner = Unknown(machine.symbols.parts(owner.symbol)[0])
+    return False
+
+
+_MEASURES = frozenset({"norm", "abs", "mean", "std", "max"})
+_CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_"})
+"""In-place methods that do not commute with the loss scale; multiplying and dividing do."""
+_SETS = frozenset({"zero_", "copy_", "set_", "fill_"})
+
+
+def _involves_scale(machine: Machine, value: Value) -> bool:
+    """Whether `value` was computed from what `get_scale()` returned."""
+    return machine.symbols.involves(symbol_of(machine, value), "scale of")
+
+
+def _gradient_method(
+    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
+) -> Value | None:
+    if name.endswith("_"):
+        windows.note(machine, state, Job.RESCALE, node)
+    if any(_involves_scale(machine, value) for value in arguments.values):
+        protocol.forget_gradients(state)
+        return Unknown(machine.fresh())
+    if name in _SETS:
+        protocol.forget_gradients(state)
+    elif name in _MEASURES or name in _CHANGES:
+        what = "changed" if name in _CHANGES else "measured"
+        protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
+    elif name in ("detach", "clone", "float"):
+        return owner
+    return machine.unknown("from gradient", name, parts=(symbol_of(machine, owner),))
+
+
+def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """`torch.nn.utils.clip_grad_norm_` and its kin."""
+    machine.idle.add(node)
+    mutates = CLIPPERS[name]
+    limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
+    if limit is not None and _involves_scale(machine, limit):
+        return Unknown(machine.fresh())
+    if arguments.given and limit != Const(None):
+        if mutates:
+            windows.note(machine, state, Job.CLIP, node)
+        what = "clipped" if mutates else "measured"
+        if mutates:
+            frameworks.clipped(machine, state, node, name.rpartition(".")[2])
+        protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
+    return Unknown(machine.fresh())

@@ -1,0 +1,672 @@
+"""The GradScaler protocol: what each call on a scaler, an optimizer or a loss does to the gradients of a path.
+
+The stages are PyTorch's own (`torch.amp.grad_scaler.OptState`). A backward pass is taken to reach every optimizer,
+since which parameters a loss depends on is not known; what it brings to light is only held against the optimizer that
+is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.accumulation import windows
+from amplint.semantics.events import (
+    Backward,
+    Gradients,
+    GradientUse,
+    GradState,
+    Job,
+    OptimizerStep,
+    OptState,
+    ScaleDiscarded,
+    ScalerStep,
+    ScalerUpdate,
+    Stage,
+    Unscale,
+)
+from amplint.semantics.losses import penalties, readings
+from amplint.semantics.memory import undone
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used, waiting
+from amplint.semantics.memory.ledger import Ledger
+from amplint.semantics.memory.progress import (
+    ANY_OPTIMIZER,
+    READY,
+    Owners,
+    Progress,
+    ScalerState,
+    gradients_of,
+    stage_of,
+)
+from amplint.semantics.memory.rhythm import Rhythm
+from amplint.semantics.memory.undone import Undone
+from amplint.semantics.models import outside, parameters
+from amplint.semantics.protocol import skips
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import is_handed_on, symbol_of
+from amplint.semantics.reading.scopes import OPTIMIZER, SCALER, dotted
+from amplint.semantics.regions import ran
+from amplint.semantics.regions.innermost import is_off
+from amplint.semantics.regions.ran import RegionsRun
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State, same_iteration
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    PERHAPS_SCALED,
+    Function,
+    Instance,
+    Items,
+    Manager,
+    Method,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.semantics.words import KEEPS_RECORDS, RUNS_BACKWARD
+from amplint.source.tree import walk
+from amplint.torchlib.methods import INHERITED_HARMLESS
+from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
+
+
+def as_scaler(machine: Machine, value: Value) -> Scaler | None:
+    """`value` as a scaler, when it is one or its use shows that it must be."""
+    if isinstance(value, Scaler):
+        return value
+    if isinstance(value, Unknown):
+        return Scaler(value.symbol, machine.unknown("enabled", parts=(value.symbol,)))
+    return None
+
+
+def as_optimizer(value: Value | None) -> Optimizer | None:
+    """`value` as an optimizer, when it can be one."""
+    if isinstance(value, Optimizer):
+        return value
+    return Optimizer(value.symbol) if isinstance(value, (Unknown, Instance)) else None
+
+
+def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> Value:
+    """`scaler.scale(outputs)`."""
+    machine.idle.add(node)
+    value = arguments.values[0] if arguments.given else Unknown(machine.fresh())
+    if is_off(machine, state, scaler.enabled):
+        return value
+    if isinstance(value, Items):
+        return Items(tuple(_scaled(machine, state, node, scaler, item) for item in value.values))
+    _spell(machine, scaler, node)
+    penalties.scaled(machine, state, node, scaler, value)
+    scaled = _scaled(machine, state, node, scaler, value)
+    if isinstance(machine.statement, cst.SimpleStatementLine) and _is_bare(machine.statement, node):
+        state.bind(state.frame, "<scaled>", scaled)
+        machine.emit(state, ScaleDiscarded, node, scaler=scaler, loss=symbol_of(machine, value))
+    return scaled
+
+
+def _is_bare(statement: cst.SimpleStatementLine, node: cst.Call) -> bool:
+    return any(isinstance(small, cst.Expr) and small.value is node for small in statement.body)
+
+
+def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, value: Value) -> Tensor:
+    plain = symbol_of(machine, value)
+    readings.scaled(machine, state, scaler, plain, node)
+    result = Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
+    machine[Protocol].scaled.add(result.symbol)
+    return result
+
+
+def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
+    """A backward pass on `loss`."""
+    machine.idle.add(node)
+    machine.contacts += 1
+    if _of_unknown_scale(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
+        forget_gradients(state)
+        return
+    scaler = loss.scaled if isinstance(loss, Tensor) else None
+    if scaler is not None and is_off(machine, state, scaler.enabled):
+        scaler = None
+    machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
+    windows.note_backward(machine, state, node, loss)
+    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
+    outside.differentiated(machine, state, loss)
+    state[RegionsRun].ran = ()
+    if scaler is not None:
+        state.note(node, "backward leaves gradients that carry the loss scale")
+        fresh = Gradients(GradState.SCALED, scaler, node)
+    else:
+        discarded = _discarded_scale(machine, state, loss)
+        if discarded is not None:
+            machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
+        state.note(node, "backward runs on the loss without its scale")
+        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
+    alone = len(known) <= 1 and not _has_another(machine, state, known)
+    for optimizer in {ANY_OPTIMIZER, *known}:
+        state[Progress].gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
+
+
+def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
+    """Whether `loss` holds gradients made earlier, or what an unseen call made of a scaled loss: perhaps its scale."""
+    symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
+    taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
+    if machine.symbols.key(symbol)[0] == "call" and not machine[Protocol].scaled.isdisjoint(
+        machine.symbols.parts(symbol)
+    ):
+        return True
+    return taken or machine.symbols.involves(symbol, "attribute", "grad")
+
+
+def _scaler(state: State, scaler: Scaler) -> ScalerState:
+    return state[Progress].scalers.get(scaler.symbol, ScalerState())
+
+
+def _discarded_scale(machine: Machine, state: State, loss: Value) -> tuple[Scaler, cst.CSTNode] | None:
+    symbol = symbol_of(machine, loss)
+    for value in [value for table in state.frames.values() for value in table.values()]:
+        if isinstance(value, Tensor) and value.scaled and value.plain == symbol and value.made is not None:
+            return value.scaled, value.made
+    return None
+
+
+def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
+    """`scaler.unscale_(optimizer)`."""
+    machine.idle.add(node)
+    machine.contacts += 1
+    optimizer = as_optimizer(arguments.value("optimizer", 0))
+    if is_off(machine, state, scaler.enabled):
+        return
+    if optimizer is None:
+        state[Progress].scalers[scaler.symbol] = ScalerState(checked=True)
+        forget_everything(state)
+        return
+    _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
+    before = gradients_of(machine, state, optimizer.symbol)
+    stage = stage_of(state, scaler, optimizer.symbol)
+    unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
+    known = _scaler(state, scaler)
+    state[Progress].gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
+    windows.note(machine, state, Job.UNSCALE, node)
+    state[Progress].pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration, unchecked)
+    state[Progress].scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
+    state.note(node, "unscale_ divides the gradients by the scale")
+
+
+def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
+    """`scaler.step(optimizer)`."""
+    machine.idle.add(node)
+    machine.contacts += 1
+    optimizer = as_optimizer(arguments.value("optimizer", 0))
+    if optimizer is None:
+        state[Progress].scalers[scaler.symbol] = ScalerState(checked=True)
+        forget_everything(state)
+        return
+    if is_off(machine, state, scaler.enabled):
+        parameters.step(machine, state, node, optimizer)
+        _consume(machine, state, optimizer, node)
+        return
+    closure = arguments.get("closure", 1)
+    if closure is not None and is_handed_on(machine, closure.value):
+        closure = None
+    _pair_event(
+        machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
+    )
+    if not stage_of(state, scaler, optimizer.symbol).refuses:
+        before = gradients_of(machine, state, optimizer.symbol)
+        state[Progress].gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
+    _consume(machine, state, optimizer, node)
+    machine[Ledger].training[scaler.symbol] = scaler
+    undone.await_update(machine, node, scaler)
+    state[Progress].pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
+    state[Progress].scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
+    state.note(node, "the scaler steps the optimizer")
+
+
+def _pair_event(
+    machine: Machine,
+    state: State,
+    kind: type[Unscale] | type[ScalerStep],
+    node: cst.Call,
+    scaler: Scaler,
+    optimizer: Optimizer,
+    arguments: Arguments,
+    **more: object,
+) -> None:
+    stage = stage_of(state, scaler, optimizer.symbol)
+    gradients = gradients_of(machine, state, optimizer.symbol)
+    argument = arguments.get("optimizer", 0)
+    assert argument is not None
+    known = _scaler(state, scaler)
+    loop = _inner_loop(machine, state, scaler, optimizer)
+    parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
+    _spell(machine, scaler, node)
+    if not argument.node.star:
+        machine[CallIndex].index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
+    if kind is Unscale:
+        machine[CallIndex].index.unscales.setdefault(optimizer.symbol, []).append(node)
+    else:
+        machine[CallIndex].index.partners.setdefault(scaler.symbol, []).append(optimizer.symbol)
+        machine[CallIndex].index.steps.setdefault(optimizer.symbol, []).append(node)
+    machine.emit(
+        state,
+        kind,
+        node,
+        scaler=scaler,
+        optimizer=optimizer,
+        optimizer_node=argument.node.value,
+        stage=stage,
+        same_iteration=same_iteration(stage.iteration, state.iteration),
+        gradients=gradients,
+        updated=known.updated,
+        latest=known.latest,
+        inner_loop=loop,
+        inside_window=stage.node in machine[Rhythm].inside,
+        foreign=next((one for one in gradients.passes if _is_other(machine, one.scaler, scaler)), None),
+        loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
+        **more,
+    )
+
+
+def _is_other(machine: Machine, one: Scaler | None, scaler: Scaler) -> bool:
+    if one is None or one.symbol == scaler.symbol or {one.enabled, scaler.enabled} & {FALSE}:
+        return False
+    kinds = {machine.symbols.key(one.symbol)[0], machine.symbols.key(scaler.symbol)[0]}
+    return len(kinds) == 1 and kinds <= {"made", "parameter"}
+
+
+def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:
+    if isinstance(node.func, cst.Attribute):
+        machine[CallIndex].index.scalers.setdefault(scaler.symbol, []).append(node.func.value)
+
+
+def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
+    """The outermost loop that makes the scaler in every round, but not the optimizer."""
+    around = optimizer.loops
+    if around is None:
+        made = machine.symbols.time(optimizer.symbol)
+        around = scaler.loops[: sum(begun <= made for begun in state.iteration)]
+    depth = len(around)
+    if scaler.created is None or scaler.loops[:depth] != around or len(scaler.loops) == depth:
+        return None
+    return scaler.loops[depth]
+
+
+def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Call) -> None:
+    windows.note(machine, state, Job.STEP, node)
+    state[Progress].gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
+
+
+def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
+    """`scaler.update()`."""
+    machine.idle.add(node)
+    machine.contacts += 1
+    if is_off(machine, state, scaler.enabled):
+        return
+    known = _scaler(state, scaler)
+    forced = bool(arguments.given)
+    _spell(machine, scaler, node)
+    windows.note(machine, state, Job.UPDATE, node)
+    machine[CallIndex].index.updates.setdefault(scaler.symbol, []).append(node)
+    machine.emit(
+        state,
+        ScalerUpdate,
+        node,
+        scaler=scaler,
+        checked=known.checked or forced,
+        previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
+        pending=_pending(machine, state, scaler),
+    )
+    for optimizer, gradients in state[Progress].gradients.items():
+        state[Progress].gradients[optimizer] = outdated(gradients, scaler, node)
+    state[Progress].pairs = {pair: stage for pair, stage in state[Progress].pairs.items() if pair[0] != scaler.symbol}
+    state[Progress].scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
+    state.note(node, "update sets the scale for the next iteration")
+
+
+def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | None:
+    """The backward whose gradients wait for a step; those of optimizers still to come only where there can be some."""
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
+    all_met = known and not _has_another(machine, state, known, len(known))
+    waiting = [one for key, one in state[Progress].gradients.items() if key in known or not all_met]
+    for gradients in [one for several in waiting for one in several.passes]:
+        fresh = gradients.state is GradState.SCALED and gradients.consumed is None and gradients.outdated is None
+        if fresh and gradients.carries(scaler):
+            return gradients.backward
+    return None
+
+
+def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
+    """`optimizer.step()`; a `closure` has made the gradients."""
+    machine.idle.add(node)
+    machine.contacts += 1
+    gradients = carrying(gradients_of(machine, state, optimizer.symbol))
+    if isinstance(node.func, cst.Attribute):
+        machine.emit(
+            state,
+            OptimizerStep,
+            node,
+            call=node,
+            optimizer=optimizer,
+            optimizer_node=node.func.value,
+            gradients=gradients,
+            closure=closure,
+            overlooked=skips.overlooked(machine, state, optimizer),
+        )
+    parameters.step(machine, state, node, optimizer)
+    _consume(machine, state, optimizer, node)
+    state.note(node, "the optimizer steps")
+
+
+def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
+    """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
+    machine.idle.add(node)
+    machine.contacts += 1
+    windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state[Progress].gradients.values())))
+    cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
+    if isinstance(owner, Optimizer):
+        state[Progress].gradients[owner.symbol] = cleared
+        if known <= {owner.symbol} and not _has_another(machine, state, {owner.symbol}):
+            state[Progress].gradients[ANY_OPTIMIZER] = cleared
+    elif len(known) <= 1:
+        state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
+    else:
+        state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *known], NO_GRADIENTS)
+    state.note(node, "zero_grad clears the gradients")
+
+
+def _has_another(machine: Machine, state: State, known: Set[int], count: int = 1) -> bool:
+    """Whether there can be more than `count` optimizers, the `known` ones among them."""
+    if list(machine.kinds().values()).count(OPTIMIZER) > count:
+        return True
+    return len({value.symbol for value in _optimizers(state)} | known) > count
+
+
+def _optimizers(state: State) -> list[Optimizer]:
+    """The optimizers that variables and attributes hold."""
+    tables = [*state.frames.values(), *state.heap.values()]
+    return [value for table in tables for value in table.values() if type(value) is Optimizer]
+
+
+def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:
+    """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed."""
+    machine.contacts += 1
+    known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
+    owner = _owner(machine, target)
+    matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
+    others = [key for key in known if key not in matched and _owners(machine, key) is None]
+    unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
+    if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
+        return  # perhaps an optimizer that wraps the matched one
+    candidates = matched or unused or known or [ANY_OPTIMIZER]
+    all_of_them = [(key, carrying(gradients_of(machine, state, key))) for key in candidates]
+    live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
+    if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
+        key, gradients = live[0]
+        scaler = gradients.scaler
+        assert scaler is not None
+        machine.emit(
+            state, GradientUse, node, gradients=gradients, stage=stage_of(state, scaler, key), what=what,
+            mutates=mutates, optimizers=tuple(key for key, _ in live),
+        )  # fmt: skip
+    elif not live and len(all_of_them) == 1 and all_of_them[0][1].consumed is not None:
+        key, known_of_it = all_of_them[0]
+        gradients = next((one for one in known_of_it.passes if one.scaler is not None), known_of_it)
+        stage = stage_of(state, gradients.scaler, key) if gradients.scaler else READY
+        machine.emit(
+            state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,)
+        )
+
+
+def _owner(machine: Machine, target: Value) -> int | None:
+    """Symbol of the model or optimizer whose parameters `target` is."""
+    symbol = symbol_of(machine, target)
+    while symbol not in machine[Owners].known:
+        kind = machine.symbols.key(symbol)[0]
+        if kind == "parameters":
+            return machine.symbols.parts(symbol)[0]
+        if kind not in _TAKEN_FROM:
+            return None
+        symbol = machine.symbols.parts(symbol)[0]
+    return symbol
+
+
+_TAKEN_FROM = frozenset({"attribute", "part", "index", "item", "comprehension", "each"})
+"""Kinds of symbols that stand for something taken from their first part."""
+
+
+def _owners(machine: Machine, optimizer: int) -> int | None:
+    return machine[Owners].known.get(optimizer)
+
+
+_METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
+_RECORDS = "_per_optimizer_states"
+"""Where a scaler keeps how far each optimizer has come."""
+
+
+def forget(machine: Machine, state: State, values: Iterable[Value], name: str = "") -> None:
+    """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown.
+
+    A function called `name` that saves, loads or logs by that name reads them only.
+    """
+    if KEEPS_RECORDS.search(name):
+        values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
+    for value in values:
+        machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
+        if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
+            machine[Undone].scaler_escaped = True
+            forget_everything(state)
+            return
+        if isinstance(value, Manager):
+            forget_gradients(state)
+        elif isinstance(value, Optimizer):
+            machine[Undone].optimizer_escaped = True
+            state[Progress].gradients[value.symbol] = NO_GRADIENTS
+            if machine.statement is not None:
+                windows.note(machine, state, Job.RESCALE, machine.statement)
+        elif isinstance(value, Items):
+            forget(machine, state, value.values)
+        elif isinstance(value, (Instance, Unknown)):
+            held = state.heap.get(value.symbol, {}).values()
+            if any(isinstance(item, (Scaler, Function)) for item in held) or undone.holds_scaler(
+                machine, state, value.symbol
+            ):
+                machine[Undone].scaler_escaped = True
+                forget_everything(state)
+                return
+
+
+def forget_everything(state: State) -> None:
+    """Nothing is known about gradients, stages and updates any more."""
+    used = {known.scaler.symbol for known in state[Progress].gradients.values() if known.scaler is not None}
+    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+    used |= {*(pair[0] for pair in state[Progress].pairs), *state[Progress].scalers}
+    for scaler in used:
+        state[Progress].pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
+    state[Progress].pairs = {pair: Stage(OptState.UNKNOWN) for pair in state[Progress].pairs}
+    state[Progress].scalers = {scaler: ScalerState(checked=True) for scaler in used}
+
+
+def gradient_set(machine: Machine, state: State, value: Value) -> None:
+    """`parameter.grad = value`; what is computed from gradients keeps their scale unless it is divided by that."""
+    symbol = symbol_of(machine, value)
+    from_them = machine.symbols.involves(symbol, "attribute", "grad")
+    if value != NONE and (not from_them or machine.symbols.involves(symbol, "scale of")):
+        forget_gradients(state)
+
+
+def forget_gradients(state: State) -> None:
+    """Something out of sight ran backward or changed the gradients."""
+    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+
+
+_HOLDERS = frozenset({Scaler, Optimizer, Instance, Unknown})
+
+
+def _held(value: Value) -> set[int]:
+    if isinstance(value, Items):
+        return set().union(*(_held(item) for item in value.values))
+    return {value.symbol} if type(value) in _HOLDERS else set()  # type: ignore[union-attr]
+
+
+class Protocol(Tracker):
+    """Follows scalers, optimizers and gradients.
+
+    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
+    """
+
+    part = Progress
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.scaled: set[int] = set()
+        self.handed_out: set[int] = set()
+
+    def script_begins(self, state: State) -> None:
+        """There are no gradients yet."""
+        state[Progress].gradients[ANY_OPTIMIZER] = CLEARED
+
+    def called_from_outside(self, state: State, me: Instance | None) -> None:
+        """What gradients there are is not known, nor what the scalers of an object have done."""
+        state[Progress].gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
+        for value in state.heap.get(me.symbol, {}).values() if me is not None else ():
+            if isinstance(value, Scaler):
+                state[Progress].scalers[value.symbol] = ScalerState(checked=True)
+
+    def function_ends(self, state: State) -> None:
+        """Forget scalers and optimizers that were made in sight and that nothing holds any more."""
+        progress = state[Progress]
+        symbols = {*progress.gradients, *progress.scalers, *(symbol for pair in progress.pairs for symbol in pair)}
+        symbols |= {scaler for known in progress.gradients.values() for scaler in known.scalers}
+        young = {symbol for symbol in symbols if symbol >= 0 and self.machine.made_here(symbol)}
+        if not young:
+            return
+        for table in [*state.frames.values(), *state.heap.values()]:
+            for value in table.values():
+                kind = type(value)
+                if kind in _HOLDERS:
+                    young.discard(value.symbol)  # type: ignore[union-attr]
+                elif kind is Items:
+                    young -= _held(value)
+            if not young:
+                return
+        progress.gradients = {
+            key: NO_GRADIENTS if young & known.scalers else known
+            for key, known in progress.gradients.items()
+            if key not in young
+        }
+        progress.scalers = {key: known for key, known in progress.scalers.items() if key not in young}
+        progress.pairs = {pair: stage for pair, stage in progress.pairs.items() if not young & set(pair)}
+
+    def forget(self, state: State) -> None:
+        """Nothing is known any more."""
+        forget_everything(state)
+
+    def escape(self, state: State, values: Iterable[Value]) -> None:
+        """Scalers and optimizers among these values may be used."""
+        forget(self.machine, state, values)
+
+    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+        """So may those whose methods are among them."""
+        forget(self.machine, state, [value for value in given if isinstance(value, Method)])
+
+    def unseen(self, state: State, call: Call) -> None:
+        """A call that nothing is known of may use what it is given, and run backward if it is named so."""
+        machine, values = self.machine, call.arguments.values
+        if call.entered is not None:
+            harmless = call.entered == "super" and (call.name in INHERITED_HARMLESS or call.name == "__init__")
+            forget(machine, state, values if harmless or call.owner is None else [call.owner, *values])
+            return
+        name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
+        if RUNS_BACKWARD.search(name):
+            forget_gradients(state)
+        if isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out):
+            machine.contacts += 1
+            forget_everything(state)
+        if call.inherited and call.owner is not None and name not in INHERITED_HARMLESS:
+            forget(machine, state, [call.owner])
+        forget(machine, state, values, name)
+
+    def call_resolved(self, state: State, call: Call) -> None:
+        """An optimizer that wraps another one clears its gradients."""
+        if isinstance(call.callee, Method) and call.callee.function is not None and call.callee.name == "zero_grad":
+            owner = call.callee.owner
+            if isinstance(owner, Instance) and owner.symbol in state[Progress].gradients:
+                state[Progress].gradients[owner.symbol] = CLEARED
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """What an object with a scaler hands out can be an optimizer that steps through that scaler by itself."""
+        if call.entered == "method" and isinstance(call.callee, Method) and isinstance(result, Unknown):
+            owner = call.callee.owner
+            held = state.heap.get(owner.symbol, {}).values() if isinstance(owner, Instance) else ()
+            if any(isinstance(value, Scaler) for value in held):
+                self.handed_out.add(result.symbol)
+
+    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
+        """The scaler or optimizer that its use shows an unknown value to be."""
+        if not isinstance(value, Unknown) or self.machine.symbols.made_of(value.symbol, self.handed_out):
+            return None
+        known = self.machine.kinds()
+        path = dotted(node) if known else None
+        kind = known.get(path) if path is not None else None
+        if kind == SCALER:
+            return Scaler(value.symbol, self.machine.unknown("enabled", parts=(value.symbol,)))
+        return Optimizer(value.symbol) if kind == OPTIMIZER else None
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """A scaler or an optimizer by its annotation."""
+        if name in GRAD_SCALERS:
+            return Scaler(symbol, self.machine.unknown("enabled", parts=(symbol,)), cls=name)
+        return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
+
+    def joined(self, left: Value, right: Value, joint: Value) -> None:
+        """Of two optimizers one is left."""
+        if isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer):
+            self.machine[Owners].known.setdefault(joint.symbol, joint.owner)
+
+    def stores_apart(self, target: cst.Attribute) -> bool:
+        """Gradients are no attributes like others."""
+        return target.attr.value == "grad"
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`parameter.grad = value`."""
+        if target.attr.value == "grad":
+            windows.note(self.machine, state, Job.RESCALE, target)
+            gradient_set(self.machine, state, value)
+        return None
+
+    def attribute_read(self, state: State, owner: Value, name: str) -> None:
+        """Code that asks for the scaler's own records need not run on every path as it seems."""
+        if isinstance(owner, Scaler) and name == _RECORDS:
+            forget(self.machine, state, [owner])
+
+    def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
+        """`parameter.grad *= other`."""
+        if isinstance(node.target, cst.Attribute) and node.target.attr.value == "grad":
+            windows.note(self.machine, state, Job.RESCALE, node)
+            if self.machine.symbols.involves(symbol_of(self.machine, other), "scale of"):
+                forget_gradients(state)
+            elif isinstance(node.operator, (cst.AddAssign, cst.SubtractAssign)):
+                gradients_read(self.machine, state, node, before, "changed", mutates=True)
+        return None
+
+    def decided(self, state: State, value: Value, holds: bool) -> None:
+        """Where no parameter has a gradient there is nothing to step with."""
+        if not holds and self._is_any_gradient(value):
+            forget_gradients(state)
+
+    def _is_any_gradient(self, value: Value) -> bool:
+        """Whether `value` is `any(parameter.grad is not None ...)`."""
+        symbols = self.machine.symbols
+        if not isinstance(value, Unknown) or symbols.key(value.symbol)[:2] != ("call", "builtins.any"):
+            return False
+        return symbols.involves(value.symbol, "attribute", "grad")
+
+    def resumes(self, function: cst.CSTNode) -> bool:
+        """Whether calls of the protocol stand in a generator."""
+        return any(isinstance(node, cst.Attribute) and node.attr.value in _METHODS for node in walk(function))

@@ -1,0 +1,172 @@
+"""Calls of scalers, optimizers and losses, and what makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import libcst as cst
+
+from amplint.semantics.events import ScalerCreated
+from amplint.semantics.frameworks import frameworks
+from amplint.semantics.losses import readings
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.progress import Owners
+from amplint.semantics.models import parameters
+from amplint.semantics.protocol import protocol, scale_reads
+from amplint.semantics.protocol.reads import never_read
+from amplint.semantics.python import attributes
+from amplint.semantics.python.functions import call_function
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.regions import ran
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    TRUE,
+    Class,
+    Const,
+    Function,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
+
+
+class ProtocolCalls(Tracker):
+    """Follows the calls of the protocol."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """Scalers and `torch.autograd.backward`."""
+        return {**dict.fromkeys(GRAD_SCALERS, self._scaler), "torch.autograd.backward": self._backward}
+
+    def _scaler(self, state: State, call: Call) -> Value | None:
+        machine, node = self.machine, call.node
+        assert isinstance(call.callee, Ref)
+        enabled = call.arguments.value("enabled") or TRUE
+        scaler = Scaler(machine.identity(state, node), enabled, node, _loops(machine, state), call.callee.name)
+        machine.emit(
+            state, ScalerCreated, node, call=node, scaler=scaler, never_read=never_read(machine, node),
+            for_bfloat16=ran.asks_for_bfloat16(machine, state, scaler.enabled),
+        )  # fmt: skip
+        return scaler
+
+    def _backward(self, state: State, call: Call) -> Value | None:
+        if not call.arguments.given:
+            return None
+        if call.arguments.get("grad_tensors", 1) is not None:
+            protocol.forget_gradients(state)
+            return Const(None)
+        tensors = call.arguments.values[0]
+        values = getattr(tensors, "values", (tensors,))
+        scaled = [value for value in values if isinstance(value, Tensor) and value.scaled]
+        protocol.backward(self.machine, state, call.node, scaled[0] if scaled else values[0] if values else tensors)
+        return Const(None)
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """The optimizers of PyTorch and of other libraries."""
+        assert isinstance(call.callee, Ref)
+        if not is_optimizer(call.callee.name):
+            return None
+        owner = _parameters_of(self.machine, call.arguments.value("params", 0))
+        optimizer = self._made(state, call.node, call.callee.name, owner)
+        self.machine[CallIndex].index.made[optimizer.symbol] = call.node
+        if owner is not None:
+            self.machine[Owners].known.setdefault(owner, owner)
+        parameters.train(self.machine, state, optimizer, call.arguments)
+        return optimizer
+
+    def _made(self, state: State, node: cst.Call, cls: str, owner: int | None) -> Optimizer:
+        optimizer = Optimizer(self.machine.identity(state, node), cls, owner, self.machine.loops)
+        self.machine[Owners].known[optimizer.symbol] = owner
+        return optimizer
+
+    def subclassed(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
+        """A class of the tree that derives from a scaler or an optimizer is one, unless it steps by itself."""
+        machine, node = self.machine, call.node
+        if base.name in GRAD_SCALERS:
+            if attributes.find_method(machine, state, cls, "step") is not None:
+                return Unknown(machine.identity(state, node))
+            enabled = machine.unknown("enabled", id(node))
+            return Scaler(machine.identity(state, node), enabled, node, machine.loops, base.name)
+        if derives_optimizer(base.name):
+            return self._made(state, node, "", _parameters_of(machine, call.arguments.value("params", 0)))
+        return None
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`backward`, `zero_grad`, and the methods of scalers and optimizers."""
+        machine, node, owner, name, arguments = self.machine, call.node, call.owner, call.name, call.arguments
+        assert owner is not None
+        if name == "backward":
+            return _backward_method(machine, state, node, owner, arguments)
+        if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
+            scaler = protocol.as_scaler(machine, owner)
+            assert scaler is not None
+            return _scaler_method(machine, state, node, scaler, name, arguments)
+        if name == "zero_grad" and not isinstance(owner, (Ref, Const)):
+            to_none = arguments.value("set_to_none", 0) in (None, TRUE)
+            protocol.zero_grad(machine, state, node, owner, to_none)
+            return Const(None)
+        if isinstance(owner, Optimizer):
+            if name == "step":
+                frameworks.stepped(machine, state, node, owner)
+                _optimizer_step(machine, state, node, owner, arguments)
+            machine.idle.add(node)
+            return machine.unknown("call", name, parts=(owner.symbol,))
+        return None
+
+
+def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optimizer, arguments: Arguments) -> None:
+    closure = arguments.value("closure", 0)
+    if isinstance(closure, Function):
+        call_function(machine, state, closure, [], {}, node)
+    elif arguments.given:
+        protocol.forget_gradients(state)
+    protocol.optimizer_step(machine, state, node, owner, closure=bool(arguments.given))
+
+
+def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
+    seeds = [a for a in arguments.given if a.keyword in (None, "gradient") and not isinstance(a.value, Const)]
+    if isinstance(owner, (Tensor, Unknown)) and not seeds:
+        protocol.backward(machine, state, node, owner)
+    else:
+        protocol.forget_gradients(state)
+    return Const(None)
+
+
+def _scaler_method(
+    machine: Machine, state: State, node: cst.Call, scaler: Scaler, name: str, arguments: Arguments
+) -> Value:
+    machine.idle.add(node)
+    if name == "scale":
+        return protocol.scale(machine, state, node, scaler, arguments)
+    if name == "unscale_":
+        protocol.unscale(machine, state, node, scaler, arguments)
+    elif name == "step":
+        protocol.step(machine, state, node, scaler, arguments)
+    elif name == "update":
+        protocol.update(machine, state, node, scaler, arguments)
+    elif name == "is_enabled":
+        return scaler.enabled
+    elif name == "get_scale":
+        scale_reads.read(machine, state, node, scaler)
+        return readings.scale_symbol(machine, state, scaler)
+    elif name not in ("state_dict", "load_state_dict"):
+        protocol.forget(machine, state, [scaler])
+    return Unknown(machine.fresh())
+
+
+def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
+    """The loops that make an object anew each round: none for one that is made only where there is none yet."""
+    decision = state.trail.step[0] if state.trail is not None and state.trail.branch else None
+    first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
+    return () if first_time or machine.makes_once() else machine.loops
+
+
+def _parameters_of(machine: Machine, value: Value | None) -> int | None:
+    if isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameters":
+        return machine.symbols.parts(value.symbol)[0]
+    return None

@@ -1,0 +1,51 @@
+"""What the words of a file rule out: uses of a variable, scaling of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.words import MAY_SCALE
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
+
+_READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
+
+
+def may_scale(chunks: Iterable[Chunk]) -> bool:
+    """Whether a word in `chunks` speaks of scaling losses or gradients, or of a framework that may do so."""
+    return any(MAY_SCALE.search(chunk.text) for chunk in chunks)
+
+
+def names_cuda(chunks: Iterable[Chunk]) -> bool:
+    """Whether a word in `chunks` speaks of CUDA."""
+    return any("cuda" in chunk.text for chunk in chunks)
+
+
+def never_read(machine: Machine, node: cst.Call) -> bool:
+    """Whether what `node` makes goes to a variable of a function or script, and nothing ever reads that variable."""
+    statement, chunk = machine.statement, machine.chunk
+    if not isinstance(statement, cst.SimpleStatementLine) or chunk is None or chunk.is_class:
+        return False
+    assigned = [small for small in statement.body if isinstance(small, cst.Assign) and _holds(small.value, node)]
+    targets = [target.target for small in assigned for target in small.targets]
+    if len(targets) != 1 or not isinstance(targets[0], cst.Name):
+        return False
+    name = targets[0].value
+    others = machine.program.chunks if chunk.name is None else ()
+    if any(name in other.words for other in others if other is not chunk) or not _READS_ALL.isdisjoint(chunk.words):
+        return False
+    found = {id(inner) for inner in walk(chunk.module) if isinstance(inner, cst.Name) and inner.value == name}
+    return found == {id(target) for target in _targets(chunk.module, name)}
+
+
+def _holds(value: cst.BaseExpression, node: cst.Call) -> bool:
+    """Whether `value` is `node`, or a choice between it and something else."""
+    return value is node or (isinstance(value, cst.IfExp) and (_holds(value.body, node) or _holds(value.orelse, node)))
+
+
+def _targets(module: cst.Module, name: str) -> list[cst.Name]:
+    assigned = (inner.target for inner in walk(module) if isinstance(inner, cst.AssignTarget))
+    return [target for target in assigned if isinstance(target, cst.Name) and target.value == name]

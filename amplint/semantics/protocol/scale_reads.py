@@ -1,0 +1,58 @@
+"""Reads of the loss scale that serve nothing but a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics.events import OptState, ScaleLogged
+from amplint.semantics.memory.progress import Progress
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Scaler
+
+_COMPUTES = (cst.BinaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfExp)
+
+
+def read(machine: Machine, state: State, node: cst.Call, scaler: Scaler) -> None:
+    """`scaler.get_scale()`."""
+    if _trains_here(state, scaler) and not _asked_of_this_iteration(machine, state) and _is_logged(machine, node):
+        machine.emit(state, ScaleLogged, node, scaler=scaler)
+
+
+def _trains_here(state: State, scaler: Scaler) -> bool:
+    """Whether the scaler has stepped an optimizer, or updated, in this very iteration of a loop."""
+    if not state.iteration:
+        return False
+    known = state[Progress].scalers.get(scaler.symbol)
+    if known is not None and known.updated is not None and known.iteration == state.iteration:
+        return True
+    stages = (stage for (symbol, _), stage in state[Progress].pairs.items() if symbol == scaler.symbol)
+    return any(stage.state is OptState.STEPPED and stage.iteration == state.iteration for stage in stages)
+
+
+def _asked_of_this_iteration(machine: Machine, state: State) -> bool:
+    """Whether the path has assumed something that is new in this iteration, such as its number being a round one."""
+    symbols = (fact if isinstance(fact, int) else fact[1] for fact in state.facts)
+    return any(machine.symbols.time(symbol) >= state.iteration[-1] for symbol in symbols)
+
+
+def _is_logged(machine: Machine, node: cst.Call) -> bool:
+    """Whether the value is handed to a call whose result nobody takes, or put into an entry, just as it is."""
+    around = list(_around(machine, node))
+    small = around[-1] if around else None
+    if any(isinstance(above, _COMPUTES) for above in around):
+        return False
+    if isinstance(small, cst.Expr):
+        return any(isinstance(above, (cst.Call, cst.FormattedString)) for above in around)
+    return isinstance(small, cst.Assign) and all(isinstance(t.target, cst.Subscript) for t in small.targets)
+
+
+def _around(machine: Machine, node: cst.Call) -> Iterator[cst.CSTNode]:
+    """What `node` stands in, up to its statement."""
+    source = machine.program.source_of(node)
+    for above in source.ancestors(node) if source is not None else ():
+        yield above
+        if isinstance(above, cst.BaseSmallStatement):
+            return

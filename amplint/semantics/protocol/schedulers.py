@@ -1,0 +1,58 @@
+"""Learning-rate schedulers that advance once per step, and whether they wait for a step that the scaler skipped."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import OptState, SchedulerStep
+from amplint.semantics.memory.progress import Progress
+from amplint.semantics.protocol.skips import asks
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Instance, Unknown, Value
+from amplint.semantics.words import SCHEDULER
+
+
+def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
+    """`owner.step()` of something that is no optimizer and no scaler."""
+    machine.contacts += 1
+    if not isinstance(node.func, cst.Attribute) or not _is_scheduler(machine, node.func.value, owner):
+        return
+    latest = _stepped(state)
+    if latest is not None:
+        scaler, call = latest
+        machine.emit(
+            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=asks(machine, state, call)
+        )
+
+
+def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Value) -> bool:
+    while isinstance(spelled, cst.Subscript):
+        spelled = spelled.value
+    name = spelled.attr if isinstance(spelled, cst.Attribute) else spelled
+    if isinstance(name, cst.Name) and SCHEDULER.search(name.value):
+        return True
+    kind, *details = machine.symbols.key(getattr(owner, "symbol", machine.fresh()))
+    return kind == "call" and str(details[0]).startswith(("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR"))
+
+
+def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
+    """The scaler that has stepped an optimizer in this very iteration, and the call that did, or its `update`."""
+    for (scaler, _), stage in state[Progress].pairs.items():
+        if stage.state is OptState.STEPPED and stage.node is not None and stage.iteration == state.iteration:
+            return scaler, stage.node
+    for scaler, known in state[Progress].scalers.items():
+        if known.updated is not None and known.iteration == state.iteration:
+            return scaler, known.updated
+    return None
+
+
+class Schedulers(Tracker):
+    """Follows learning-rate schedulers."""
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`scheduler.step()`."""
+        if call.name == "step" and not call.arguments.given and isinstance(call.owner, (Unknown, Instance)):
+            step(self.machine, state, call.node, call.owner)
+        return None

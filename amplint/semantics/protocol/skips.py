@@ -1,0 +1,57 @@
+"""Whether a path can know that gradients overflowed, so that a step of theirs was or ought to be skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics.events import OptState
+from amplint.semantics.memory.progress import Progress
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Optimizer
+from amplint.semantics.words import SCALER_ITSELF, TELLS_SKIPPED
+from amplint.source.tree import walk
+
+
+def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
+    """Whether the path has taken a side since the call `since` of a condition that knows about skipped steps."""
+    for fact in state.facts:
+        symbol = fact if isinstance(fact, int) else fact[1]
+        if machine.symbols.involves(symbol, "scale of"):
+            return True
+    trail = state.trail
+    while trail is not None and trail.step[0] is not since:
+        if trail.branch and any(TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
+            return True
+        trail = trail.before
+    return False
+
+
+def _names(condition: cst.CSTNode) -> Iterator[str]:
+    """The names in a condition but for those that are only asked to be there, as in `if scaler is not None`."""
+    if isinstance(condition, cst.BooleanOperation):
+        yield from _names(condition.left)
+        yield from _names(condition.right)
+    elif isinstance(condition, cst.UnaryOperation):
+        yield from _names(condition.expression)
+    elif not _asks_for_presence(condition):
+        yield from (inner.value for inner in walk(condition) if isinstance(inner, cst.Name))
+
+
+def _asks_for_presence(condition: cst.CSTNode) -> bool:
+    if isinstance(condition, cst.Comparison):
+        compared = condition.comparisons[0]
+        none = isinstance(compared.comparator, cst.Name) and compared.comparator.value == "None"
+        return none and isinstance(compared.operator, (cst.Is, cst.IsNot))
+    return SCALER_ITSELF.search(dotted(condition) or "") is not None
+
+
+def overlooked(machine: Machine, state: State, optimizer: Optimizer) -> cst.CSTNode | None:
+    """The `unscale_` of the optimizer's gradients that has looked for inf and NaN, if nothing has asked what it saw."""
+    for (_, stepped), stage in state[Progress].pairs.items():
+        if stepped == optimizer.symbol and stage.state is OptState.UNSCALED and stage.node and not stage.unchecked:
+            return None if asks(machine, state, stage.node) else stage.node
+    return None

@@ -1,0 +1,58 @@
+"""Scalers that step an optimizer whenever something out of sight calls, and that nothing within reach ever updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import NeverUpdated
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.undone import Undone, Unended
+from amplint.semantics.python import attributes
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import FALSE, Class
+from amplint.semantics.words import MAY_UPDATE
+
+
+def conclude(machine: Machine) -> None:
+    """Tell of the scalers that never get an `update`: the second call of what steps them raises."""
+    if not machine[Undone].unended or machine[Undone].scaler_escaped or not machine.complete:
+        return
+    for symbol, last in machine[Undone].unended.items():
+        if symbol in machine[CallIndex].index.updates or last.scaler.enabled == FALSE:
+            continue
+        if not any(MAY_UPDATE.search(text) for text in _texts(machine, last)):
+            machine.statement = last.statement
+            machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler)
+
+
+def _texts(machine: Machine, last: Unended) -> Iterator[str]:
+    """The text within reach, without the methods that a class derived from theirs replaces."""
+    above = attributes.lineage(machine, State(), last.owner) if last.owner is not None else []
+    family = {cls.chunk for cls in above if cls.node is None}
+    for chunk in machine.program.chunks:
+        if chunk not in family:
+            yield chunk.text
+    replaced: set[str] = set()
+    for cls in above:
+        methods = {name: node for name, node in attributes.members(cls).items() if isinstance(node, cst.FunctionDef)}
+        for name, node in methods.items():
+            if name not in replaced:
+                yield cls.chunk.module.code_for_node(node)
+        replaced |= methods.keys()
+
+
+class Updates(Tracker):
+    """Follows scalers that step and never update."""
+
+    def root_begins(self, owner: Class | None, whole: bool) -> None:
+        """What was there before belongs to whoever calls."""
+        undone = self.machine[Undone]
+        undone.began, undone.owner = self.machine.symbols.tick() if whole else None, owner
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of scalers that never update."""
+        conclude(self.machine)

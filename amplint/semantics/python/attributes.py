@@ -1,0 +1,264 @@
+"""Attribute access: members of modules, objects of the file, and what PyTorch's own objects carry."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from amplint.semantics.python.constants import held
+from amplint.semantics.python.definitions import node_of
+from amplint.semantics.python.functions import call_function
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.modules import imported, quietly
+from amplint.semantics.python.modules import member as module_member
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    Class,
+    Const,
+    Device,
+    Function,
+    Instance,
+    Items,
+    Manager,
+    Method,
+    Namespace,
+    OneOf,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.source.tree import every
+from amplint.torchlib.constants import CONSTANTS
+
+_PLACES = ("values", "indices")
+"""The names of what operations along a dimension return."""
+_AUTO = Ref("enum.auto")
+_PLAIN_BASES = frozenset({"builtins.object", "abc.ABC", "torch.nn.Module", "torch.nn.modules.module.Module"})
+
+
+def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
+    """`owner.name`."""
+    if isinstance(owner, Ref):
+        qualified = f"{owner.name}.{name}"
+        if qualified in CONSTANTS:
+            return Const(CONSTANTS[qualified])
+        inner = imported(machine, state, qualified, "") if qualified in machine.module(state).imports else None
+        if inner is not None:
+            return inner
+        for library_name in machine.hooks.library_name:
+            library_name(state, node, qualified)
+        return Ref(qualified)
+    if isinstance(owner, Namespace):
+        return module_member(machine, state, owner, name)
+    if isinstance(owner, (Instance, Class)):
+        return member(machine, state, owner, name)
+    if isinstance(owner, Device) and name == "type":
+        return _device_type(machine, owner)
+    for member_of in machine.hooks.member_of:
+        found: Value | None = member_of(owner, name)
+        if found is not None:
+            return found
+    if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:
+        return owner.values[_PLACES.index(name)]
+    if isinstance(owner, (Scaler, Optimizer, Tensor)):
+        stored = state.heap.get(owner.symbol, {}).get(name)
+        return stored or Method(owner, name)
+    if isinstance(owner, (Unknown, Manager)):
+        stored = state.heap.get(owner.symbol, {}).get(name)
+        return stored or machine.unknown("attribute", name, parts=(owner.symbol,))
+    return Method(owner, name)
+
+
+def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
+    """`value`, or what the use of this access path shows an unknown value to be."""
+    if isinstance(value, Unknown):
+        for kind_of in machine.hooks.kind_of:
+            known: Value | None = kind_of(value, node)
+            if known is not None:
+                return known
+    return value
+
+
+def _device_type(machine: Machine, device: Device) -> Value:
+    if device.types is None:
+        return machine.unknown("device type")
+    return Const(next(iter(device.types))) if len(device.types) == 1 else OneOf(device.types)
+
+
+def member(machine: Machine, state: State, owner: Instance | Class, name: str) -> Value:
+    """`owner.name` for an object or class of the file."""
+    if isinstance(owner, Instance):
+        stored = state.heap.get(owner.symbol, {}).get(name)
+        if stored is not None:
+            return stored
+    cls = owner.cls if isinstance(owner, Instance) else owner
+    function = find_method(machine, state, cls, name)
+    if function is not None:
+        if isinstance(owner, Instance) and _is_property(function):
+            return call_function(machine, state, function, [owner], {}, None)
+        return Method(owner, name, function)
+    value = _class_attribute(machine, state, cls, name)
+    if value is None and isinstance(owner, Instance):
+        value = _set_elsewhere(machine, state, owner, name)
+    return value or machine.unknown("attribute", name, parts=(symbol_of(machine, owner),))
+
+
+def find_method(machine: Machine, state: State, cls: Class, name: str) -> Function | None:
+    """The method `name` of a class of the file, its bases in the file included."""
+    for candidate in lineage(machine, state, cls):
+        found = members(candidate).get(name)
+        if isinstance(found, cst.FunctionDef):
+            return Function(candidate.chunk, found, candidate.frame, candidate)
+    return None
+
+
+def lineage(machine: Machine, state: State, cls: Class) -> list[Class]:
+    """A class and its bases in the file, in method resolution order for simple inheritance."""
+    known = machine.lineages.get(cls)
+    if known is None:
+        known = machine.lineages[cls] = [cls]
+        for base in bases(machine, state, cls):
+            if isinstance(base, Class) and base not in known:
+                known += [above for above in lineage(machine, state, base) if above not in known]
+    return known
+
+
+def is_whole(machine: Machine, state: State, cls: Class) -> bool:
+    """Whether every base of a class is in sight, or a plain one of PyTorch or Python."""
+    above = [base for one in lineage(machine, state, cls) for base in bases(machine, state, one)]
+    return all(isinstance(base, Class) or (isinstance(base, Ref) and base.name in _PLAIN_BASES) for base in above)
+
+
+def bases(machine: Machine, state: State, cls: Class) -> list[Value]:
+    """What a class derives from."""
+    node = node_of(cls)
+    assert isinstance(node, cst.ClassDef)
+    twin = state.copy()
+    twin.frame = cls.frame
+    return [machine.evaluate(twin, argument.value) for argument in node.bases]
+
+
+def is_enumeration(machine: Machine, state: State, cls: Class) -> bool:
+    """Whether a class lists members: calling it finds one of them and makes nothing new."""
+    every = (base for above in lineage(machine, state, cls) for base in bases(machine, state, above))
+    return any(isinstance(base, Ref) and base.name.startswith("enum.") for base in every)
+
+
+@functools.lru_cache(maxsize=256)
+def members(cls: Class) -> dict[str, cst.CSTNode]:
+    """Name -> method definition or assigned expression, for the body of a class."""
+    node = node_of(cls)
+    assert isinstance(node, cst.ClassDef)
+    found: dict[str, cst.CSTNode] = {}
+    for statement in node.body.body:
+        if isinstance(statement, cst.FunctionDef):
+            found[statement.name.value] = statement
+        elif isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                if isinstance(small, cst.Assign) and isinstance(small.targets[0].target, cst.Name):
+                    found[small.targets[0].target.value] = small.value
+                elif isinstance(small, cst.AnnAssign) and small.value and isinstance(small.target, cst.Name):
+                    found[small.target.value] = small.value
+    return found
+
+
+def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:
+    for candidate in lineage(machine, state, cls):
+        found = members(candidate).get(name)
+        if isinstance(found, cst.Call) and quietly(machine, state, candidate.frame, found.func, {}) == _AUTO:
+            node = node_of(candidate)
+            assert isinstance(node, cst.ClassDef)
+            return Ref(f"{node.name.value}.{name}")
+        if isinstance(found, cst.BaseExpression):
+            value = quietly(machine, state, candidate.frame, found, {})
+            return held(machine, candidate.chunk.source, value, found)
+    return None
+
+
+def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
+    """What other methods assign to `self.name`, when all of them agree on what kind of thing it is."""
+    if (owner.cls, name) in machine.never_set:
+        return None
+    value = _assigned_value(machine, state, owner, name)
+    if value is None:
+        machine.never_set.add((owner.cls, name))
+        return None
+    if isinstance(value, Optimizer):
+        value = Optimizer(symbol_of(machine, value), value.cls, value.owner)
+    elif isinstance(value, Scaler):
+        value = replace(value, loops=())
+    state.set_attribute(owner.symbol, name, value)
+    return value
+
+
+def _assigned_value(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
+    found: list[Value] = []
+    for cls in lineage(machine, state, owner.cls):
+        for assignment in _self_assignments(cls).get(name, ()):
+            if assignment.value is None:
+                return None
+            found.append(quietly(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
+    known = [value for value in found if value != Const(None)]
+    return None if len(known) != 1 or isinstance(known[0], (Unknown, Const)) else known[0]
+
+
+def is_assigned(machine: Machine, state: State, cls: Class, name: str) -> bool:
+    """Whether a method of the class assigns `self.name`."""
+    return any(name in _self_assignments(candidate) for candidate in lineage(machine, state, cls))
+
+
+@dataclass(frozen=True, slots=True)
+class SelfAssignment:
+    """`self.name = value` in a method; `value` is None where the value is part of something else."""
+
+    method: str
+    me: str
+    value: cst.BaseExpression | None
+
+
+@functools.lru_cache(maxsize=256)
+def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
+    found: dict[str, list[SelfAssignment]] = {}
+    for name, method in members(cls).items():
+        if not isinstance(method, cst.FunctionDef) or not method.params.params:
+            continue
+        me = method.params.params[0].name.value
+        for node in every(method, cst.Assign, cst.AnnAssign, cst.AugAssign):
+            if isinstance(node, cst.Assign):
+                targets = [target.target for target in node.targets]
+            else:
+                assert isinstance(node, (cst.AnnAssign, cst.AugAssign))
+                targets = [node.target]
+            for target in targets:
+                for inner in every(target, cst.Attribute):
+                    if dotted(inner.value) == me:
+                        whole = inner is target and not isinstance(node, cst.AugAssign)
+                        value = node.value if whole else None
+                        found.setdefault(inner.attr.value, []).append(SelfAssignment(name, me, value))
+    return found
+
+
+def reopen(machine: Machine, state: State, me: Instance) -> None:
+    """Forget what the constructor set where another method may have set something else since."""
+    table = dict(state.heap.get(me.symbol, {}))
+    for cls in lineage(machine, state, me.cls):
+        for name, assignments in _self_assignments(cls).items():
+            flag = isinstance(table.get(name), Const)
+            if flag and any(assignment.method != "__init__" for assignment in assignments):
+                del table[name]
+    state.heap[me.symbol] = table
+
+
+def _is_property(function: Function) -> bool:
+    node = function.node
+    return isinstance(node, cst.FunctionDef) and any(
+        isinstance(d.decorator, cst.Name) and d.decorator.value in ("property", "cached_property")
+        for d in node.decorators
+    )

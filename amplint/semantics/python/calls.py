@@ -1,0 +1,265 @@
+"""Calls: who is called, and what that does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.python import attributes, constants
+from amplint.semantics.python.functions import call_function
+from amplint.semantics.python.machine import Machine, PathEnds
+from amplint.semantics.python.plain_calls import builtin, same_again
+from amplint.semantics.python.tracker import Call
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    Class,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Method,
+    Module,
+    Partial,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
+
+
+def call(machine: Machine, state: State, node: cst.Call) -> Value:
+    """The value of a call."""
+    owner: Value | None = None
+    name = ""
+    if isinstance(node.func, cst.Attribute):
+        name = node.func.attr.value
+        if _is_super(node.func.value):
+            return _super_call(machine, state, node, name)
+        owner = machine.evaluate(state, node.func.value)
+        callee = attributes.get(machine, state, node.func, owner, name)
+    else:
+        callee = machine.evaluate(state, node.func)
+    arguments = _arguments(machine, state, node)
+    if isinstance(callee, Method) and owner is None:
+        owner, name = callee.owner, callee.name
+    made = Call(node, callee, owner, name, arguments)
+    for begins in machine.hooks.call_begins:
+        begins(state, made)
+    if isinstance(callee, Partial):
+        made.arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
+        made.callee = callee.callee
+    for resolved in machine.hooks.call_resolved:
+        resolved(state, made)
+    return _returned(machine, state, made, _run(machine, state, made))
+
+
+def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
+    """The arguments of the call `node`; what stars hand over is spread out where it is known."""
+    given = []
+    for argument in node.args:
+        value = constants.handed(machine, state, machine.evaluate(state, argument.value), argument.value)
+        keyword = argument.keyword.value if argument.keyword is not None else None
+        spread = _spread(argument, value)
+        given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
+    return Arguments(tuple(given))
+
+
+def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
+    """What `*value` or `**value` hands over, None where its members are not known.
+
+    An unknown value under a name is left out: what is not known of it leaves the parameter as open as a caller would.
+    """
+    if not argument.star or not isinstance(value, Items):
+        return None
+    if argument.star == "*" and value.keys is None:
+        return [Argument(argument, item, None, "") for item in value.values]
+    if argument.star == "**" and value.keys is not None:
+        names = [key.value if isinstance(key, Const) else None for key in value.keys]
+        told = ((item, name) for item, name in zip(value.values, names, strict=True) if not isinstance(item, Unknown))
+        return [Argument(argument, item, name, "") for item, name in told if isinstance(name, str)]
+    return None
+
+
+def _returned(machine: Machine, state: State, made: Call, result: Value) -> Value:
+    for returns in machine.hooks.call_returns:
+        returns(state, made, result)
+    return result
+
+
+def _run(machine: Machine, state: State, made: Call) -> Value:
+    callee = made.callee
+    if isinstance(callee, Function):
+        made.entered = "function"
+        return _enter(machine, state, made, callee, [])
+    if isinstance(callee, Method) and callee.function is not None:
+        made.entered = "method"
+        return _enter(machine, state, made, callee.function, _receiver(callee))
+    if isinstance(callee, Class):
+        made.entered = "class"
+        return _instantiate(machine, state, made, callee)
+    if isinstance(callee, Instance):
+        made.entered = "object"
+        return _call_instance(machine, state, made, callee)
+    for begins in machine.hooks.unseen_begins:
+        begins(state, made)
+    if isinstance(callee, Ref):
+        return _library(machine, state, made, callee.name)
+    if isinstance(callee, Module):
+        return _call_module(machine, state, made, callee)
+    if made.owner is not None:
+        for method in machine.hooks.method:
+            found: Value | None = method(state, made)
+            if found is not None:
+                return found
+    return unseen(machine, state, made)
+
+
+def _receiver(method: Method) -> list[Value]:
+    function = method.function.node if method.function else None
+    decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    names = {d.decorator.value for d in decorators if isinstance(d.decorator, cst.Name)}
+    if "staticmethod" in names or (isinstance(method.owner, Class) and "classmethod" not in names):
+        return []
+    return [method.owner]
+
+
+def _enter(machine: Machine, state: State, made: Call, function: Function, first: list[Value]) -> Value:
+    positional = list(first)
+    keywords: dict[str, Value] = {}
+    for argument in made.arguments.given:
+        if argument.star == "*":
+            break
+        if argument.star:
+            continue
+        if argument.keyword is None:
+            positional.append(argument.value)
+        else:
+            keywords[argument.keyword] = argument.value
+    return call_function(machine, state, function, positional, keywords, made.node)
+
+
+def _is_super(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
+
+
+def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Value:
+    me = state.frames[state.frame].get("self")
+    owner = me if isinstance(me, Instance) else None
+    made = Call(node, Unknown(machine.fresh()), owner, name, _arguments(machine, state, node), entered="super")
+    for cls in attributes.lineage(machine, state, owner.cls)[1:] if owner is not None else ():
+        function = attributes.find_method(machine, state, cls, name)
+        if function is not None and function.node not in machine.calls:
+            assert owner is not None
+            return _returned(machine, state, made, _enter(machine, state, made, function, [owner]))
+    for hook in machine.hooks.unseen:
+        hook(state, made)
+    return _returned(machine, state, made, Unknown(machine.fresh()))
+
+
+def _instantiate(machine: Machine, state: State, made: Call, cls: Class) -> Value:
+    for candidate in attributes.lineage(machine, state, cls):
+        for base in attributes.bases(machine, state, candidate):
+            for subclassed in machine.hooks.subclassed if isinstance(base, Ref) else ():
+                found: Value | None = subclassed(state, made, cls, base)
+                if found is not None:
+                    return found
+    if len(made.arguments.given) == 1 and attributes.is_enumeration(machine, state, cls):
+        return made.arguments.values[0]
+    instance = Instance(machine.identity(state, made.node), cls)
+    initialise(machine, state, instance, made.arguments, made.node)
+    return instance
+
+
+def initialise(machine: Machine, state: State, made: Instance, arguments: Arguments, node: cst.Call | None) -> None:
+    """Run the constructor of an object of the file."""
+    function = attributes.find_method(machine, state, made.cls, "__init__")
+    if function is None:
+        for name, value in zip(_dataclass_fields(made.cls), arguments.values, strict=False):
+            state.set_attribute(made.symbol, name, value)
+        for argument in arguments.given:
+            if argument.keyword is not None:
+                state.set_attribute(made.symbol, argument.keyword, argument.value)
+        return
+    keywords = {argument.keyword: argument.value for argument in arguments.given if argument.keyword}
+    positional = [argument.value for argument in arguments.given if not argument.keyword and not argument.star]
+    call_function(machine, state, function, [made, *positional], keywords, node)
+
+
+def _dataclass_fields(cls: Class) -> list[str]:
+    return [name for name, member in attributes.members(cls).items() if not isinstance(member, cst.FunctionDef)]
+
+
+def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) -> Value:
+    for name in ("__call__", "forward"):
+        function = attributes.find_method(machine, state, owner.cls, name)
+        if function is not None:
+            return _enter(machine, state, made, function, [owner])
+    hidden = replace(made, owner=owner, entered="object")
+    for hook in machine.hooks.unseen:
+        hook(state, hidden)
+    return Unknown(machine.fresh())
+
+
+def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> Value:
+    """The call of a `torch.nn` object; a `Sequential` runs its parts one after the other."""
+    if not owner.parts or not made.arguments.given:
+        for hook in machine.hooks.module_call:
+            found: Value | None = hook(state, replace(made, callee=owner))
+            if found is not None:
+                return found
+        return Unknown(machine.fresh())
+    first = made.arguments.given[0]
+    value = first.value
+    for part in owner.parts:
+        handed_on = replace(made, callee=part, arguments=Arguments((Argument(first.node, value, None, ""),)))
+        if isinstance(part, Instance):
+            value = _call_instance(machine, state, handed_on, part)
+        elif isinstance(part, Module):
+            value = _call_module(machine, state, handed_on, part)
+        else:
+            value = Unknown(machine.fresh())
+    return replace(value, traits=value.traits - {"sigmoid"}) if isinstance(value, Tensor) else value
+
+
+def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
+    values = made.arguments.values
+    if name == "functools.partial" and values:
+        given = made.arguments.given[1:]
+        return Partial(values[0], tuple((a.node, a.value, a.keyword, a.star) for a in given))
+    if name in ENDS:
+        raise PathEnds
+    if name == "typing.cast" and len(values) == 2:
+        return values[1]
+    if name.startswith("builtins."):
+        machine.idle.add(made.node)
+    handler = machine.hooks.library.get(name)
+    found: Value | None = handler(state, made) if handler is not None else None
+    if found is not None:
+        return found
+    if name.startswith("builtins."):
+        return builtin(machine, state, made.node, name, made.arguments)
+    for answer in machine.hooks.library_call:
+        found = answer(state, made)
+        if found is not None:
+            return found
+    for hook in machine.hooks.unseen:
+        hook(state, made)
+    if not name.startswith("."):
+        machine.idle.add(made.node)
+    return same_again(machine, state, name, made.arguments, made.node)
+
+
+def unseen(machine: Machine, state: State, made: Call) -> Value:
+    """A call of something that cannot be looked into."""
+    if isinstance(made.owner, Instance):
+        known = made.name in state.heap.get(made.owner.symbol, {})
+        made.inherited = not known and not attributes.is_assigned(machine, state, made.owner.cls, made.name)
+    for hook in machine.hooks.unseen:
+        hook(state, made)
+    symbol = symbol_of(machine, made.callee)
+    return same_again(machine, state, f"of {symbol}", made.arguments, made.node, (symbol,))

@@ -1,0 +1,77 @@
+"""What imports, `def` and `class` bind."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.modules import class_or_function, imported
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Class, Const, Function, Ref
+from amplint.torchlib.constants import CONSTANTS
+
+
+def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
+    """Bind what an import statement brings in to references by qualified name."""
+    if isinstance(node, cst.Import):
+        for alias in node.names:
+            name = dotted(alias.name) or ""
+            _use(machine, state, alias, name)
+            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                state.bind(state.frame, alias.asname.name.value, imported(machine, state, name, "") or Ref(name))
+            else:
+                root = name.partition(".")[0]
+                state.bind(state.frame, root, imported(machine, state, root, "") or Ref(root))
+        return
+    module = ("." * len(node.relative)) + (dotted(node.module) or "" if node.module else "")
+    if isinstance(node.names, cst.ImportStar):
+        return
+    for alias in node.names:
+        if not isinstance(alias.name, cst.Name):
+            continue
+        name = alias.name.value
+        bound = alias.asname.name.value if alias.asname and isinstance(alias.asname.name, cst.Name) else name
+        qualified = f"{module}.{name}"
+        found = imported(machine, state, module, name)
+        if found is not None:
+            state.bind(state.frame, bound, found)
+            continue
+        state.bind(state.frame, bound, Const(CONSTANTS[qualified]) if qualified in CONSTANTS else Ref(qualified))
+        _use(machine, state, alias, qualified)
+
+
+def _use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
+    for library_name in machine.hooks.library_name:
+        library_name(state, node, name)
+
+
+def bind_function(machine: Machine, state: State, node: cst.FunctionDef) -> None:
+    """Bind the name of a nested function."""
+    assert machine.chunk is not None
+    machine.captured.add(state.frame)
+    state.bind(state.frame, node.name.value, Function(machine.chunk, node, state.frame))
+
+
+def bind_class(machine: Machine, state: State, node: cst.ClassDef) -> None:
+    """Bind the name of a nested class."""
+    assert machine.chunk is not None
+    machine.captured.add(state.frame)
+    state.bind(state.frame, node.name.value, Class(machine.chunk, node, state.frame))
+
+
+def bind_chunks(machine: Machine, state: State) -> None:
+    """Bind every top-level function and class, so that code may use what is defined further down."""
+    for chunk in machine.program.main.chunks:
+        if chunk.name is not None:
+            state.bind(state.frame, chunk.name, class_or_function(machine, chunk))
+
+
+def node_of(value: Function | Class) -> cst.FunctionDef | cst.Lambda | cst.ClassDef:
+    """The definition behind a value, its chunk's tree grown if need be. Raises SourceError."""
+    if value.node is not None:
+        return value.node
+    for statement in value.chunk.module.body:
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            return statement
+    raise LookupError(value.chunk.name)

@@ -1,0 +1,380 @@
+"""Expressions: what each evaluates to, and the choices it opens."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable
+
+import libcst as cst
+
+from amplint.semantics.python import attributes, calls, functions, modules, operators
+from amplint.semantics.python.containers import each, hold
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.truth import assume, decide_value, refined, symbol_of, truth
+from amplint.semantics.values.choices import alternatives
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    FALSE,
+    TRUE,
+    Const,
+    Function,
+    Items,
+    Module,
+    OneOf,
+    Ref,
+    Unknown,
+    Value,
+)
+from amplint.source.tree import children, walk
+
+
+def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
+    """The value of an expression; `state` is advanced past its effects. Raises PathEnds where it cannot complete."""
+    handler = _HANDLERS.get(type(node))
+    if handler is not None:
+        return handler(machine, state, node)
+    for child in children(node):
+        evaluate(machine, state, child)
+    return Unknown(machine.fresh())
+
+
+def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple[bool, State]]:
+    """The ways a condition can turn out, each with the path on which it does."""
+    return machine.outcomes(state, lambda s: decide(machine, s, node))
+
+
+def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
+    """Whether a condition holds; where it can be either, both are tried and what was chosen is remembered."""
+    if isinstance(node, cst.BooleanOperation):
+        both = isinstance(node.operator, cst.And)
+        whole = None if _may_have_effects(node) else _whole(machine, state, node, both)
+        known = None if whole is None else truth(machine, state, evaluate(machine, state, node))
+        if known is None:
+            left = decide(machine, state, node.left)
+            known = decide(machine, state, node.right) if left is both else left
+        if whole is not None:
+            assume(machine, state, whole, known)
+        return known
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        return not decide(machine, state, node.expression)
+    value = evaluate(machine, state, node)
+    for condition in machine.hooks.condition:
+        condition(node, value)
+    holds = decide_value(machine, state, value)
+    for decided in machine.hooks.decided:
+        decided(state, value, holds)
+    return holds
+
+
+def _whole(machine: Machine, state: State, node: cst.BooleanOperation, both: bool) -> Unknown:
+    """`a and b` by both its sides, also where one is enough to know it: joined paths may know different ones."""
+    sides = [symbol_of(machine, evaluate(machine, state, side)) for side in (node.left, node.right)]
+    return machine.unknown("and" if both else "or", parts=tuple(sides))
+
+
+def _may_have_effects(node: cst.BaseExpression) -> bool:
+    """Whether more happens in a condition than that names and attributes are compared."""
+    return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))
+
+
+def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Value) -> None:
+    """Bind `value` to an assignment target."""
+    if isinstance(target, cst.Name):
+        state.bind(_home(machine, state, target.value), target.value, value)
+    elif isinstance(target, cst.Attribute):
+        owner = evaluate(machine, state, target.value)
+        kept = value
+        for attribute_set in machine.hooks.attribute_set:
+            kept = attribute_set(state, target, owner, value) or kept
+        if not any(stores_apart(target) for stores_apart in machine.hooks.stores_apart):
+            state.set_attribute(symbol_of(machine, owner), target.attr.value, kept)
+    elif isinstance(target, cst.Subscript):
+        owner = evaluate(machine, state, target.value)
+        for item_set in machine.hooks.item_set:
+            item_set(state, target, owner, value)
+        key = _index(machine, state, target)
+        if isinstance(key, Const):
+            state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        known = isinstance(value, Items) and value.keys is None and len(value.values) == len(target.elements)
+        starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
+        for index, element in enumerate(target.elements):
+            part: Value = machine.unknown("part", index, parts=(symbol_of(machine, value),))
+            for part_of in machine.hooks.part_of if not starred else ():
+                part = part_of(value, index) or part
+            if known and not starred:
+                part = value.values[index]  # type: ignore[union-attr]
+            assign(machine, state, element.value, part)
+
+
+def _home(machine: Machine, state: State, name: str) -> int:
+    """The frame an assignment to `name` goes to: the current one, or where `global` / `nonlocal` found it."""
+    owner: Value | None = state.frames[state.frame].get("<outer names>")
+    if isinstance(owner, OneOf) and name in owner.options:
+        frame = machine.parents[state.frame]
+        while machine.parents[frame] != frame and name not in state.frames.get(frame, {}):
+            frame = machine.parents[frame]
+        return frame
+    return state.frame
+
+
+def _name(machine: Machine, state: State, node: cst.Name) -> Value:
+    if node.value in _LITERALS:
+        return _LITERALS[node.value]
+    found = machine.lookup(state, node.value) or modules.global_value(machine, state, node.value)
+    if found is None:
+        if node.value in _BUILTINS:
+            return Ref(f"builtins.{node.value}")
+        found = machine.unknown("name", node.value)
+    return refined(machine, state, attributes.with_kind(machine, found, node))
+
+
+def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
+    owner = evaluate(machine, state, node.value)
+    for attribute_read in machine.hooks.attribute_read:
+        attribute_read(state, owner, node.attr.value)
+    found = attributes.get(machine, state, node, owner, node.attr.value)
+    return refined(machine, state, attributes.with_kind(machine, found, node))
+
+
+def _number(machine: Machine, state: State, node: cst.Integer | cst.Float) -> Value:
+    return Const(_literal(node.value))  # type: ignore[arg-type]
+
+
+def _string(machine: Machine, state: State, node: cst.SimpleString) -> Value:
+    value = _literal(node.value)
+    return Const(value) if isinstance(value, str) else Unknown(machine.fresh())
+
+
+@functools.lru_cache(maxsize=4096)
+def _literal(text: str) -> object:
+    return ast.literal_eval(text)
+
+
+def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Value:
+    shown = [part.expression for part in node.parts if isinstance(part, cst.FormattedStringExpression)]
+    values = [evaluate(machine, state, expression) for expression in shown]
+    for formatted in machine.hooks.formatted:
+        formatted(state, node, values)
+    return machine.unknown("text", id(node))
+
+
+def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Set) -> Value:
+    values = tuple(evaluate(machine, state, element.value) for element in node.elements)
+    if any(isinstance(element, cst.StarredElement) for element in node.elements):
+        return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
+    return Items(values)
+
+
+def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
+    keys: list[Value] = []
+    values: list[Value] = []
+    for element in node.elements:
+        if isinstance(element, cst.DictElement):
+            keys.append(evaluate(machine, state, element.key))
+        values.append(evaluate(machine, state, element.value))
+    if len(keys) == len(values):
+        made = Items(tuple(values), tuple(keys))
+        changed = symbol_of(machine, made) in state.heap  # something was put into an equal one before
+        return Unknown(machine.fresh()) if changed else made
+    return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
+
+
+def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:
+    values: list[Value] = []
+    for element in node.slice:
+        if isinstance(element.slice, cst.Index):
+            values.append(evaluate(machine, state, element.slice.value))
+        else:
+            for child in children(element.slice):
+                evaluate(machine, state, child)
+    return values[0] if len(values) == 1 and len(node.slice) == 1 else None
+
+
+def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
+    owner = evaluate(machine, state, node.value)
+    for item_of in machine.hooks.item_of:
+        item: Value | None = item_of(state, node, owner)
+        if item is not None:
+            return item
+    key = _index(machine, state, node)
+    if isinstance(key, Const):
+        stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
+        if stored is not None:
+            return stored
+    if isinstance(owner, Items):
+        return _item(machine, state, node, owner, key)
+    if isinstance(owner, Module):
+        numbered = key.value if isinstance(key, Const) and type(key.value) is int else len(owner.parts)
+        if -len(owner.parts) <= numbered < len(owner.parts):
+            return owner.parts[numbered]
+        if (part := each(state, owner)) is not None:
+            return part
+    parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
+    return refined(machine, state, machine.unknown("index", parts=parts))
+
+
+def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key: Value | None) -> Value:
+    if isinstance(key, Const):
+        if owner.keys is not None and key in owner.keys:
+            return owner.values[owner.keys.index(key)]
+        if owner.keys is None and isinstance(key.value, int) and -len(owner.values) <= key.value < len(owner.values):
+            return owner.values[key.value]
+    elif owner.keys is not None and (joined := alternatives(owner.values)) is not None:
+        if isinstance(key, OneOf):
+            pairs = zip(owner.keys, owner.values, strict=True)
+            wanted = [value for one, value in pairs if isinstance(one, Const) and one.value in key.options]
+            return alternatives(tuple(wanted)) or joined
+        if isinstance(key, Unknown) and machine.slice.ties(joined.options) and machine.is_assigned(node):
+            position = machine.choices.pick(len(owner.keys))
+            return _chosen(state, key, owner.keys[position], owner.values[position])
+        return joined
+    return Unknown(machine.fresh())
+
+
+def _chosen(state: State, key: Unknown, taken: Value, value: Value) -> Value:
+    """`value`, on the path where `key` turned out to be `taken`."""
+    if isinstance(taken, Const):
+        state.facts["value of", key.symbol] = taken
+    return value
+
+
+def _lambda(machine: Machine, state: State, node: cst.Lambda) -> Value:
+    assert machine.chunk is not None
+    machine.captured.add(state.frame)
+    return Function(machine.chunk, node, state.frame)
+
+
+def _walrus(machine: Machine, state: State, node: cst.NamedExpr) -> Value:
+    value = evaluate(machine, state, node.value)
+    assign(machine, state, node.target, value)
+    return value
+
+
+def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp) -> Value:
+    loop: cst.CompFor | None = node.for_in
+    parts: list[int] = []
+    before = state.frames[state.frame]
+    while loop is not None:
+        source = evaluate(machine, state, loop.iter)
+        parts.append(symbol_of(machine, source))
+        assign(machine, state, loop.target, machine.unknown("each", id(loop), parts=(parts[-1],)))
+        for condition in loop.ifs:
+            evaluate(machine, state, condition.test)
+        loop = loop.inner_for_in
+    if isinstance(node, cst.DictComp):
+        evaluate(machine, state, node.key)
+        element = evaluate(machine, state, node.value)
+    else:
+        element = evaluate(machine, state, node.elt)
+    state.frames[state.frame] = before
+    for collected in machine.hooks.collected:
+        whole: Value | None = collected(element)
+        if whole is not None:
+            return whole
+    made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
+    hold(state, made, element)
+    return made
+
+
+def _inner(machine: Machine, state: State, node: cst.Await | cst.StarredElement | cst.Arg) -> Value:
+    return evaluate(machine, state, node.expression if isinstance(node, cst.Await) else node.value)
+
+
+def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
+    if node.value is not None:
+        evaluate(machine, state, node.value.item if isinstance(node.value, cst.From) else node.value)
+    functions.remember_yield(machine, state)
+    machine.forget(state)
+    return Unknown(machine.fresh())
+
+
+_LITERALS: dict[str, Value] = {"True": TRUE, "False": FALSE, "None": Const(None)}
+_BUILTINS = frozenset(
+    [
+        "print",
+        "len",
+        "float",
+        "int",
+        "str",
+        "bool",
+        "range",
+        "enumerate",
+        "zip",
+        "map",
+        "filter",
+        "sorted",
+        "reversed",
+        "sum",
+        "min",
+        "max",
+        "abs",
+        "round",
+        "any",
+        "all",
+        "isinstance",
+        "hasattr",
+        "getattr",
+        "setattr",
+        "list",
+        "dict",
+        "tuple",
+        "set",
+        "type",
+        "id",
+        "iter",
+        "next",
+        "open",
+        "super",
+        "repr",
+        "format",
+        "vars",
+        "dir",
+        "callable",
+        "divmod",
+        "pow",
+        "property",
+        "staticmethod",
+        "classmethod",
+        "object",
+        "Exception",
+        "ValueError",
+        "RuntimeError",
+        "input",
+        "exit",
+        "quit",
+        "hash",
+        "slice",
+    ]
+)
+_HANDLERS: dict[type[cst.CSTNode], Callable[..., Value]] = {
+    cst.Name: _name,
+    cst.Attribute: _attribute,
+    cst.Call: calls.call,
+    cst.Integer: _number,
+    cst.Float: _number,
+    cst.SimpleString: _string,
+    cst.ConcatenatedString: lambda machine, state, node: machine.unknown("text", id(node)),
+    cst.FormattedString: _formatted,
+    cst.BinaryOperation: operators.binary,
+    cst.UnaryOperation: operators.unary,
+    cst.BooleanOperation: operators.boolean,
+    cst.Comparison: operators.comparison,
+    cst.IfExp: operators.conditional,
+    cst.Tuple: _display,
+    cst.List: _display,
+    cst.Set: _display,
+    cst.Dict: _dict,
+    cst.Subscript: _subscript,
+    cst.Lambda: _lambda,
+    cst.NamedExpr: _walrus,
+    cst.ListComp: _comprehension,
+    cst.SetComp: _comprehension,
+    cst.GeneratorExp: _comprehension,
+    cst.DictComp: _comprehension,
+    cst.Await: _inner,
+    cst.StarredElement: _inner,
+    cst.Arg: _inner,
+    cst.Yield: _yield,
+}

@@ -1,0 +1,385 @@
+"""Calling functions of the file: parameters bound, decorators entered, every way of returning followed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+
+import libcst as cst
+
+from amplint.semantics.python.constants import held
+from amplint.semantics.python.definitions import node_of
+from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
+from amplint.semantics.python.summaries import Summary
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading import demos
+from amplint.semantics.values.facts import Fact
+from amplint.semantics.values.state import RESULT, Region, State
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Autocast,
+    Class,
+    Const,
+    Entered,
+    Function,
+    GradMode,
+    Instance,
+    Items,
+    OneOf,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.source.tree import walk
+
+ENTERED = "<entered>"
+MANAGER = "<context manager>"
+DEPTH = "<regions>"
+_CACHES = frozenset({"lru_cache", "cache", "cached_property"})
+
+
+def call_function(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: cst.CSTNode | None,
+) -> Value:
+    """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
+    for function_called in machine.hooks.function_called:
+        function_called(state, node, function)
+    if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
+        machine.relevant.add(function.chunk)
+    if function.chunk not in machine.relevant:
+        _skip(machine, state, function, (*positional, *keywords.values()))
+        return _not_followed(machine, function, positional)
+    if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
+        return _not_followed(machine, function)
+    body = node_of(function)
+    if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
+        return _not_followed(machine, function)
+    given = (*positional, *keywords.values())
+    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(state, value) for value in given))
+    key = (machine.choices.taken, node)
+    memory = machine.choices.memory
+    outcomes = memory.get(key)
+    if outcomes is None and signature in machine.closed:
+        _skip(machine, state, function)
+        return _not_followed(machine, function)
+    if outcomes is None:
+        progress = state.progress()
+        call = (function.frame, progress, *positional, *keywords.items())
+        outcomes = machine.summaries.find(body, call, state)
+        context = (signature, node, progress, *(_assumed(state, value) for value in given))
+        if outcomes is None and machine.summaries.is_without_effect(context, state):
+            _skip(machine, state, function)
+            return _not_followed(machine, function)
+        if outcomes is None and machine.summaries.exhausted(body):
+            return _out_of_reach(machine, state, function)
+        if outcomes is None:
+            contacts, left = machine.contacts, machine.steps_left
+            began = machine.symbols.tick()
+            outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
+            if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
+                machine.summaries.keep_without_effect(context, read)
+            of_round = _of_round(machine, state, outcomes)
+            summary = Summary(state.copy(), read, outcomes, of_round)
+            machine.summaries.keep(body, call, summary, left - machine.steps_left)
+            quiet = machine.contacts == contacts and bool(outcomes)
+            if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
+                machine.closed.add(signature)
+        memory[key] = outcomes
+    if not outcomes:
+        if _is_abstract(body):
+            return Unknown(machine.fresh())
+        raise PathEnds
+    chosen = outcomes[machine.choices.pick(len(outcomes)) if len(outcomes) > 1 else 0].copy()
+    result = chosen.frames[chosen.frame][RESULT]
+    chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
+    state.become(chosen)
+    return result
+
+
+def _skip(machine: Machine, state: State, function: Function, given: Sequence[Value] = ()) -> None:
+    for skipped in machine.hooks.skipped:
+        skipped(state, function, given)
+
+
+def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
+    """Whether a call has decided what has one outcome in each round of the loop around it."""
+    now = state.iteration[-1] if state.iteration else 0
+    decided = (key if isinstance(key, int) else key[1] for end in ends for key in end.facts if key not in state.facts)
+    return any(machine.symbols.time(symbol) == now for symbol in decided)
+
+
+def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:
+    """Whether a function is handed another one and calls a parameter of its own."""
+    if function.node is not None or not any(isinstance(value, Function) for value in given):
+        return False
+    node = node_of(function)
+    assert isinstance(node, cst.FunctionDef)
+    params = node.params
+    names = {param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)}
+    called = (inner.func for inner in walk(node.body) if isinstance(inner, cst.Call))
+    return any(isinstance(callee, cst.Name) and callee.value in names for callee in called)
+
+
+def _assumed(state: State, value: Value) -> object:
+    """What is assumed of an argument itself."""
+    symbol = getattr(value, "symbol", None)
+    return None if symbol is None else (state.facts.get(symbol), state.facts.get(("is none", symbol)))
+
+
+def _is_without_effect(machine: Machine, before: State, end: State, began: int | None = None) -> bool:
+    """Whether a call left everything as it was and says nothing with its result.
+
+    Where it `began` then, it may have made objects, which nobody gets.
+    """
+    older = (key for key in end.heap if began is None or machine.symbols.time(key) < began)
+    kept = all(end.heap[key] is before.heap.get(key) for key in older)
+    kept = kept and all(part.is_unchanged(before.parts[kind]) for kind, part in end.parts.items())
+    return kept and end.progress() == before.progress() and _says_nothing(machine, end.frames[end.frame][RESULT])
+
+
+def _out_of_reach(machine: Machine, state: State, function: Function) -> Unknown:
+    """A function that has been run so often that another call is not followed: whatever it could change is unknown."""
+    machine.complete = False
+    machine.forget(state)
+    return _not_followed(machine, function)
+
+
+def _not_followed(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
+    """What a call returns that nothing is known of but what was `given` to it."""
+    now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
+    result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
+    for unfollowed in machine.hooks.unfollowed:
+        unfollowed(function, result)
+    return result
+
+
+def _is_abstract(node: cst.CSTNode) -> bool:
+    """Whether all that a function does is to say that it is not implemented: another one takes its place."""
+    last = _statements(node)[-1] if isinstance(node, cst.FunctionDef) else None
+    raised = last.body[0] if isinstance(last, cst.SimpleStatementLine) else None
+    if not isinstance(raised, cst.Raise) or raised.exc is None:
+        return False
+    return any(isinstance(inner, cst.Name) and inner.value == "NotImplementedError" for inner in walk(raised.exc))
+
+
+def _kind(value: Value) -> object:
+    """What a call can tell of an argument without knowing its identity."""
+    if isinstance(value, Unknown):
+        return Unknown
+    if isinstance(value, Tensor):
+        return (Tensor, value.dtype, value.among, value.rank, value.device, value.scaled, value.traits)
+    return value
+
+
+def _held(state: State, value: Value) -> object:
+    """The flags and scalers that an object of the file carries: methods of its go by them."""
+    if not isinstance(value, Instance):
+        return None
+    table = state.heap.get(value.symbol, {}).items()
+    return frozenset((name, held) for name, held in table if isinstance(held, Scaler) or held in (NONE, TRUE, FALSE))
+
+
+_CONDITIONS = frozenset({"==", "same", "is none", "not", "and", "or", "in"})
+
+
+def _says_nothing(machine: Machine, result: Value) -> bool:
+    if isinstance(result, Items):
+        return all(_says_nothing(machine, value) for value in result.values)
+    if isinstance(result, Unknown) and machine.symbols.key(result.symbol)[0] in _CONDITIONS:
+        return False
+    if isinstance(result, Tensor):
+        return result == Tensor(result.symbol, made=result.made)
+    return isinstance(result, (Unknown, Const))
+
+
+def _outcomes(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    site: cst.CSTNode | None,
+) -> tuple[list[State], dict[Fact, Const]]:
+    """The states a call can end in, and what it asked of assumptions older than itself."""
+    node = node_of(function)
+    machine.entered.add(node)
+    caller, given, read = machine.position, machine.given, machine.read
+    machine.given, machine.read = state.facts.keys(), {}
+    if function.chunk.source is machine.program.main:
+        machine.entered_from = None
+    elif machine.entered_from is None:
+        machine.entered_from = site
+    frame, regions, home = machine.new_frame(function), state.regions, state.frame
+    inner = state.copy()
+    inner.frames[frame] = _bind(machine, inner, function, positional, keywords, site)
+    inner.frames[frame][DEPTH] = Const(len(regions))
+    inner.frame = frame
+    machine.chunk = function.chunk
+    machine.calls = (*machine.calls, node)
+    machine.sites = (*machine.sites, site)
+    try:
+        if isinstance(node, cst.Lambda):
+            returned = machine.outcomes(inner, lambda s: machine.evaluate(s, node.body))
+        else:
+            assert isinstance(node, cst.FunctionDef)
+            returned = []
+            for _, ready in machine.outcomes(inner, lambda s: _enter_decorators(machine, s, function, node)):
+                returned += machine.run_body(ready, _statements(node))
+    finally:
+        own = machine.read
+        read.update((key, fact) for key, fact in own.items() if key in given)
+        machine.position, machine.given, machine.read = caller, given, read
+    ends: list[State] = []
+    for value, end in returned:
+        result = end.frames[frame].get(ENTERED, value)
+        end.frame, end.iteration = home, state.iteration
+        leave(machine, end, regions)
+        for frame_ends in machine.hooks.frame_ends:
+            frame_ends(end, end.frames[frame].values())
+        _keep_nested(machine, end, frame)
+        left = {number: table for number, table in end.frames.items() if number != frame}
+        if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
+            end.frames = left
+        end.bind(home, RESULT, result)
+        for function_ends in machine.hooks.function_ends:
+            function_ends(end)
+        ends.append(end)
+    return machine.merged(ends, PATH_LIMIT), own
+
+
+def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
+    """Leave all contexts but `regions`."""
+    for left in machine.hooks.left:
+        left(state, regions)
+    state.regions = regions
+
+
+def _keep_nested(machine: Machine, end: State, frame: int) -> None:
+    """Remember the functions defined in `frame` that nothing has called so far: something out of sight can."""
+    for value in end.frames[frame].values():
+        if isinstance(value, Function) and value.frame == frame and value.node is not None:
+            machine.nested.setdefault(value.node, (value, end.copy()))
+
+
+_DEFINITIONS = frozenset({Function, Class})
+
+
+def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
+    """Whether a function defined in `frame` is still within reach."""
+    values = (value for table in tables for value in table.values() if type(value) in _DEFINITIONS)
+    return any(value.frame == frame for value in values)  # type: ignore[union-attr]
+
+
+def _statements(node: cst.FunctionDef) -> Sequence[cst.BaseStatement]:
+    if isinstance(node.body, cst.IndentedBlock):
+        return node.body.body
+    assert isinstance(node.body, cst.SimpleStatementSuite)
+    return [cst.SimpleStatementLine(body=node.body.body)]
+
+
+def _bind(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    site: cst.CSTNode | None,
+) -> dict[str, Value]:
+    """The callee's variables. Called from no `site`, so from outside, a default says nothing unless it is a number."""
+    node = node_of(function)
+    assert isinstance(node, (cst.FunctionDef, cst.Lambda))
+    params = node.params
+    names = [*params.posonly_params, *params.params]
+    table: dict[str, Value] = {}
+    for index, param in enumerate([*names, *params.kwonly_params]):
+        name = param.name.value
+        if index < len(positional) and index < len(names):
+            table[name] = positional[index]
+        elif name in keywords:
+            table[name] = keywords[name]
+        elif param.default is not None:
+            table[name] = machine.evaluate(_at(state, function.frame), param.default)
+            table[name] = held(machine, function.chunk.source, table[name], param.default)
+            if site is None and not isinstance(getattr(table[name], "value", None), float):
+                table[name] = machine.unknown("parameter", id(node), name)
+        else:
+            table[name] = machine.unknown("parameter", id(node), name)
+        if param.annotation is not None:
+            table[name] = _annotated(machine, _at(state, function.frame), param.annotation, table[name])
+    whole = isinstance(site, cst.Call) and not any(argument.star for argument in site.args)
+    if isinstance(params.star_arg, cst.Param):
+        others = Items(tuple(positional[len(names) :]))
+        table[params.star_arg.name.value] = others if whole else Unknown(machine.fresh())
+    if params.star_kwarg is not None:
+        taken = {param.name.value for param in (*params.params, *params.kwonly_params)}
+        more = {name: value for name, value in keywords.items() if name not in taken}
+        named = Items(tuple(more.values()), tuple(map(Const, more)))
+        table[params.star_kwarg.name.value] = named if whole else Unknown(machine.fresh())
+    if ("global" in function.chunk.text or "nonlocal" in function.chunk.text) and (outer := _outer_names(node)):
+        table["<outer names>"] = OneOf(outer)
+    return table
+
+
+def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
+    """`value`, or what its annotation says an unknown one is."""
+    if not isinstance(value, Unknown):
+        return value
+    for node in walk(annotation.annotation):
+        named = machine.evaluate(state, node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+        if not isinstance(named, Ref):
+            continue
+        for annotated in machine.hooks.annotated:
+            known: Value | None = annotated(value.symbol, named.name)
+            if known is not None:
+                return known
+    return value
+
+
+def _at(state: State, frame: int) -> State:
+    twin = state.copy()
+    twin.frame = frame
+    return twin
+
+
+@functools.lru_cache(maxsize=512)
+def _outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
+    if isinstance(node, cst.Lambda):
+        return frozenset()
+    return frozenset(
+        item.name.value for found in walk(node) if isinstance(found, (cst.Global, cst.Nonlocal)) for item in found.names
+    )
+
+
+def _enter_decorators(machine: Machine, state: State, function: Function, node: cst.FunctionDef) -> None:
+    machine.statement = node
+    inside, state.frame = state.frame, function.frame
+    for decorator in node.decorators:
+        around, state.regions = state.regions, ()
+        value = machine.evaluate(state, decorator.decorator)
+        state.regions = around
+        if _CACHES & {part.value for part in walk(decorator.decorator) if isinstance(part, cst.Name)}:
+            machine.cached.add(node)
+        if value == Ref("contextlib.contextmanager"):
+            state.bind(inside, MANAGER, value)
+        elif isinstance(value, (Autocast, GradMode, Ref)):
+            for entered in machine.hooks.entered:
+                entered(state, value, decorator, None)
+    state.frame = inside
+
+
+def remember_yield(machine: Machine, state: State) -> None:
+    """Keep what is entered where a generator yields, in case it is used as a context manager."""
+    depth = state.frames[state.frame].get(DEPTH)
+    first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
+    entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
+    finishes = any(resumes(machine.calls[-1]) for resumes in machine.hooks.resumes)
+    state.bind(state.frame, ENTERED, Entered(entered, finishes))

@@ -1,0 +1,56 @@
+"""What the head of a loop has seen, so that a round is run only where it can come to something new."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from amplint.semantics.values.state import State, apart
+from amplint.semantics.values.values import Tensor, Unknown, Value
+
+
+class Heads:
+    """The states that rounds of one loop have begun in."""
+
+    def __init__(self, deciding: Set[str]) -> None:
+        """Conditions depend on variables among the `deciding` names."""
+        self._deciding = deciding
+        self._begun: dict[tuple[object, ...], list[State]] = {}
+
+    def is_new(self, state: State) -> bool:
+        """Whether no round has begun where `state` stands; it counts as begun from now on.
+
+        A round that began under assumptions `state` does not make did not go every way that is open now.
+        """
+        begun = self._begun.setdefault(state.progress(next_round=True), [])
+        if any(self._covers(earlier, state) for earlier in begun):
+            return False
+        begun.append(state.copy())
+        return True
+
+    def _covers(self, earlier: State, state: State) -> bool:
+        if not earlier.facts.items() <= state.facts.items() or apart(earlier, state, self._deciding):
+            return False
+        return not _retyped(earlier, state)
+
+
+def _retyped(earlier: State, state: State) -> bool:
+    """Whether a variable or attribute that was a tensor of a known dtype or rank now can be of another.
+
+    What was not known to be a tensor can have been converted to a dtype.
+    """
+    for before, now in ((earlier.frames, state.frames), (earlier.heap, state.heap)):
+        for key, table in now.items():
+            known = before.get(key, table)
+            if known is not table and any(_differs(known.get(name), value) for name, value in table.items()):
+                return True
+    return False
+
+
+def _differs(before: Value | None, now: Value) -> bool:
+    if isinstance(before, Unknown):
+        return isinstance(now, Tensor)
+    if not isinstance(before, Tensor) or before is now:
+        return False
+    if not isinstance(now, Tensor):
+        return before.dtype is not None
+    return before.dtype not in (None, now.dtype) or before.rank not in (None, now.rank)

@@ -1,0 +1,207 @@
+"""Interpreting a file: first its top level as a script, then every function and class that nothing in it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Set
+from functools import partial
+
+import libcst as cst
+
+from amplint.semantics.events.base import Event
+from amplint.semantics.python import attributes, calls
+from amplint.semantics.python.definitions import bind_chunks, node_of
+from amplint.semantics.python.expressions import evaluate
+from amplint.semantics.python.functions import call_function
+from amplint.semantics.python.machine import STEP_BUDGET, BudgetSpent, Machine
+from amplint.semantics.python.statements import Flow, run_block, run_body
+from amplint.semantics.python.tracker import Tracker, Trackers
+from amplint.semantics.reading import demos
+from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import (
+    LONG_RUN,
+    extreme_names,
+    library_names,
+    relevant,
+    renamed_triggers,
+)
+from amplint.semantics.reading.slicing import Slice
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import MODULE_FRAME, State
+from amplint.semantics.values.values import Class, Const, Function, Instance
+from amplint.source.tree import every
+
+START_LIMIT = 4
+
+
+def interpret(
+    program: Program,
+    tell: Callable[[Event], None],
+    kinds: Set[str],
+    trackers: Iterable[type[Tracker]],
+    assuming: Set[str] | None = None,
+) -> None:
+    """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
+
+    Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
+    Raises SourceError for a part that cannot be parsed.
+    """
+    machine = Machine(
+        program, tell, kinds, partial(Trackers, trackers), evaluate, run_body, assumes=assuming is not None
+    )
+    chunks, aliases = program.chunks, program.aliases()
+    names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks) | library_names(chunks)
+    names |= assuming or frozenset()
+    calls: Set[str] = frozenset()
+    watched: Set[str] = frozenset()
+    for words_of in machine.hooks.words:
+        words = words_of(chunks)
+        names, calls, watched = names | words.names, calls | words.calls, watched | words.watched
+    machine.relevant = relevant(program, names | watched, calls, kinds)
+    named = {chunk.name for chunk in machine.relevant}
+    names |= {alias for alias, name in aliases.items() if name in named}
+    machine.slice = Slice((chunk for chunk in chunks if chunk in machine.relevant), names, calls, watched)
+    starts = _run_module(machine)
+    _start_everything(machine, starts)
+    _run_demonstrations(machine, starts)
+    for file_ends in machine.hooks.file_ends:
+        file_ends(starts)
+
+
+def _run_module(machine: Machine) -> list[State]:
+    state = State(machine.hooks.parts)
+    for script_begins in machine.hooks.script_begins:
+        script_begins(state)
+    bind_chunks(machine, state)
+    state.bind(MODULE_FRAME, "__name__", Const("__main__"))
+    states = [state]
+    for chunk in machine.program.main.chunks:
+        if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") <= LONG_RUN):
+            machine.chunk = chunk
+            try:
+                body = [each for each in chunk.module.body if not (machine.assumes and demos.is_demonstration(each))]
+                states = run_block(machine, states, body, Flow()) or states
+            except BudgetSpent:
+                _restart(machine)
+    if machine.chunk is not None:
+        _round_ends(machine, machine.chunk.module, states)
+    for frame_ends in machine.hooks.frame_ends:
+        for state in states:
+            frame_ends(state, state.frames[MODULE_FRAME].values())
+    return machine.merged(states, START_LIMIT)
+
+
+def _run_demonstrations(machine: Machine, starts: list[State]) -> None:
+    """Run what was left for later, so that what it hands to functions is not all that is known of these."""
+    unnamed = [chunk for chunk in machine.program.main.chunks if chunk.name is None and chunk in machine.relevant]
+    for chunk in unnamed if machine.assumes else ():
+        machine.chunk = chunk
+        body = [each for each in chunk.module.body if demos.is_demonstration(each)]
+        try:
+            run_block(machine, [state.copy() for state in starts], body, Flow())
+        except BudgetSpent:
+            _restart(machine)
+
+
+def _restart(machine: Machine) -> None:
+    machine.complete = False
+    machine.steps_left = STEP_BUDGET // 4
+    machine.loops = machine.calls = ()
+
+
+def _start_everything(machine: Machine, starts: list[State]) -> None:
+    """Start from every definition nothing has entered yet: functions first, and callers before what they mention."""
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk.name and chunk in machine.relevant]
+    mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
+    values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
+    roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
+    starts = [state.copy() for state in starts]
+    for state in starts:
+        _called_from_outside(machine, state, None)
+    starts = machine.merged(starts, START_LIMIT)
+
+    def order(value: Function | Class) -> tuple[bool, bool, bool]:
+        last = machine.assumes and isinstance(value, Function) and demos.is_self_test(value)
+        return last, isinstance(value, Class), value.chunk.name in mentioned
+
+    for value in sorted(roots, key=order):
+        seen = frozenset(machine.entered)
+        for state in starts:
+            try:
+                if isinstance(value, Class):
+                    _run_class(machine, value, state.copy(), seen)
+                elif node_of(value) not in seen:
+                    for root_begins in machine.hooks.root_begins:
+                        root_begins(None, True)
+                    _enter(machine, state.copy(), value, None)
+            except BudgetSpent:
+                _restart(machine)
+    _start_nested(machine)
+
+
+def _start_nested(machine: Machine) -> None:
+    """Start from the nested functions that were only handed on, where the function around them had come to."""
+    while waiting := [entry for node, entry in machine.nested.items() if node not in machine.entered]:
+        for function, state in waiting:
+            machine.loops = ()
+            machine.forget(state)
+            state.regions, state.iteration, state.trail = (), (), None
+            try:
+                _enter(machine, state, function, None)
+            except BudgetSpent:
+                _restart(machine)
+            assert function.node is not None
+            machine.entered.add(function.node)
+
+
+def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.CSTNode]) -> None:
+    for class_begins in machine.hooks.class_begins:
+        class_begins(state, cls)
+    methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
+    called = {name for method in methods for name in _calls_on_self(method)}
+    expecting = {
+        method
+        for method in methods
+        if method.name.value not in called
+        and any(also_from_outside(cls, method) for also_from_outside in machine.hooks.also_from_outside)
+    }
+    waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value != "__init__"]
+    if not waiting:
+        return
+    machine.chunk = cls.chunk
+    me = Instance(machine.symbols.intern("self", id(node_of(cls))), cls)
+    machine.hypothetical = True
+    ready = machine.outcomes(state, lambda s: calls.initialise(machine, s, me, Arguments(()), None))
+    machine.hypothetical = False
+    objects = machine.merged([twin for _, twin in ready] or [state], START_LIMIT)
+    before = set(machine.entered)
+    whole = attributes.is_whole(machine, state, cls)
+    for method in sorted(waiting, key=lambda method: method.name.value in called):
+        if method in machine.entered - before and method not in expecting:
+            continue
+        for start in objects:
+            attributes.reopen(machine, start, me)
+            for root_begins in machine.hooks.root_begins:
+                root_begins(cls, whole)
+            _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
+
+
+def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
+    return (node.attr.value for node in every(method, cst.Attribute) if isinstance(node.value, cst.Name))
+
+
+def _called_from_outside(machine: Machine, state: State, me: Instance | None) -> None:
+    for called_from_outside in machine.hooks.called_from_outside:
+        called_from_outside(state, me)
+
+
+def _round_ends(machine: Machine, node: cst.CSTNode, states: list[State]) -> None:
+    for round_ends in machine.hooks.round_ends:
+        round_ends(node, states, False)
+
+
+def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
+    machine.chunk = function.chunk
+    _called_from_outside(machine, state, me)
+    positional = [me] if me is not None else []
+    ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
+    _round_ends(machine, node_of(function), [end for _, end in ends])

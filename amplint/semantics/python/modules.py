@@ -1,0 +1,101 @@
+"""Names of other files of the tree: modules, what their top level defines, and the variables it sets."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.program import Target
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Class, Const, Function, Namespace, Ref, Unknown, Value
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import walk
+
+
+def global_value(machine: Machine, state: State, name: str) -> Value | None:
+    """A top-level name of the module the current code is in: of the linted file's only what it imports by `*`."""
+    source = machine.module(state)
+    if source is machine.program.main and not source.star_imports:
+        return None
+    return _value(machine, state, machine.program.resolve(source, name), name)
+
+
+def imported(machine: Machine, state: State, module: str, name: str) -> Value | None:
+    """What an import here of `name` from `module` (the module itself where it is empty) brings in, if in the tree."""
+    target = machine.program.imported(machine.module(state), module, name)
+    return None if isinstance(target, str) else _value(machine, state, target, name or module)
+
+
+def member(machine: Machine, state: State, owner: Namespace, name: str) -> Value:
+    """`module.name`."""
+    inner = f"{owner.name}.{name}"
+    if inner in machine.module(state).imports:
+        found = imported(machine, state, inner, "")
+        if found is not None:
+            return found
+    target = machine.program.resolve(owner.source, name)
+    return _value(machine, state, target, inner) or machine.unknown("name", id(owner.source), name)
+
+
+def class_or_function(machine: Machine, chunk: Chunk) -> Function | Class:
+    """The value of a top-level definition."""
+    frame = machine.frame_of(chunk.source)
+    return Class(chunk, None, frame) if chunk.is_class else Function(chunk, None, frame)
+
+
+def _value(machine: Machine, state: State, target: Target, name: str) -> Value | None:
+    if isinstance(target, Source):
+        return Namespace(target, name)
+    if isinstance(target, str):
+        return Ref(target)
+    if target is None:
+        return None
+    if target.name is not None:
+        return class_or_function(machine, target)
+    frame, last = machine.frame_of(target.source), name.rpartition(".")[2]
+    stored = state.frames.get(frame, {}).get(last)
+    if stored is None and (frame, last) not in machine.variables:
+        machine.variables[frame, last] = machine.unknown("variable", frame, last)
+        machine.variables[frame, last] = _assigned(machine, state, target, last, frame)
+    return stored or machine.variables[frame, last]
+
+
+def _assigned(machine: Machine, state: State, chunk: Chunk, name: str, frame: int) -> Value:
+    values = [value for node in walk(chunk.module) if (value := _value_for(node, name)) is not None]
+    if len(values) != 1 or chunk not in machine.relevant:
+        return machine.unknown("variable", frame, name)
+    outer = machine.chunk
+    machine.chunk = chunk
+    try:
+        return quietly(machine, state, frame, values[0], {})
+    finally:
+        machine.chunk = outer
+
+
+def _value_for(node: cst.CSTNode, name: str) -> cst.BaseExpression | None:
+    if isinstance(node, cst.Assign):
+        targets: list[cst.BaseExpression] = [target.target for target in node.targets]
+    elif isinstance(node, cst.AnnAssign):
+        targets = [node.target]
+    else:
+        return None
+    return node.value if any(isinstance(target, cst.Name) and target.value == name for target in targets) else None
+
+
+def quietly(machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]) -> Value:
+    """Evaluate out of order, with `names` in a frame below `frame`: nothing is reported, the path is not changed."""
+    if len(machine.calls) > 40:
+        return Unknown(machine.fresh())
+    muted, calls, choices = machine.muted, machine.calls, machine.choices
+    machine.muted, machine.calls = True, (*machine.calls, node)
+    try:
+        twin = state.copy()
+        number = len(machine.parents)
+        machine.parents[number] = frame
+        twin.frames[number] = dict(names)
+        twin.frame = number
+        results = machine.outcomes(twin, lambda s: machine.evaluate(s, node)) if node not in calls else []
+    finally:
+        machine.muted, machine.calls, machine.choices = muted, calls, choices
+    values = {value for value, _ in results} - {Const(None)}
+    return values.pop() if len(values) == 1 else Unknown(machine.fresh())

@@ -1,0 +1,211 @@
+"""Operators: arithmetic, comparisons and choices between values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine, scale_of
+from amplint.semantics.python.tracker import Operands
+from amplint.semantics.python.truth import assume, decide_value, equal, is_none, negate, symbol_of, truth
+from amplint.semantics.values.choices import alternatives
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    Autocast,
+    Const,
+    Entered,
+    GradMode,
+    Instance,
+    Items,
+    Module,
+    Neutral,
+    Optimizer,
+    Partial,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+_ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
+    cst.Add: operator.add,
+    cst.Subtract: operator.sub,
+    cst.Multiply: operator.mul,
+    cst.Divide: operator.truediv,
+    cst.FloorDivide: operator.floordiv,
+    cst.Modulo: operator.mod,
+    cst.Power: operator.pow,
+}
+
+
+def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
+    """`a + b` and its kind."""
+    left = machine.evaluate(state, node.left)
+    right = machine.evaluate(state, node.right)
+    value = operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
+    for arithmetic in machine.hooks.arithmetic:
+        arithmetic(node, value)
+    return value
+
+
+def operate(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    kind: type[cst.CSTNode],
+    left: tuple[cst.BaseExpression, Value],
+    right: tuple[cst.BaseExpression, Value],
+    *,
+    in_place: bool = False,
+) -> Value:
+    """The value of `left kind right`, or `left kind= right`, reported at `node`."""
+    a, b = left[1], right[1]
+    if isinstance(a, Const) and isinstance(b, Const):
+        folded = _fold(kind, a.value, b.value)
+        if folded is not None:
+            return Const(folded)
+    operands = Operands(node, kind.__name__, left, right, in_place)
+    answers: Iterator[Value | None] = (binary(state, operands) for binary in machine.hooks.binary)
+    result = next((answer for answer in answers if answer is not None), None)
+    if result is None:
+        result = machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+    for combined in machine.hooks.combined:
+        result = combined(state, operands, result) or result
+    return result
+
+
+def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
+    if isinstance(a, str) and isinstance(b, str) and kind is cst.Add:
+        return a + b
+    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or kind not in _ARITHMETIC:
+        return None
+    if kind is cst.Power and (abs(a) > 1e6 or abs(b) > 64):
+        return None
+    try:
+        result = _ARITHMETIC[kind](a, b)
+    except (ArithmeticError, ValueError):
+        return None
+    return result if isinstance(result, (int, float)) else None
+
+
+def unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
+    """`-a`, `not a`."""
+    if isinstance(node.operator, cst.Not):
+        return negate(machine, machine.evaluate(state, node.expression))
+    value = machine.evaluate(state, node.expression)
+    if isinstance(node.operator, cst.Minus) and isinstance(value, Const) and isinstance(value.value, (int, float)):
+        return Const(-value.value, value.written)
+    for answer in machine.hooks.unary:
+        found: Value | None = answer(node, value)
+        if found is not None:
+            return found
+    return machine.unknown(type(node.operator).__name__, parts=(symbol_of(machine, value),))
+
+
+def boolean(machine: Machine, state: State, node: cst.BooleanOperation) -> Value:
+    """`a and b`, `a or b`."""
+    left = machine.evaluate(state, node.left)
+    known = truth(machine, state, left)
+    both = isinstance(node.operator, cst.And)
+    if known is not None:
+        return machine.evaluate(state, node.right) if known is both else left
+    right = machine.evaluate(state, node.right)
+    name = "and" if both else "or"
+    if isinstance(right, Const) and both and not right.value:
+        return right
+    return machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
+
+
+def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
+    """`a < b`, `a is None`, `a in b`."""
+    left = machine.evaluate(state, node.left)
+    if len(node.comparisons) != 1:
+        parts = [symbol_of(machine, left)]
+        for other in node.comparisons:
+            parts.append(symbol_of(machine, machine.evaluate(state, other.comparator)))
+        return machine.unknown("compare", parts=tuple(parts))
+    kind = node.comparisons[0].operator
+    right = machine.evaluate(state, node.comparisons[0].comparator)
+    if isinstance(kind, (cst.Is, cst.IsNot)) and right == Const(None):
+        known = is_none(machine, state, left)
+        value: Value = Const(known) if known is not None else machine.unknown("is none", parts=(left.symbol,))  # type: ignore[union-attr]
+        return value if isinstance(kind, cst.Is) else negate(machine, value)
+    for compared in machine.hooks.compared:
+        answer: Value | None = compared(state, node, left, right)
+        if answer is not None:
+            return answer
+    if isinstance(kind, (cst.Equal, cst.Is)):
+        return equal(machine, state, left, right)
+    if isinstance(kind, (cst.NotEqual, cst.IsNot)):
+        return negate(machine, equal(machine, state, left, right))
+    if isinstance(kind, (cst.In, cst.NotIn)) and isinstance(right, Items):
+        found: Value = machine.unknown("in", parts=(symbol_of(machine, left), symbol_of(machine, right)))
+        if isinstance(left, Const) and all(isinstance(item, Const) for item in right.keys or right.values):
+            found = Const(left in (right.keys or right.values))
+        return found if isinstance(kind, cst.In) else negate(machine, found)
+    if isinstance(left, Const) and isinstance(right, Const):
+        folded = _compare(kind, left.value, right.value)
+        if folded is not None:
+            return Const(folded)
+    name, flipped = _OPPOSITES.get(type(kind), (type(kind).__name__, False))
+    value = machine.unknown(name, parts=(symbol_of(machine, left), symbol_of(machine, right)))
+    return negate(machine, value) if flipped else value
+
+
+_OPPOSITES: dict[type[cst.CSTNode], tuple[str, bool]] = {
+    cst.NotIn: ("In", True),
+    cst.LessThanEqual: ("GreaterThan", True),
+    cst.GreaterThanEqual: ("LessThan", True),
+}
+
+
+def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:
+    if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
+        return None
+    if isinstance(kind, cst.LessThan):
+        return a < b
+    if isinstance(kind, cst.LessThanEqual):
+        return a <= b
+    if isinstance(kind, cst.GreaterThan):
+        return a > b
+    return a >= b if isinstance(kind, cst.GreaterThanEqual) else None
+
+
+def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
+    """`a if c else b`: one value where both are alike, a choice where they are not."""
+    condition = machine.evaluate(state, node.test)
+    known = truth(machine, state, condition)
+    if known is not None:
+        return machine.evaluate(state, node.body if known else node.orelse)
+    sides = _where(machine, state, condition, holds=True), _where(machine, state, condition, holds=False)
+    body, orelse = machine.evaluate(sides[0], node.body), machine.evaluate(sides[1], node.orelse)
+    for chosen_apart in machine.hooks.chosen_apart:
+        chosen_apart(state, sides)
+    joined = alternatives((body, orelse))
+    if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
+        return joined
+    alike = scale_of(body) == scale_of(orelse)
+    if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
+        return machine.either(body, orelse)
+    if not _worth_a_choice(machine, node, body, orelse):
+        parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
+        return machine.unknown("if", parts=parts)
+    return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
+
+
+def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> State:
+    twin = state.copy()
+    assume(machine, twin, condition, holds)
+    return twin
+
+
+def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
+    """Whether following both sides can show something: one is a context or scaler, or a flag is being set."""
+    contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
+    if any(isinstance(v, contexts) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
+        return True
+    precisions = alternatives((body, orelse)) is not None
+    flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))
+    return (flags or precisions) and machine.is_assigned(node)

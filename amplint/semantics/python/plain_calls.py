@@ -1,0 +1,70 @@
+"""Calls that nothing has to be looked into for: Python's own functions, and what returns the same for the same."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from amplint.semantics.python import attributes
+from amplint.semantics.python.containers import each, hold
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Device, Items, Method, Unknown, Value
+
+
+def same_again(
+    machine: Machine,
+    state: State,
+    name: str,
+    arguments: Arguments,
+    node: cst.Call | None = None,
+    callee: tuple[int, ...] = (),
+) -> Value:
+    """What an unseen call returns: the same for the same arguments within one iteration, unless it calls a class."""
+    function = getattr(node, "func", None)
+    called = function.attr if isinstance(function, cst.Attribute) else function
+    parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
+    if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
+        return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
+    now = state.iteration[-1] if state.iteration else 0
+    made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
+    for unknown_result in machine.hooks.unknown_result:
+        unknown_result(made)
+    return made
+
+
+def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """The call of a function that Python has built in."""
+    values = arguments.values
+    if name == "builtins.float" and len(values) == 1 and isinstance(values[0], Const):
+        try:
+            return Const(float(values[0].value))  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            return Const(math.nan)
+    if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
+        return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
+    if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
+        return values[0]
+    if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
+        return attributes.get(machine, state, node, values[0], str(values[1].value))
+    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
+        return attributes.get(machine, state, node, values[0], "type")
+    if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
+        return values[0]
+    if name in ("builtins.enumerate", "builtins.zip"):
+        pairs = same_again(machine, state, name, arguments)
+        known = [each(state, value) for value in values]
+        if any(known):
+            parts = [value or Unknown(machine.fresh()) for value in known]
+            hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
+        return pairs
+    if name in ("builtins.sum", "builtins.max", "builtins.min"):
+        return same_again(machine, state, name, arguments)
+    unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
+    escaping = values if unseen else [value for value in values if isinstance(value, Method)]
+    for escape in machine.hooks.escape:
+        escape(state, escaping)
+    return same_again(machine, state, name, arguments)

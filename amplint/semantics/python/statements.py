@@ -1,0 +1,403 @@
+"""Statements: how sets of paths run through a block of code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from amplint.semantics.python import constants, definitions
+from amplint.semantics.python.containers import each
+from amplint.semantics.python.expressions import assign, decide, evaluate, test
+from amplint.semantics.python.functions import MANAGER, leave
+from amplint.semantics.python.heads import Heads
+from amplint.semantics.python.interruptions import interrupted
+from amplint.semantics.python.machine import PATH_LIMIT, Machine
+from amplint.semantics.python.operators import operate
+from amplint.semantics.python.tracker import call_each
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import NONE, Entered, Items, Unknown, Value
+
+LOOP_ROUNDS = 3
+PATHS_APART = 4
+"""As many paths run a loop each by itself; more of them run it together."""
+
+
+@dataclass
+class Flow:
+    """The paths that leave a block other than at its end."""
+
+    returns: list[tuple[Value, State]] = field(default_factory=list)
+    breaks: list[State] = field(default_factory=list)
+    continues: list[State] = field(default_factory=list)
+    raises: list[State] = field(default_factory=list)
+
+
+def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStatement], flow: Flow) -> list[State]:
+    """Run `body` on every path; returns those that reach its end and adds the others to `flow`."""
+    for statement in body:
+        if not states:
+            break
+        if isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                states = _run_simple(machine, states, statement, small, flow)
+        elif not machine.slice.matters(statement):
+            for state in states:
+                for name in machine.slice.bound(statement):
+                    state.bind(state.frame, name, Unknown(machine.fresh()))
+                for passed_over in machine.hooks.passed_over:
+                    passed_over(state, statement)
+        else:
+            machine.statement = statement
+            states = _COMPOUND[type(statement)](machine, states, statement, flow)
+            states = machine.merged(states, PATH_LIMIT)
+    return states
+
+
+def run_body(machine: Machine, state: State, body: Sequence[cst.BaseStatement]) -> list[tuple[Value, State]]:
+    """Run a function body; every way it can return, with the returned value."""
+    flow = Flow()
+    ends = run_block(machine, [state], body, flow)
+    return [*flow.returns, *((NONE, end) for end in ends)]
+
+
+def _body(suite: cst.BaseSuite) -> Sequence[cst.BaseStatement]:
+    if isinstance(suite, cst.SimpleStatementSuite):
+        return [cst.SimpleStatementLine(body=suite.body)]
+    return suite.body  # type: ignore[return-value]
+
+
+def _run_simple(
+    machine: Machine, states: list[State], line: cst.SimpleStatementLine, node: cst.BaseSmallStatement, flow: Flow
+) -> list[State]:
+    run = _SIMPLE.get(type(node))
+    if run is None:
+        return states
+    after: list[State] = []
+    for state in states:
+        machine.spend()
+        machine.statement = line
+        for leaves, twin in machine.outcomes(state, lambda s: run(machine, s, node)):
+            if leaves is None:
+                after.append(twin)
+            elif leaves == "break":
+                flow.breaks.append(twin)
+            elif leaves == "continue":
+                flow.continues.append(twin)
+            elif leaves == "raise":
+                flow.raises.append(twin)
+            elif isinstance(leaves, tuple):
+                flow.returns.append((leaves[0], twin))
+    return machine.merged(after, PATH_LIMIT) if len(after) > len(states) else after
+
+
+Leaving = None | str | tuple[Value]
+
+
+def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
+    value = evaluate(machine, state, node.value)
+    if isinstance(node.value, cst.Yield) and MANAGER in state.frames[state.frame]:
+        return (value,)
+    for discarded in machine.hooks.discarded:
+        discarded(state, node.value, value)
+    return None
+
+
+def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
+    value = evaluate(machine, state, node.value)
+    for target in node.targets:
+        assign(machine, state, target.target, constants.assigned(machine, state, target.target, value, node.value))
+        for assigned in machine.hooks.assigned:
+            assigned(state, node, target.target, value)
+    return None
+
+
+def _annotated(machine: Machine, state: State, node: cst.AnnAssign) -> Leaving:
+    if node.value is not None:
+        value = evaluate(machine, state, node.value)
+        assign(machine, state, node.target, constants.assigned(machine, state, node.target, value, node.value))
+    return None
+
+
+def _augmented(machine: Machine, state: State, node: cst.AugAssign) -> Leaving:
+    name = type(node.operator).__name__.removesuffix("Assign")
+    operator = getattr(cst, name, cst.Add)
+    before = evaluate(machine, state, node.target)
+    other = evaluate(machine, state, node.value)
+    for augmented in machine.hooks.augmented:
+        other = augmented(state, node, before, other) or other
+    value = operate(machine, state, node, operator, (node.target, before), (node.value, other), in_place=True)
+    assign(machine, state, node.target, value)
+    return None
+
+
+def _return(machine: Machine, state: State, node: cst.Return) -> Leaving:
+    value = evaluate(machine, state, node.value) if node.value else NONE
+    for function_returns in machine.hooks.function_returns:
+        function_returns(state, value)
+    return (value,)
+
+
+def _raise(machine: Machine, state: State, node: cst.Raise) -> Leaving:
+    return "raise"
+
+
+def _break(machine: Machine, state: State, node: cst.Break) -> Leaving:
+    return "break"
+
+
+def _continue(machine: Machine, state: State, node: cst.Continue) -> Leaving:
+    return "continue"
+
+
+def _assert(machine: Machine, state: State, node: cst.Assert) -> Leaving:
+    return None if decide(machine, state, node.test) else "raise"
+
+
+def _delete(machine: Machine, state: State, node: cst.Del) -> Leaving:
+    return None
+
+
+def _import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> Leaving:
+    definitions.bind_import(machine, state, node)
+    return None
+
+
+_SIMPLE: dict[type[cst.CSTNode], Callable[..., Leaving]] = {
+    cst.Expr: _expression,
+    cst.Assign: _assignment,
+    cst.AnnAssign: _annotated,
+    cst.AugAssign: _augmented,
+    cst.Return: _return,
+    cst.Raise: _raise,
+    cst.Break: _break,
+    cst.Continue: _continue,
+    cst.Assert: _assert,
+    cst.Del: _delete,
+    cst.Import: _import,
+    cst.ImportFrom: _import,
+}
+
+
+def _if(machine: Machine, states: list[State], node: cst.If, flow: Flow) -> list[State]:
+    taken: list[State] = []
+    skipped: list[State] = []
+    for state in states:
+        machine.spend()
+        machine.statement = node
+        outcomes = test(machine, state, node.test)
+        for holds, twin in outcomes:
+            side = "true" if holds else "false"
+            twin.note(node.test, f"on the path where this is {side}" if len(outcomes) > 1 else "", branch=True)
+            (taken if holds else skipped).append(twin)
+    taken = run_block(machine, taken, _body(node.body), flow)
+    if isinstance(node.orelse, cst.If):
+        skipped = _if(machine, skipped, node.orelse, flow) if skipped else []
+    elif node.orelse is not None:
+        skipped = run_block(machine, skipped, _body(node.orelse.body), flow)
+    return taken + skipped
+
+
+def _loop(
+    machine: Machine,
+    states: list[State],
+    node: cst.For | cst.While,
+    flow: Flow,
+    begin: Callable[[State], list[State]],
+    endless: bool = False,
+    once: bool = False,
+) -> list[State]:
+    """Run a loop until its head has seen every kind of state, or `once`; it is taken to run at least once."""
+    outer_iterations = states[0].iteration if states else ()
+    machine.loops = (*machine.loops, node)
+    exits: list[State] = []
+    broken: list[State] = []
+    seen = Heads(machine.slice.deciding)
+    heads = states
+    for state in heads:
+        seen.is_new(state)
+    for time in range(LOOP_ROUNDS):
+        started = machine.symbols.tick()
+        entered: list[State] = []
+        for head in heads:
+            twin = head.copy()
+            twin.iteration = (*outer_iterations, started)
+            for round_begins in machine.hooks.round_begins:
+                round_begins(twin, node, time == 0)
+            entered.extend(begin(twin))
+        inside = Flow(returns=flow.returns, raises=flow.raises)
+        after = run_block(machine, entered, _body(node.body), inside) + inside.continues
+        call_each(machine.hooks.round_over, after)
+        after = machine.merged(after, PATH_LIMIT)
+        for round_ends in machine.hooks.round_ends:
+            round_ends(node, after, time == 0)
+        for state in after + inside.breaks:
+            state.iteration = outer_iterations
+            machine.forget_since(state, started)
+        broken += inside.breaks
+        exits += after
+        heads = [state.copy() for state in after]
+        call_each(machine.hooks.next_round, heads, node)
+        heads = [state for state in heads if seen.is_new(state)]
+        if once or not heads:
+            break
+        for state in heads:
+            state.note(node, "the next iteration begins")
+    machine.loops = machine.loops[:-1]
+    call_each(machine.hooks.loop_ends, exits + broken, node)
+    if endless:
+        exits = []
+    if node.orelse is not None:
+        exits = run_block(machine, exits, _body(node.orelse.body), flow)
+    return exits + broken
+
+
+def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> list[State]:
+    together: dict[tuple[int, Value | None, State | None], list[State]] = {}
+    for state in states:
+        machine.statement = node
+        for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
+            alone = ready if len(states) <= PATHS_APART else None
+            key = symbol_of(machine, iterable), each(ready, iterable), alone
+            together.setdefault(key, []).append(ready)
+    after: list[State] = []
+    for (source, like, _), starts in together.items():
+        for loop_begins in machine.hooks.loop_begins:
+            loop_begins(node, source)
+        done = [state for state in starts if any(as_whole(state, node) for as_whole in machine.hooks.loop_as_whole)]
+        after += done
+        starts = [state for state in starts if state not in done]
+
+        def begin(state: State, source: int = source, known: Value | None = like) -> list[State]:
+            machine.statement = node
+            assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
+            return [state]
+
+        once = any(runs_once(source) for runs_once in machine.hooks.runs_once)
+        after += _loop(machine, starts, node, flow, begin, once=once) if starts else []
+    return after
+
+
+def _next(machine: Machine, node: cst.For, now: int, source: int, known: Value | None) -> Value:
+    """What a loop goes over in this round; what nothing is known about is another thing each time."""
+
+    def another(*place: int) -> Unknown:
+        return Unknown(machine.symbols.intern("item", id(node), *place, now, parts=(source,), time=now))
+
+    if isinstance(known, Items) and known.keys is None:
+        fresh = [isinstance(part, Unknown) and machine.symbols.key(part.symbol)[0] == "fresh" for part in known.values]
+        return Items(tuple(another(i) if fresh[i] else part for i, part in enumerate(known.values)))
+    return known or another()
+
+
+def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -> list[State]:
+    def begin(state: State) -> list[State]:
+        machine.statement = node
+        return [twin for holds, twin in test(machine, state, node.test) if holds]
+
+    endless = isinstance(node.test, (cst.Name, cst.Integer)) and node.test.value in ("True", "1")
+    return _loop(machine, states, node, flow, begin, endless)
+
+
+def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flow: Flow) -> list[State]:
+    inside, own = Flow(), Flow()
+    entry = [state.copy() for state in states]
+    done = run_block(machine, states, _body(node.body), own)
+    ways_out = [*done, *own.breaks, *own.continues, *own.raises, *(state for _, state in own.returns)]
+    caught: list[State] = []
+    for handler in node.handlers:
+        paths = interrupted(machine, entry, ways_out)
+        if handler.name is not None:
+            for state in paths:
+                assign(machine, state, handler.name.name, Unknown(machine.fresh()))
+        caught += run_block(machine, paths, _body(handler.body), inside)
+    if node.handlers:
+        own.raises = []
+    _add(inside, own)
+    if node.orelse is not None:
+        done = run_block(machine, done, _body(node.orelse.body), inside)
+    after = done + caught
+    if node.finalbody is None:
+        _add(flow, inside)
+        return after
+    closing = _body(node.finalbody.body)
+    flow.raises += inside.raises
+    for value, state in inside.returns:
+        flow.returns += [(value, end) for end in run_block(machine, [state], closing, flow)]
+    flow.breaks += run_block(machine, inside.breaks, closing, flow)
+    flow.continues += run_block(machine, inside.continues, closing, flow)
+    return run_block(machine, after, closing, flow)
+
+
+def _add(flow: Flow, inside: Flow) -> None:
+    flow.returns += inside.returns
+    flow.breaks += inside.breaks
+    flow.continues += inside.continues
+    flow.raises += inside.raises
+
+
+def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> list[State]:
+    outer = {id(state): state.regions for state in states}
+    inside = Flow()
+    done: list[State] = []
+    for state in states:
+        regions = outer[id(state)]
+        one = Flow()
+        entered = machine.outcomes(state, lambda s: _enter_items(machine, s, node))
+        ends = run_block(machine, [twin for _, twin in entered], _body(node.body), one)
+        for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
+            leave(machine, end, regions)
+            if any(finishes for finishes, _ in entered):
+                machine.forget(end)
+        done += ends
+        _add(inside, one)
+    _add(flow, inside)
+    return done
+
+
+def _enter_items(machine: Machine, state: State, node: cst.With) -> bool:
+    """Enter every item of a `with` statement; whether one of them goes on with work when it is left."""
+    machine.statement = node
+    finishes = False
+    for item in node.items:
+        value = evaluate(machine, state, item.item)
+        for entered in machine.hooks.entered:
+            entered(state, value, node, item.item)
+        finishes = finishes or (isinstance(value, Entered) and value.finishes)
+        if item.asname is not None:
+            assign(machine, state, item.asname.name, value)
+    return finishes
+
+
+def _function(machine: Machine, states: list[State], node: cst.FunctionDef, flow: Flow) -> list[State]:
+    for state in states:
+        definitions.bind_function(machine, state, node)
+    return states
+
+
+def _class(machine: Machine, states: list[State], node: cst.ClassDef, flow: Flow) -> list[State]:
+    for state in states:
+        definitions.bind_class(machine, state, node)
+    return states
+
+
+def _match(machine: Machine, states: list[State], node: cst.Match, flow: Flow) -> list[State]:
+    after = [state.copy() for state in states]
+    for case in node.cases:
+        after += run_block(machine, [state.copy() for state in states], _body(case.body), flow)
+    return after
+
+
+_COMPOUND: dict[type[cst.CSTNode], Callable[..., list[State]]] = {
+    cst.If: _if,
+    cst.For: _for,
+    cst.While: _while,
+    cst.Try: _try,
+    cst.TryStar: _try,
+    cst.With: _with,
+    cst.FunctionDef: _function,
+    cst.ClassDef: _class,
+    cst.Match: _match,
+}

@@ -1,0 +1,118 @@
+"""What calls have come to, kept so that a function called again under the same conditions is not run again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from amplint.semantics.values.facts import Fact
+from amplint.semantics.values.state import MODULE_FRAME, RESULT, STEPS_KEPT, State, Trail
+from amplint.semantics.values.values import Const, Value
+
+Tables = dict[int, dict[str, Value]]
+
+RUNS = 3
+"""How often a function is run before its summaries are used: up to here every call has results of its own."""
+RUNS_WITHOUT_EFFECT = 2
+"""How many runs without effect, from one place and in one state, before a call is not followed any more."""
+RUNS_AT_MOST = 160
+STEPS_AT_MOST = 5_000
+"""A function whose many runs have taken this many steps is not run again: further calls cannot be followed."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One call: the state it met, what it asked of older assumptions, and the states it can end in.
+
+    Where these assume something of values that only one round of a loop has, other rounds have to run it again.
+    """
+
+    before: State
+    read: Mapping[Fact, Const]
+    ends: list[State]
+    of_round: bool = False
+
+    def holds(self, state: State) -> bool:
+        """Whether a call in `state` comes to the same."""
+        if self.of_round and state.iteration != self.before.iteration:
+            return False
+        if any(state.facts.get(key) != fact for key, fact in self.read.items()):
+            return False
+        if any(state.heap.get(symbol) != table for symbol, table in self.before.heap.items()):
+            return False
+        if self.before.frames[MODULE_FRAME] != state.frames[MODULE_FRAME]:
+            return False
+        older = self.before.facts
+        return all(key in older or key not in state.facts for end in self.ends for key in end.facts)
+
+    def applied(self, state: State) -> list[State]:
+        """The ways a call in `state` can end."""
+        return [_continued(state, self.before, end) for end in self.ends]
+
+
+@dataclass
+class Summaries:
+    """The summaries of a file's functions, by whatever tells two calls apart."""
+
+    runs: Counter[Hashable] = field(default_factory=Counter)
+    steps: Counter[Hashable] = field(default_factory=Counter)
+    _without_effect: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
+    _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
+
+    def find(self, function: Hashable, call: Hashable, state: State) -> list[State] | None:
+        """The ends of a call in `state`, None where the function has to be run."""
+        if self.runs[function] < RUNS:
+            return None
+        for summary in self._known.get((function, call), ()):
+            if summary.holds(state):
+                return summary.applied(state)
+        return None
+
+    def is_without_effect(self, context: Hashable, state: State) -> bool:
+        """Whether calls in this context have had no effect often enough, under what `state` assumes too."""
+        known = self._without_effect.get(context, ())
+        return len(known) >= RUNS_WITHOUT_EFFECT and any(read.items() <= state.facts.items() for read in known)
+
+    def keep_without_effect(self, context: Hashable, read: Mapping[Fact, Const]) -> None:
+        """Remember that a call has changed nothing and returned nothing to go by, having `read` these assumptions."""
+        self._without_effect.setdefault(context, []).append(read)
+
+    def exhausted(self, function: Hashable) -> bool:
+        """Whether a function has been run so often, and at such cost, that another call is not followed."""
+        return self.runs[function] >= RUNS_AT_MOST and self.steps[function] >= STEPS_AT_MOST
+
+    def keep(self, function: Hashable, call: Hashable, summary: Summary, steps: int) -> None:
+        """Remember how a run of `function` ended, and how many steps it took."""
+        self.runs[function] += 1
+        self.steps[function] += steps
+        self._known.setdefault((function, call), []).append(summary)
+
+
+def _continued(state: State, before: State, end: State) -> State:
+    """`state` with what happened between `before` and `end`."""
+    twin = end.copy()
+    twin.facts = {**state.facts, **{key: fact for key, fact in end.facts.items() if key not in before.facts}}
+    twin.frames = {**state.frames, **_changed(before.frames, end.frames)}
+    twin.frames[end.frame] = state.frames.get(end.frame, {})
+    twin.frame = state.frame
+    twin.bind(twin.frame, RESULT, end.frames[end.frame][RESULT])
+    twin.heap = {**state.heap, **_changed(before.heap, end.heap)}
+    twin.iteration = state.iteration
+    twin.parts = {
+        kind: part.continued(state.parts[kind], before.parts[kind], before.iteration, state.iteration)
+        for kind, part in end.parts.items()
+    }
+    steps: list[Trail] = []
+    trail = end.trail
+    while trail is not None and trail is not before.trail and len(steps) < STEPS_KEPT:
+        steps.append(trail)
+        trail = trail.before
+    twin.trail = state.trail
+    for one in reversed(steps):
+        twin.note(*one.step, branch=one.branch)
+    return twin
+
+
+def _changed(before: Tables, after: Tables) -> Tables:
+    return {key: table for key, table in after.items() if before.get(key) is not table}

@@ -1,0 +1,108 @@
+"""Conditions: what is known to hold on a path, and what taking a branch teaches."""
+
+from __future__ import annotations
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values import facts
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import NONE, TRUE, Const, Items, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.torchlib.names import DTYPES
+
+
+def symbol_of(machine: Machine, value: Value) -> int:
+    """A symbol that stands for `value` inside others."""
+    symbol = getattr(value, "symbol", None)
+    return symbol if isinstance(symbol, int) else machine.symbols.intern("value", value)
+
+
+def truth(machine: Machine, state: State, value: Value) -> bool | None:
+    """Whether `value` is true on this path, None when it can be either."""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Items):
+        return bool(value.values)
+    if isinstance(value, Ref) and value.name in DTYPES:
+        return True
+    if isinstance(value, Ref):
+        return facts.known(machine.symbols, machine.assumed(state), symbol_of(machine, value))
+    if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):
+        return facts.known(machine.symbols, machine.assumed(state), value.symbol)  # type: ignore[union-attr]
+    return True
+
+
+def is_none(machine: Machine, state: State, value: Value) -> bool | None:
+    """Whether `value` is None on this path, None when it can be either."""
+    if isinstance(value, Const):
+        return value.value is None
+    if isinstance(value, Unknown) or _may_be_none(value):
+        symbol = value.symbol  # type: ignore[union-attr]
+        if machine.assumed(state).get(symbol) == TRUE:
+            return False
+        fact = machine.assumed(state).get(("is none", symbol))
+        return bool(fact.value) if fact is not None else None
+    return False
+
+
+def is_handed_on(machine: Machine, value: Value) -> bool:
+    """Whether `value` is None, or what an unseen caller gives, which may be."""
+    return value == NONE or (isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter")
+
+
+def equal(machine: Machine, state: State, left: Value, right: Value) -> Value:
+    """`left == right` as a constant or a remembered condition."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return Const(left.value == right.value)
+    if isinstance(left, Const):
+        left, right = right, left
+    if isinstance(right, Const) and isinstance(left, Unknown):
+        known = machine.assumed(state).get(("value of", left.symbol))
+        if known is not None:
+            return Const(known.value == right.value)
+        return Unknown(machine.symbols.intern("==", right, parts=(left.symbol,)))
+    if left == right and not isinstance(left, Unknown):
+        return TRUE
+    return Unknown(machine.symbols.intern("same", parts=(symbol_of(machine, left), symbol_of(machine, right))))
+
+
+def negate(machine: Machine, value: Value) -> Value:
+    """`not value`."""
+    if isinstance(value, Const):
+        return Const(not value.value)
+    if isinstance(value, Unknown):
+        key = machine.symbols.key(value.symbol)
+        if key[0] == "not":
+            return Unknown(machine.symbols.parts(value.symbol)[0])
+        return Unknown(machine.symbols.intern("not", parts=(value.symbol,)))
+    if isinstance(value, (Tensor, Ref)) or _may_be_none(value):
+        return Unknown(machine.symbols.intern("not", parts=(symbol_of(machine, value),)))
+    return Const(isinstance(value, Items) and not value.values)
+
+
+def assume(machine: Machine, state: State, value: Value, holds: bool) -> None:
+    """Continue `state` where `value` is true (or false)."""
+    facts.learn(machine.symbols, state.facts, symbol_of(machine, value), holds)
+
+
+def decide_value(machine: Machine, state: State, value: Value) -> bool:
+    """Whether `value` is true, choosing where it can be either."""
+    known = truth(machine, state, value)
+    if known is None:
+        known = machine.choices.pick(2) == 0
+        assume(machine, state, value, known)
+    return known
+
+
+def refined(machine: Machine, state: State, value: Value) -> Value:
+    """`value` with what the path knows of it: None, or the constant it was compared with."""
+    if not state.facts or not (isinstance(value, Unknown) or _may_be_none(value)):
+        return value
+    symbol = value.symbol  # type: ignore[union-attr]
+    if ("is none", symbol) in state.facts and machine.assumed(state).get(("is none", symbol)) == TRUE:
+        return NONE
+    if ("value of", symbol) not in state.facts:
+        return value
+    return machine.assumed(state).get(("value of", symbol)) or value
+
+
+def _may_be_none(value: Value) -> bool:
+    return (isinstance(value, Scaler) and value.created is None) or (isinstance(value, Optimizer) and not value.cls)

@@ -1,0 +1,35 @@
+"""Code of a module that tries out the rest of it: self-tests, and demonstrations on tensors made for the purpose.
+
+What it hands to a function says little of what others hand to it.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.values.values import Function
+from amplint.semantics.words import SELF_TEST
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+
+_MADE_UP = words("rand randn randint ones zeros arange linspace full")
+
+
+def is_self_test(function: Function) -> bool:
+    """Whether a function of the linted file is a test by its name."""
+    named = function.node.name.value if isinstance(function.node, cst.FunctionDef) else function.chunk.name
+    return SELF_TEST.search(named or "") is not None
+
+
+def is_demonstration(statement: cst.CSTNode) -> bool:
+    """Whether a statement of the top level runs only in a script and makes up tensors."""
+    if not isinstance(statement, cst.If) or not isinstance(statement.test, cst.Comparison):
+        return False
+    left = statement.test.left
+    return isinstance(left, cst.Name) and left.value == "__name__" and any(map(_makes_up, walk(statement.body)))
+
+
+def _makes_up(node: cst.CSTNode) -> bool:
+    callee = node.func if isinstance(node, cst.Call) else None
+    name = callee.attr if isinstance(callee, cst.Attribute) else None
+    return name is not None and name.value in _MADE_UP

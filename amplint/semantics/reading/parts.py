@@ -1,0 +1,180 @@
+"""What each statement uses, binds and contains: its words, the calls in it, and whether it matters by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from amplint.semantics.reading.scopes import TRIGGERS, is_extreme
+from amplint.semantics.words import SCALER
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+from amplint.source.tree import children, walk
+
+AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
+EXITS = (cst.Return, cst.Break, cst.Continue)
+
+
+@dataclass
+class Part:
+    """What one statement uses, binds and contains.
+
+    `decisive` are the words whose value can show in the outcome: those handed to a call out of sight are not among
+    them.
+    """
+
+    words: set[str] = field(default_factory=set)
+    decisive: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
+    triggered: bool = False
+    hands_scaler: bool = False
+    leaves: bool = False
+    skips: bool = False
+
+    def add(self, other: Part) -> None:
+        """Include what `other` contains."""
+        self.words |= other.words
+        self.decisive |= other.decisive
+        self.bound |= other.bound
+        self.called |= other.called
+        self.triggered = self.triggered or other.triggered
+        self.hands_scaler = self.hands_scaler or other.hands_scaler
+        self.leaves = self.leaves or other.leaves
+        self.skips = self.skips or other.skips
+
+
+class Parts:
+    """The parts of one tree: of its compound statements and their headers, its simple statements, its functions."""
+
+    def __init__(self, tree: cst.Module) -> None:
+        self.whole: dict[cst.CSTNode, Part] = {}
+        self.headers: dict[cst.CSTNode, Part] = {}
+        self.simple: list[Part] = []
+        self.functions: dict[str, Part] = {}
+        for statement in tree.body:
+            self._scan(statement)
+
+    def _scan(self, statement: cst.BaseStatement | cst.BaseSmallStatement) -> Part:
+        if isinstance(statement, cst.SimpleStatementLine):
+            whole = Part()
+            for small in statement.body:
+                part = _small(small)
+                self.simple.append(part)
+                whole.add(part)
+            return whole
+        header, whole = Part(), Part()
+        for child in children(statement):
+            if isinstance(child, (cst.IndentedBlock, cst.SimpleStatementSuite)):
+                self._scan_block(child, whole)
+            elif isinstance(
+                child, (cst.If, cst.Else, cst.ExceptHandler, cst.Finally, cst.MatchCase, cst.ExceptStarHandler)
+            ):
+                whole.add(self._scan(child))  # type: ignore[arg-type]
+            else:
+                _words(child, header)
+        if isinstance(statement, (cst.For, cst.With)):
+            for target in [statement.target] if isinstance(statement, cst.For) else _as_names(statement):
+                header.bound |= {node.value for node in walk(target) if isinstance(node, cst.Name)}
+        whole.add(header)
+        if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+            name = statement.name.value
+            self.functions.setdefault(name, Part()).add(whole)
+            whole.leaves = whole.skips = False
+            whole.bound = {name}
+            whole.triggered = isinstance(statement, cst.ClassDef) or whole.triggered
+        if isinstance(statement, (cst.For, cst.While)):
+            whole.skips = False
+        self.whole[statement], self.headers[statement] = whole, header
+        return whole
+
+    def _scan_block(self, block: cst.IndentedBlock | cst.SimpleStatementSuite, whole: Part) -> None:
+        if isinstance(block, cst.IndentedBlock):
+            for statement in block.body:
+                whole.add(self._scan(statement))
+        else:
+            for small in block.body:
+                part = _small(small)
+                self.simple.append(part)
+                whole.add(part)
+
+
+@per_chunk
+def parts_of(chunk: Chunk) -> Parts:
+    """The parts of a chunk. Raises SourceError."""
+    return Parts(chunk.module)
+
+
+def _as_names(statement: cst.With) -> list[cst.CSTNode]:
+    return [item.asname.name for item in statement.items if item.asname is not None]
+
+
+def _small(node: cst.BaseSmallStatement) -> Part:
+    part = Part(leaves=isinstance(node, EXITS), skips=isinstance(node, (cst.Break, cst.Continue)))
+    _words(node, part)
+    targets: list[cst.CSTNode] = []
+    if isinstance(node, cst.Assign):
+        targets = [target.target for target in node.targets]
+    elif isinstance(node, (cst.AnnAssign, cst.AugAssign)):
+        targets = [node.target]
+    elif isinstance(node, (cst.Import, cst.ImportFrom)):
+        part.bound |= part.words
+    for target in targets:
+        _bind(target, part)
+    return part
+
+
+def _bind(target: cst.CSTNode, part: Part) -> None:
+    if isinstance(target, cst.Name):
+        part.bound.add(target.value)
+    elif isinstance(target, cst.Attribute):
+        part.bound.add(target.attr.value)
+    elif isinstance(target, (cst.Subscript, cst.StarredElement)):
+        _bind(target.value, part)
+    elif isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            _bind(element.value, part)
+
+
+def _words(tree: cst.CSTNode, part: Part) -> None:
+    """Add what stands in an expression; what a call is given decides for `bool(...)` and `getattr(...)` alone."""
+    todo = [(tree, True)]
+    while todo:
+        node, decides = todo.pop()
+        if type(node) is cst.Name:
+            part.words.add(node.value)
+            if decides:
+                part.decisive.add(node.value)
+            if node.value in TRIGGERS and node.value not in AMBIGUOUS_METHODS:
+                part.triggered = True
+            continue
+        if type(node) is cst.Attribute:
+            if node.attr.value == "grad":
+                part.triggered = True
+        elif type(node) is cst.Call:
+            _called(node, part)
+            decides = decides and isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")
+        elif type(node) is cst.Float:
+            part.triggered = part.triggered or is_extreme(node.evaluated_value)
+        elif type(node) is cst.NamedExpr:
+            _bind(node.target, part)
+        todo += [(child, decides) for child in children(node)]
+
+
+def _called(node: cst.Call, part: Part) -> None:
+    names = (arg.value.attr if isinstance(arg.value, cst.Attribute) else arg.value for arg in node.args)
+    part.hands_scaler = part.hands_scaler or any(
+        isinstance(name, cst.Name) and SCALER.search(name.value) for name in names
+    )
+    if any(argument.keyword is not None and argument.keyword.value == "out" for argument in node.args):
+        part.triggered = True
+    if isinstance(node.func, cst.Attribute):
+        name = node.func.attr.value
+        part.called.add(name)
+        if name in ("step", "scale", "full", "half") or (name == "update" and not node.args):
+            part.triggered = True
+    elif isinstance(node.func, cst.Name):
+        part.called.add(node.func.value)
+    else:
+        part.called |= {inner.value for inner in walk(node.func) if isinstance(inner, cst.Name)}

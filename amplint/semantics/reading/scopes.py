@@ -1,0 +1,305 @@
+"""What a stretch of source gives away before it is interpreted: which names matter, and what kind of thing each is.
+
+Only a scaler has `unscale_`, only an optimizer is both stepped and zeroed: what is done to a thing tells its kind where
+its origin is out of sight. Where a name has to decide, as for what is only stepped beside a backward pass on a scaled
+loss, it is one of the guesses in `words`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Set
+
+import libcst as cst
+
+from amplint.semantics.reading.program import Program
+from amplint.semantics.words import MODEL_NAMES, OPTIMIZER_NAME
+from amplint.source.remembered import per_chunk
+from amplint.source.source import WORD, Chunk
+from amplint.source.tree import every
+from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
+from amplint.torchlib.policy import NOT_CAST_IN_PLACE
+
+PROTOCOL_TRIGGERS = frozenset(
+    [
+        "backward",
+        "step",
+        "update",
+        "unscale_",
+        "zero_grad",
+        "scale",
+        "get_scale",
+        "autocast",
+        "GradScaler",
+        "ShardedGradScaler",
+        "Accelerator",
+        "Fabric",
+        "clip_grad_norm_",
+        "clip_grad_value_",
+        "clip_grad_norm",
+        "grad",
+        "no_grad",
+        "inference_mode",
+        "binary_cross_entropy",
+        "BCELoss",
+        "custom_fwd",
+        "custom_bwd",
+        "enter_context",
+        "nullcontext",
+        "contextmanager",
+        "get_autocast_gpu_dtype",
+        "FullyShardedDataParallel",
+    ]
+)
+NUMERIC_TRIGGERS = NOT_CAST_IN_PLACE | frozenset(
+    {"half", "float16", "bfloat16", "HalfTensor", "FloatTensor", "masked_fill", "masked_fill_", "full", "inf"}
+)
+TRIGGERS = PROTOCOL_TRIGGERS | NUMERIC_TRIGGERS
+NUMERIC_KINDS = frozenset({"tensor_op"})
+"""The events that numbers alone can lead to, where no region or scaler is in the file."""
+EXTREME_NUMBER = re.compile(
+    r"\b\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
+)
+_BOUND = re.compile(
+    r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
+)
+_CALLED = re.compile(r"(\w+)\(")
+_MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
+_TYPED_POSITIONS = re.compile(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
+_THREAD_TARGET = re.compile(
+    r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
+    r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"
+)
+THREAD_CALLS = frozenset(
+    {
+        "Thread",
+        "Timer",
+        "submit",
+        "map",
+        "imap",
+        "imap_unordered",
+        "map_async",
+        "starmap",
+        "apply",
+        "apply_async",
+        "start",
+        "to_thread",
+        "run_in_executor",
+        "run_in_threadpool",
+    }
+)
+LONG_RUN = 300
+_RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
+_LIBRARY_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
+    re.MULTILINE,
+)
+SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
+_OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
+_SAVING = re.compile(
+    r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
+)
+_KEEPS_SCALER = (
+    re.compile(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\("),
+    re.compile(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))"),
+)
+"""What saves and restores a scaler, and not only hands on what a wrapper of it is asked for."""
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """`a.b.c` for a chain of names, None for anything else."""
+    parts: list[str] = []
+    while type(node) is cst.Attribute:
+        parts.append(node.attr.value)
+        node = node.value
+    if type(node) is not cst.Name:
+        return None
+    parts.append(node.value)
+    return ".".join(reversed(parts))
+
+
+def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozenset[str]:
+    """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16.
+
+    Where tensors are taken for half, any file may.
+    """
+    signs = ("autocast", "half", "float16", "dtype")
+    if not assuming and not any(sign in chunk.text for chunk in chunks for sign in signs):
+        return frozenset()
+    return frozenset().union(*map(_given_extremes, chunks))
+
+
+@per_chunk
+def _given_extremes(chunk: Chunk) -> frozenset[str]:
+    found = (match.groups() for match in _BOUND.finditer(chunk.text))
+    return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
+
+
+def renamed_triggers(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names that imports give to trigger words (`from torch import autocast as ac`)."""
+    return frozenset().union(*map(_renamed_triggers, chunks))
+
+
+@per_chunk
+def _renamed_triggers(chunk: Chunk) -> frozenset[str]:
+    return frozenset(new for old, new in _RENAMED.findall(chunk.text) if old in TRIGGERS)
+
+
+def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names that imports from older mixed-precision libraries bind."""
+    texts = [chunk.text for chunk in chunks if "import" in chunk.text and ("apex" in chunk.text or "mm" in chunk.text)]
+    found = (found.group(1) or found.group(2) for text in texts for found in _LIBRARY_IMPORT.finditer(text))
+    return frozenset(word for names in found for word in WORD.findall(names)) - {"as", "import"}
+
+
+def model_names(chunks: Collection[Chunk]) -> frozenset[str]:
+    """The names by which a file calls its models, and what runs work in threads."""
+    texts = [chunk.text for chunk in chunks]
+    found = frozenset().union(*map(_named_models, chunks))
+    threads = THREAD_CALLS if any("Thread" in text or "thread" in text for text in texts) else frozenset()
+    return found | MODEL_NAMES | threads
+
+
+@per_chunk
+def _named_models(chunk: Chunk) -> frozenset[str]:
+    return frozenset(_MODEL_NAME.findall(chunk.text)) - {"self"}
+
+
+def position_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """What makes positions, in a file that has regions, or gives positions a dtype that it does not spell out."""
+    found = any("autocast" in chunk.words or _TYPED_POSITIONS.search(chunk.text) for chunk in chunks)
+    return frozenset({"arange", "linspace"} if found else ())
+
+
+def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The names of functions that a file hands to threads."""
+    return frozenset().union(*map(_thread_targets, chunks))
+
+
+@per_chunk
+def _thread_targets(chunk: Chunk) -> frozenset[str]:
+    return frozenset(name for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
+
+
+def saving_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The words of the calls that can save or restore state, in a file that makes a scaler.
+
+    None in a file that by its words both saves and restores a scaler.
+    """
+    texts = [chunk.text for chunk in chunks]
+    if not any("Scaler" in text or "unscale_" in text for text in texts):
+        return frozenset()
+    if all(any(method.search(text) for text in texts) for method in _KEEPS_SCALER):
+        return frozenset()
+    found = {word for text in texts for word in _SAVING.findall(text)}
+    return frozenset(found | {"state_dict", "load_state_dict"})
+
+
+def is_extreme(number: float) -> bool:
+    """Whether float16 makes infinity, 0 or a subnormal of `number`."""
+    return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
+
+
+_TRAINS = re.compile(
+    r"\.(?:backward|zero_grad)\(|\bunscale_|GradScaler|autocast|clip_grad|\.grad\.|custom_fwd|no_sync"
+    r"|(?i:\w*(?:opt|sch|scal|adam|sgd)\w*|\b\w\w?|[])])\.step\("
+)
+_SWITCHES = re.compile(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
+
+
+@per_chunk
+def _holds_extreme_number(chunk: Chunk) -> bool:
+    """Whether a number float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
+    table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
+    return not table and EXTREME_NUMBER.search(chunk.text) is not None
+
+
+def _numbers_only(chunks: Iterable[Chunk], kinds: Set[str]) -> bool:
+    return kinds <= NUMERIC_KINDS and not any("autocast" in chunk.words for chunk in chunks)
+
+
+def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
+    return bool(names) and not names.isdisjoint(_CALLED.findall(chunk.text))
+
+
+def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:
+    """The chunks in which one of `kinds` can happen.
+
+    They hold a trigger, one of `names`, a call of one of `calls`, or lead to such a chunk.
+    Of other files than the linted one only what trains, saves or enters contexts counts.
+    """
+    ours = program.main.chunks
+    triggers = names | {"inf"} if _numbers_only(ours, kinds) else TRIGGERS | names
+    found = {
+        chunk for chunk in ours if chunk.words & triggers or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
+    }
+    saves = "state_dict" in names
+    found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}
+    users: dict[Chunk, list[Chunk]] = {}
+    for user, used in program.mentions.items():
+        for chunk in used:
+            users.setdefault(chunk, []).append(user)
+    fresh = list(found)
+    while fresh:
+        for user in users.get(fresh.pop(), ()):
+            if user not in found:
+                found.add(user)
+                fresh.append(user)
+    return found
+
+
+@per_chunk
+def _trains(chunk: Chunk) -> bool:
+    """Whether `chunk` does training work; environments are stepped too, and libraries use contexts that do nothing."""
+    text = chunk.code
+    return _TRAINS.search(text) is not None or ("nullcontext" in text and _SWITCHES.search(text) is not None)
+
+
+@per_chunk
+def _saves(chunk: Chunk) -> bool:
+    text = chunk.code
+    return "torch.save(" in text or ("optimizer" in text and "state_dict" in text)
+
+
+def kinds(tree: cst.CSTNode) -> dict[str, str]:
+    """Access path -> `scaler`, `optimizer` or `model`, for the paths in `tree` whose use leaves no doubt."""
+    found: dict[str, str] = {}
+    steps: dict[str, set[str]] = {}
+    methods: dict[str, set[str]] = {}
+    scaled_backward: set[str] = set()
+    bare_steps: set[str] = set()
+    for node in every(tree, cst.Attribute, cst.Call):
+        if isinstance(node, cst.Attribute):
+            path = dotted(node.value) if node.attr.value == "param_groups" else None
+            if path and path.rpartition(".")[2] != "optimizer":
+                methods.setdefault(path, set()).add("param_groups")
+            continue
+        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+            continue
+        path, method = dotted(node.func.value), node.func.attr.value
+        if method in ("train", "eval") and len(node.args) > (method == "train"):
+            continue
+        if method == "backward" and isinstance(node.func.value, cst.Call):
+            inner = node.func.value.func
+            if isinstance(inner, cst.Attribute) and inner.attr.value == "scale":
+                scaled_backward.add(dotted(inner.value) or "")
+        if path is None:
+            continue
+        methods.setdefault(path, set()).add(method)
+        argument = dotted(node.args[0].value) if node.args else None
+        if method == "step" and not node.args:
+            bare_steps.add(path)
+        if argument and method in ("step", "unscale_"):
+            steps.setdefault(path, set()).add(argument)
+    only_stepped = {path for path in bare_steps if scaled_backward and methods[path] == {"step"}}
+    named = {path for path in only_stepped if OPTIMIZER_NAME.search(path)}
+    for path, used in methods.items():
+        certain = "unscale_" in used or path in scaled_backward
+        if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:
+            found[path] = SCALER
+            found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
+        elif ({"step", "zero_grad"} <= used and "backward" not in used) or path in named:
+            found.setdefault(path, OPTIMIZER)
+        elif not used.isdisjoint(_OF_MODELS):
+            found.setdefault(path, MODEL)
+    return found

@@ -1,0 +1,1 @@
+"""Autocast regions and gradient modes, and what runs in them."""

@@ -1,0 +1,60 @@
+"""Functions that calls out of sight run, so that the autocast around them is not known."""
+
+from __future__ import annotations
+
+import functools
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.words import FUNCTION_CLASS
+from amplint.source.source import Source
+from amplint.torchlib.policy import treatment
+
+
+def may_be_cast(machine: Machine, op: str) -> bool:
+    """Whether `op` runs in the forward pass of a custom function, which may be applied in a region that casts it."""
+    return op in _treated(machine.program.torch) and _is_applied(machine, casting=False)
+
+
+def may_be_inside(machine: Machine) -> bool:
+    """Whether what runs is the forward pass of a custom function, which may be applied in a region that is not seen."""
+    return _is_applied(machine, casting=True)
+
+
+def _is_applied(machine: Machine, *, casting: bool) -> bool:
+    """Whether the forward pass of a custom function runs, `casting` also one that switches autocast off."""
+    return any(
+        (source := machine.program.source_of(node)) is not None and _is_custom_forward(source, node, casting)
+        for node in machine.calls
+    )
+
+
+@functools.cache
+def _treated(version: str | None) -> frozenset[str]:
+    table = treatment(version)
+    return frozenset().union(
+        *(named[device] for named in (table.lower, table.float32, table.promote) for device in named)
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool:
+    if not isinstance(node, cst.FunctionDef) or node.name.value != "forward":
+        return False
+    params = node.params.params
+    if not params or params[0].name.value == "self":
+        return False
+    if not casting and "cast_inputs" in _decorators(node):
+        return False
+    cls = next((above for above in source.ancestors(node) if isinstance(above, cst.ClassDef)), None)
+    bases = (base.value for base in cls.bases) if cls is not None else ()
+    names = (base.attr if isinstance(base, cst.Attribute) else base for base in bases)
+    return any(isinstance(name, cst.Name) and FUNCTION_CLASS.search(name.value) for name in names)
+
+
+def _decorators(node: cst.FunctionDef) -> list[str]:
+    """The names of the arguments that decorators of a function are given."""
+    calls = (decorator.decorator for decorator in node.decorators)
+    given = (argument for call in calls if isinstance(call, cst.Call) for argument in call.args)
+    return [argument.keyword.value for argument in given if argument.keyword is not None]

@@ -1,0 +1,49 @@
+"""The autocast regions around a point of a path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.facts import is_on
+from amplint.semantics.values.state import Region, State
+from amplint.semantics.values.values import Autocast, NewThread, Value
+
+
+def innermost(machine: Machine, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:
+    """The innermost autocast region that is or can be on, and what entered it."""
+    return innermost_of(machine, state, state.regions)
+
+
+def innermost_of(
+    machine: Machine, state: State, regions: Sequence[Region]
+) -> tuple[Autocast | None, cst.CSTNode | None]:
+    """The innermost autocast region among `regions` that is or can be on where they end."""
+    off: set[str] = set()
+    for region in reversed(regions):
+        context = region.context
+        if isinstance(context, NewThread):
+            break
+        if not isinstance(context, Autocast):
+            continue
+        devices = context.devices or frozenset({"?"})
+        if is_off(machine, state, context.enabled):
+            off |= devices
+        elif "?" in off or devices <= off:
+            continue
+        else:
+            return context, region.entered_by
+    return None, None
+
+
+def is_off(machine: Machine, state: State, enabled: Value) -> bool:
+    """Whether a flag is known to be false on this path."""
+    return is_on(machine.symbols, machine.assumed(state), enabled) is False
+
+
+def can_be_half(machine: Machine, state: State) -> bool:
+    """Whether a float16 region is or can be on."""
+    region, _ = innermost(machine, state)
+    return region is not None and region.dtypes is not None and "float16" in region.dtypes

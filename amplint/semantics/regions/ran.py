@@ -1,0 +1,212 @@
+"""Which autocast regions the work that leads to a backward pass runs under, and how their switches hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from amplint.semantics.events import RanRegion
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.values.facts import Fact, is_on, learn
+from amplint.semantics.values.state import Iteration, Part, State
+from amplint.semantics.values.values import (
+    FALSE,
+    TRUE,
+    Autocast,
+    Const,
+    Entered,
+    Function,
+    GradMode,
+    Instance,
+    Neutral,
+    Ref,
+    Scaler,
+    Unknown,
+    Value,
+)
+from amplint.semantics.words import ASKS_FOR_BFLOAT16, ASKS_FOR_FLOAT16, OTHER_MATTERS
+from amplint.torchlib.methods import IDLE_METHODS
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An autocast region under which work was done, and what the path assumed whenever it was."""
+
+    context: Autocast
+    facts: Mapping[int | tuple[str, int], Const]
+
+
+class RegionsRun(Part):
+    """The regions that have run on a path since its last backward pass."""
+
+    __slots__ = ("ran",)
+
+    def __init__(self, ran: tuple[Ran, ...] = ()) -> None:
+        self.ran = ran
+
+    def copy(self) -> RegionsRun:
+        """An independent continuation."""
+        return RegionsRun(self.ran)
+
+    def key(self, now: Iteration) -> Hashable:
+        """Paths need not have run the same regions to be joined."""
+        return None
+
+    def joined(self, other: RegionsRun) -> RegionsRun:
+        """The regions that ran on one path or the other, each with what both assumed."""
+        if self.ran == other.ran:
+            return RegionsRun(self.ran)
+        found = {ran.context: ran for ran in self.ran}
+        for ran in other.ran:
+            facts = found.get(ran.context, ran).facts
+            found[ran.context] = Ran(ran.context, {k: v for k, v in facts.items() if ran.facts.get(k) == v})
+        return RegionsRun(tuple(found.values()))
+
+    def continued(self, now: RegionsRun, before: RegionsRun, then: Iteration, here: Iteration) -> RegionsRun:
+        """The regions that have run now, and those of the call."""
+        return RegionsRun((*now.ran, *self.ran[len(before.ran) :]))
+
+
+NO_WORK = (Autocast, Const, Entered, GradMode, Neutral)
+_COMBINED = frozenset({"not", "and", "or", "==", "in", "is none"})
+
+
+def note(machine: Machine, state: State, result: Value) -> None:
+    """A call returned `result`: remember the region it ran under, where gradients are recorded."""
+    if isinstance(result, NO_WORK) or without_gradients(state):
+        return
+    context, _ = innermost(machine, state)
+    if context is None:
+        return
+    for position, ran in enumerate(state[RegionsRun].ran):
+        if ran.context == context:
+            if ran.facts.items() <= state.facts.items():
+                return
+            shared = {key: fact for key, fact in ran.facts.items() if state.facts.get(key) == fact}
+            state[RegionsRun].ran = (
+                *state[RegionsRun].ran[:position],
+                Ran(context, shared),
+                *state[RegionsRun].ran[position + 1 :],
+            )
+            return
+    state[RegionsRun].ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts)))
+
+
+def without_gradients(state: State) -> bool:
+    """Whether operations are not recorded, or possibly not."""
+    modes = [region.context for region in state.regions if isinstance(region.context, GradMode)]
+    return bool(modes) and modes[-1].enabled != TRUE
+
+
+def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
+    """The regions that what is differentiated now can have run under."""
+    possible = [ran for ran in state[RegionsRun].ran if _agree(ran.facts, state.facts)]
+    return tuple(
+        RanRegion(
+            ran.context,
+            scaler_on=_on_together(machine, ran, scaler),
+            alike=_alike(machine, ran, scaler),
+            together=tuple(other.context for other in possible if _agree(ran.facts, other.facts)),
+            distant=isinstance(ran.context.enabled, Unknown) and not _is_near(machine, ran.context.node),
+        )
+        for ran in possible
+    )
+
+
+def _is_near(machine: Machine, region: cst.CSTNode) -> bool:
+    """Whether a region stands in the linted file or in the one whose code runs now."""
+    chunk = machine.chunk
+    return machine.program.main.owns(region) or (chunk is not None and chunk.source.owns(region))
+
+
+def _agree(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
+    """Whether both can hold at once."""
+    return all(other.get(key, fact) == fact for key, fact in one.items())
+
+
+def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:
+    """Whether the scaler is on wherever the region is, None when it can be either."""
+    facts = dict(ran.facts)
+    if isinstance(ran.context.enabled, Unknown):
+        learn(machine.symbols, facts, ran.context.enabled.symbol, True)
+    return is_on(machine.symbols, facts, scaler.enabled) if scaler is not None else False
+
+
+def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
+    """Whether both switches are plain flags a user sets, so that nothing out of sight makes them agree."""
+    if scaler is None or not _is_plain(machine, scaler.enabled):
+        return False
+    if ran.context.enabled == TRUE:
+        return not any(isinstance(key, int) for key in ran.facts)
+    return _is_plain(machine, ran.context.enabled)
+
+
+def _is_plain(machine: Machine, flag: Value) -> bool:
+    if not isinstance(flag, Unknown):
+        return False
+    names = _names(machine, flag.symbol)
+    return bool(names) and all(name is not None and not OTHER_MATTERS.search(name) for name in names)
+
+
+def _names(machine: Machine, symbol: int) -> list[str | None]:
+    """The variables and attributes a condition is built of, None for each part that is something else."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in _COMBINED:
+        return [name for part in parts for name in _names(machine, part)]
+    if key[0] == "value":
+        return []
+    if key[0] == "index" and len(parts) == 2:
+        constant = machine.symbols.key(parts[1])[-1]
+        return [str(constant.value) if isinstance(constant, Const) else None]
+    return [_name(machine, symbol)]
+
+
+def _name(machine: Machine, symbol: int) -> str | None:
+    key = machine.symbols.key(symbol)
+    place = {"attribute": 1, "name": -1, "parameter": -1, "variable": -1}.get(str(key[0]))
+    return str(key[place]) if place is not None else None
+
+
+def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> bool:
+    """Whether what is made now, and is on, is so because a flag asks for bfloat16 by its name or value."""
+    facts = dict(state.facts)
+    if isinstance(enabled, Unknown):
+        learn(machine.symbols, facts, enabled.symbol, True)
+    asked = [text for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))]
+    return any(map(ASKS_FOR_BFLOAT16.search, asked)) and not any(map(ASKS_FOR_FLOAT16.search, asked))
+
+
+def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | None:
+    if isinstance(key, int):
+        return _name(machine, key) if machine.symbols.key(key)[0] != "index" else (_names(machine, key) or [None])[0]
+    return str(fact.value) if key[0] == "value of" else None
+
+
+class RegionUse(Tracker):
+    """Follows which regions work is done in."""
+
+    part = RegionsRun
+
+    def called_from_outside(self, state: State, me: Instance | None) -> None:
+        """What has run before is not known."""
+        state[RegionsRun].ran = ()
+
+    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+        """What is not followed may do the work of a forward pass."""
+        note(self.machine, state, function)
+
+    def unseen(self, state: State, call: Call) -> None:
+        """So may an object of the tree whose class lets nothing be seen of it; some methods certainly do not."""
+        if call.entered is None and not isinstance(call.callee, Ref) and call.name in IDLE_METHODS:
+            self.machine.idle.add(call.node)
+        if call.entered == "object" and call.owner is not None:
+            note(self.machine, state, call.owner)
+
+    def call_returns(self, state: State, call: Call, result: Value) -> None:
+        """And whatever else cannot be seen."""
+        if call.entered is None and state.regions and call.node not in self.machine.idle:
+            note(self.machine, state, result)

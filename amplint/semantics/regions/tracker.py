@@ -1,0 +1,303 @@
+"""Contexts: autocast and gradient modes, how they are made and entered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import libcst as cst
+
+from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, RegionMissed
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.callers import may_be_inside
+from amplint.semantics.regions.innermost import innermost, innermost_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import Region, State
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Autocast,
+    Const,
+    Device,
+    Entered,
+    GradMode,
+    Instance,
+    Method,
+    Neutral,
+    NewThread,
+    OneOf,
+    Opaque,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
+from amplint.semantics.words import HARMLESS_CONTEXT, PRETRAINED
+from amplint.torchlib.names import (
+    AUTOCAST_PARAMETERS,
+    AUTOCASTS,
+    DEFAULT_AUTOCAST_DTYPE,
+    DTYPES,
+    EXIT_STACKS,
+    GRAD_MODES,
+    NEUTRAL_CONTEXTS,
+)
+
+_CACHE = -1
+"""Where a path keeps the dtypes that autocast can have converted parameters to."""
+
+
+def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, arguments: Arguments) -> Autocast:
+    """The context that a call of an autocast class builds."""
+    device = AUTOCASTS[api]
+    order = AUTOCAST_PARAMETERS[device]
+    bound = {}
+    for position, name in enumerate(order):
+        argument = arguments.get(name, position)
+        if argument is not None:
+            bound[name] = (argument.node, argument.value)
+    if "device_type" in bound and _is_device(machine, bound["device_type"][1]):
+        bound["device_type"] = (bound["device_type"][0], Device(None))
+    devices = frozenset({device}) if device else _devices(bound["device_type"][1] if "device_type" in bound else None)
+    enabled = bound["enabled"][1] if "enabled" in bound else TRUE
+    whole = not any(argument.star for argument in arguments.given)
+    if not whole and "enabled" not in bound:
+        enabled = machine.unknown("enabled", id(node))
+    dtype = bound["dtype"][1] if "dtype" in bound else None
+    defaulted = whole and dtype in (None, NONE)
+    dtypes = _dtypes(dtype, devices)
+    if defaulted and device is None and devices is not None:
+        dtypes, usual = _current(machine, state, devices, dtypes), dtypes
+        defaulted = dtypes == usual
+    context = Autocast(devices, dtypes, enabled, node, defaulted)
+    positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
+    machine.emit(
+        state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
+        certain=whole,
+    )  # fmt: skip
+    return context
+
+
+def _is_device(machine: Machine, value: Value) -> bool:
+    """Whether `value` is the `device` of a tensor, a pretrained model or an accelerator: always a `torch.device`."""
+    if isinstance(value, Method):
+        return value.name == "device" and isinstance(value.owner, Tensor)
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):
+        return False
+    origin = machine.symbols.key(machine.symbols.parts(value.symbol)[0])
+    return origin[0] == "manager" or (origin[0] == "call" and PRETRAINED.search(str(origin[1])) is not None)
+
+
+def _devices(value: Value | None) -> frozenset[str] | None:
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return frozenset({value.value.partition(":")[0]})
+    if isinstance(value, OneOf):
+        return frozenset(option.partition(":")[0] for option in value.options)
+    if isinstance(value, Device):
+        return value.types
+    return None
+
+
+def _dtypes(value: Value | None, devices: frozenset[str] | None) -> frozenset[str] | None:
+    if isinstance(value, Ref) and value.name in DTYPES:
+        return frozenset({DTYPES[value.name]})
+    if isinstance(value, OneOf) and all(option in DTYPES for option in value.options):
+        return frozenset(DTYPES[option] for option in value.options)
+    if (value is None or value == Const(None)) and devices is not None:
+        return frozenset(DEFAULT_AUTOCAST_DTYPE.get(device, "float16") for device in devices)
+    return None
+
+
+def _current(
+    machine: Machine, state: State, devices: frozenset[str], default: frozenset[str] | None
+) -> frozenset[str] | None:
+    """The dtype of a region that is asked for none: that of the innermost one around, on or off, else `default`."""
+    for region in reversed(state.regions):
+        context = region.context
+        if isinstance(context, NewThread):
+            return default
+        if isinstance(context, Autocast) and (context.devices is None or context.devices & devices):
+            return context.dtypes if context.devices == devices else None
+    return None if machine.calls and may_be_inside(machine) else default
+
+
+def device_of(arguments: Arguments) -> Device:
+    """What `torch.device(...)` builds."""
+    return Device(_devices(arguments.value("type", 0) or arguments.value("device", 0)))
+
+
+def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
+    """Enter `value` as a context of the path; `by` is the `with` statement, decorator or call that does it."""
+    if isinstance(value, (Autocast, GradMode)):
+        if isinstance(value, Autocast):
+            machine.emit(state, AutocastEntered, value.node, context=value)
+        carry(machine, state, value, by)
+        if isinstance(value, Autocast) and value.enabled == FALSE:
+            machine[Regions].entered_at.setdefault(by, machine.fresh())
+        state.regions = (*state.regions, Region(value, by))
+    elif isinstance(value, Entered):
+        state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))
+    elif isinstance(value, Ref):
+        if value.name in AUTOCASTS:
+            machine.emit(state, AutocastUnused, by, called=False, api=value.name)
+        elif value.name in GRAD_MODES:
+            state.regions = (*state.regions, Region(GradMode(Const(GRAD_MODES[value.name])), by))
+
+
+def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
+    """Note that a thread takes over the gradient mode its caller has asked for."""
+    flag = value.enabled if isinstance(value, GradMode) else None
+    if isinstance(flag, Unknown) and machine.symbols.key(flag.symbol)[:2] == ("call", "torch.is_grad_enabled"):
+        machine[Regions].carried.append(by)
+
+
+def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
+    """Tell of work that autocast would cast, in a thread that was started under a region and has entered none."""
+    regions = state.regions
+    border = next((i for i in range(len(regions) - 1, -1, -1) if isinstance(regions[i].context, NewThread)), None)
+    if border is None or any(isinstance(region.context, (Autocast, Opaque)) for region in regions[border + 1 :]):
+        return
+    lost, entered_by = innermost_of(machine, state, regions[:border])
+    start = regions[border]
+    assert isinstance(start.context, NewThread)
+    if entered_by is not None:
+        machine.emit(
+            state, RegionMissed, start.entered_by, work=node, lost=lost, lost_with=entered_by, thread=start.context
+        )
+
+
+def leave(state: State, regions: tuple[Region, ...]) -> None:
+    """`regions` alone are left; the outermost region, on or off, takes along what autocast remembers."""
+    if any(isinstance(region.context, Autocast) for region in regions):
+        for dtypes in _dtypes_on(state.regions):
+            state.set_attribute(_CACHE, dtypes, TRUE)
+    else:
+        for dtypes in state.heap.get(_CACHE, ()):
+            state.set_attribute(_CACHE, dtypes, FALSE)
+
+
+def remembers_other_dtypes(state: State) -> bool:
+    """Whether a parameter can have been converted to another dtype than the region's since the outermost one began.
+
+    Autocast remembers converted parameters until then and takes them, whatever dtype the present region has.
+    """
+    left = {dtypes for dtypes, told in state.heap.get(_CACHE, {}).items() if told != FALSE}
+    return len(left | _dtypes_on(state.regions)) > 1
+
+
+def _dtypes_on(regions: tuple[Region, ...]) -> set[str]:
+    """What the regions convert to, each named by all the dtypes that it can be."""
+    contexts = [region.context for region in regions if isinstance(region.context, Autocast)]
+    return {" or ".join(sorted(context.dtypes or ())) for context in contexts if context.enabled != FALSE}
+
+
+def last_name(node: cst.BaseExpression) -> str:
+    """The last name in what makes or is a context: `ema_scope` for `self.model.ema_scope()`."""
+    while isinstance(node, (cst.Call, cst.Subscript)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    name = node.attr if isinstance(node, cst.Attribute) else node
+    return name.value.lstrip("_") if isinstance(name, cst.Name) else ""
+
+
+def grad_mode(name: str, arguments: Arguments) -> GradMode:
+    """What `torch.no_grad()` and its kin build."""
+    if name.endswith("inference_mode") and arguments.given:
+        given = arguments.values[0]
+        return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given)
+    return GradMode(Const(GRAD_MODES[name]))
+
+
+class Regions(Tracker):
+    """Follows autocast regions, gradient modes and what hides them.
+
+    `carried` is where a gradient mode is taken over from a caller, `entered_at` when a switched off region was entered.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.carried: list[cst.CSTNode] = []
+        self.entered_at: dict[cst.CSTNode, int] = {}
+
+    def describe(self, state: State) -> Mapping[str, object]:
+        """The innermost autocast region, and what entered it."""
+        region, entered_by = innermost(self.machine, state)
+        return {"region": region, "region_with": entered_by}
+
+    def library(self) -> Mapping[str, Handler]:
+        """What makes regions and modes, and asks for them."""
+        return {
+            "torch.is_autocast_enabled": self._is_enabled,
+            "torch.device": self._device,
+            "torch.cuda.device": self._device,
+            **dict.fromkeys(NEUTRAL_CONTEXTS | EXIT_STACKS, self._neutral),
+            "torch.set_grad_enabled": self._set_grad_enabled,
+            **dict.fromkeys(GRAD_MODES, self._grad_mode),
+            **dict.fromkeys(AUTOCASTS, self._autocast),
+        }
+
+    def _autocast(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return make_autocast(self.machine, state, call.node, call.callee.name, call.arguments)
+
+    def _grad_mode(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return grad_mode(call.callee.name, call.arguments)
+
+    def _set_grad_enabled(self, state: State, call: Call) -> Value | None:
+        return GradMode(call.arguments.values[0] if call.arguments.given else TRUE)
+
+    def _neutral(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return Neutral(stack=call.callee.name in EXIT_STACKS)
+
+    def _device(self, state: State, call: Call) -> Value | None:
+        return device_of(call.arguments)
+
+    def _is_enabled(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        return same_again(
+            self.machine, state, call.callee.name, call.arguments, callee=tuple(_symbols(self.machine, state))
+        )
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`stack.enter_context(...)` and `context.__enter__()`."""
+        assert call.owner is not None
+        if call.name == "enter_context" and call.arguments.given:
+            enter(self.machine, state, call.arguments.values[0], call.node)
+            return call.arguments.values[0]
+        if call.name == "__enter__":
+            enter(self.machine, state, call.owner, call.node)
+            return call.owner
+        return None
+
+    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+        """A region begins; what cannot be looked into may begin one."""
+        unused = item is not None and isinstance(value, Ref) and value.name in AUTOCASTS
+        enter(self.machine, state, value, item if unused and item is not None else by)
+        if (
+            item is not None
+            and isinstance(value, (Unknown, Instance))
+            and not HARMLESS_CONTEXT.search(name := last_name(item))
+        ):
+            state.regions = (*state.regions, Region(Opaque(name), by))
+
+    def left(self, state: State, regions: tuple[Region, ...]) -> None:
+        """Regions end."""
+        leave(state, regions)
+
+    def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
+        """A region that is made and not entered."""
+        carry(self.machine, state, value, node)
+        if isinstance(value, Autocast) and value.node is node:
+            self.machine.emit(state, AutocastUnused, node, called=True)
+
+
+def _symbols(machine: Machine, state: State) -> Iterator[int]:
+    """A symbol for each autocast region around."""
+    for region in state.regions:
+        if isinstance(region.context, Autocast):
+            enabled = symbol_of(machine, region.context.enabled)
+            yield machine.symbols.intern("region", region.entered_by, parts=(enabled,))

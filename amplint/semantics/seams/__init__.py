@@ -1,0 +1,1 @@
+"""Where half tensors meet what does not take them."""

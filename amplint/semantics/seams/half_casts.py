@@ -1,0 +1,46 @@
+"""Conversions to half."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import HalfCast
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.models import models
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.seams import seams
+from amplint.semantics.tensors import subregions, sums
+from amplint.semantics.tensors.tensors import CASTS
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
+
+
+class HalfCasts(Tracker):
+    """Follows conversions to half."""
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`x.half()` and its kind."""
+        halves = self.machine[CallIndex].index.halves
+        if call.name == "half" and call.node not in halves:
+            halves.append(call.node)
+        if call.owner is not None:
+            _tell_half(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return None
+
+
+def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+    """Tell of `x.half()` and its kind, where the dtype is written out and `x` is no model."""
+    named = arguments.values if name in ("to", "type") else []
+    dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
+    subregions.lifted(machine, state, node, owner, name, arguments)
+    seams.converted_late(machine, state, node, dtype)
+    if dtype in HALF_DTYPES and node not in machine[CallIndex].index.lowered:
+        machine[CallIndex].index.lowered.append(node)
+    sums.stored(machine, state, node, dtype)
+    if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
+        return
+    if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
+        machine.emit(state, HalfCast, node, dtype=dtype)

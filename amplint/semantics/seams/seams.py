@@ -1,0 +1,136 @@
+"""Where half tensors meet what does not take them: NumPy, and operations without kernels for half."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import Because, Evidence, HalfRefused, Operand, Operation, ToNumpy
+from amplint.semantics.models.half_outputs import of_output
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.provenance import conversion
+from amplint.semantics.tensors.tensors import tensor
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.source.source import Chunk
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
+from amplint.torchlib.names import HALF_DTYPES
+
+BFLOAT16 = frozenset({"bfloat16"})
+_AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq"})
+"""Methods that other objects than tensors have, too."""
+_WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
+"""Methods of tensors that refuse to write another dtype."""
+_WIDE = frozenset({"float32", "float64"})
+_SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
+_REFUSED = NEVER | LIFTED | FFT | COMPLEX
+
+
+def words_of(kinds: Set[str]) -> frozenset[str]:
+    """The calls that events of these kinds come from."""
+    numpy = frozenset({"numpy"}) if ToNumpy.kind in kinds else frozenset()
+    written = _WRITES if Operation.kind in kinds else frozenset()
+    return numpy | written | (_REFUSED if HalfRefused.kind in kinds else frozenset())
+
+
+def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
+    """Tell of `owner.numpy()`, where that can be bfloat16."""
+    if ToNumpy.kind not in machine.wanted or not isinstance(node.func, cst.Attribute):
+        return
+    why = _why(machine, state, owner)
+    if why is not None and why.dtypes >= BFLOAT16:
+        assumed = why.because is Because.ASSUMED
+        machine.emit(state, ToNumpy, node, operand=Operand(node.func.value, owner, why), assumed=assumed)
+
+
+def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
+    if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
+        return evidence(machine, state, value)
+    if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
+        return None
+    if conversion(machine, value.symbol) not in (None, *BFLOAT16):
+        return None
+    known = of_output(machine, state, value.symbol)
+    if known is None and machine.assumes:
+        return Evidence(Because.ASSUMED, HALF_DTYPES, "nothing here tells its dtype, which may be bfloat16", None)
+    return known
+
+
+def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
+    """Tell of the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
+    refused = lacks(name)
+    op = name.rpartition(".")[2]
+    region, _ = innermost(machine, state)
+    if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):
+        return
+    if region is not None and ("cuda" not in (region.devices or ()) or op in LIFTED):
+        return  # autocast runs these in float32
+    certain = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
+    if not certain:
+        machine[Seams].refusing[node] = Operand(place, value)
+    if not certain and not (machine.assumes and (isinstance(value, Tensor) or name not in _AMBIGUOUS)):
+        return
+    why = evidence(machine, state, tensor(machine, value))
+    if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
+        return
+    if not why.dtypes <= refused and not _in_forward_pass(machine, symbol_of(machine, value)):
+        return
+    assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
+    operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
+    machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed)
+
+
+def _in_forward_pass(machine: Machine, symbol: int) -> bool:
+    """Whether a model computes with `symbol`, which is no part of a spectrum: sounds and their spectra stay float32."""
+    if not any(
+        isinstance(function, cst.FunctionDef) and function.name.value == "forward" for function in machine.calls
+    ):
+        return False
+    todo, seen = [symbol], set[int]()
+    while todo:
+        key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
+        if key[0] == "call" and str(key[1]).startswith(_SPECTRAL):
+            return False
+        todo += [part for part in parts if part not in seen]
+        seen.update(parts)
+    return True
+
+
+def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
+    """Tell of `op(x).to(torch.float32)` where `op` refuses half: the conversion matters only where `x` is half."""
+    before = node.func.value if isinstance(node.func, cst.Attribute) else None
+    if (
+        dtype == "float32"
+        and isinstance(before, cst.Call)
+        and (operand := machine[Seams].refusing.get(before)) is not None
+    ):
+        if minds_dtypes(machine):
+            return
+        why = Evidence(Because.ANNOUNCED, HALF_DTYPES, "the result is converted to float32 only here", node)
+        name = before.func.attr.value if isinstance(before.func, cst.Attribute) else ""
+        machine.emit(state, HalfRefused, before, op=name, operand=Operand(operand.node, operand.value, why), late=node)
+
+
+class Seams(Tracker):
+    """Operations that refuse half and may have got it, by their call."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.refusing: dict[cst.CSTNode, Operand] = {}
+
+    def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
+        """The operation may refuse half, as NumPy does."""
+        if name == "numpy":
+            to_numpy(self.machine, state, node, value)
+        runs(self.machine, state, node, name, place, value)
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The names of such operations matter."""
+        return Words(words_of(self.machine.wanted))

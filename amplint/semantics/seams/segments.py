@@ -1,0 +1,127 @@
+"""Segments of a model under `torch.utils.checkpoint` and `torch.jit.trace`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import Checkpointed, Traced
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.python.truth import symbol_of, truth
+from amplint.semantics.reading.origins import KEEPS_DTYPE
+from amplint.semantics.regions import ran
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.seams import chance
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Tensor, Unknown, Value
+from amplint.source.source import Chunk
+
+CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.checkpoint_sequential": 2}
+"""Qualified name -> position of the first input."""
+TRACES = frozenset({"torch.jit.trace", "torch.jit.trace_module"})
+_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
+_NOTHING_TO_CAST = re.compile(
+    r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype"
+)
+"""What speaks of weights that require no gradient or are half already."""
+_MOVES = {("attribute", name) for name in ("to", "cuda", "float", "half", "bfloat16")}
+_PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
+_RENAMED = re.compile(r"\bcheckpoint(?:_sequential)? as (\w+)")
+
+
+def checkpoint_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The words by which a file calls PyTorch's checkpoint functions."""
+    found = {name for chunk in chunks if "import" in chunk.text for name in _RENAMED.findall(chunk.text)}
+    return frozenset({"checkpoint", "checkpoint_sequential", *found})
+
+
+def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> None:
+    """Tell of a segment that `node` runs."""
+    if Checkpointed.kind not in machine.wanted or not arguments.given:
+        return
+    if any(argument.star == "**" for argument in arguments.given):
+        return
+    asked = arguments.get("use_reentrant")
+    preserves = arguments.get("preserve_rng_state")
+    inputs = [a.value for a in arguments.given[CHECKPOINTS[name] :] if a.keyword not in _OPTIONS and not a.star]
+    whole = not any(argument.star for argument in arguments.given)
+    machine.emit(
+        state, Checkpointed, node, call=node,
+        reentrant=asked is None or asked.value == TRUE,
+        chosen=asked is not None,
+        lost=whole and not ran.without_gradients(state) and _needs_no_gradient(machine, inputs),
+        wanted=any(_asks(machine, state, value) for value in _flat(inputs)),
+        forgets=preserves.node if preserves is not None and preserves.value == FALSE else None,
+        random=chance.drawn(machine, state, arguments.values[0]) if preserves is not None else None,
+    )  # fmt: skip
+
+
+def _asks(machine: Machine, state: State, value: Value) -> bool:
+    """Whether `value` was asked and does require a gradient."""
+    question = machine.unknown("attribute", "requires_grad", parts=(symbol_of(machine, value),))
+    return truth(machine, state, question) is True
+
+
+def _needs_no_gradient(machine: Machine, inputs: Sequence[Value]) -> bool:
+    """Whether all of what goes in comes straight from the data, in a file that never asks for its gradient."""
+    given = [value for value in _flat(inputs) if not isinstance(value, Const)]
+    if not given or any("requires_grad" in chunk.text for chunk in machine.relevant):
+        return False
+    return all(isinstance(value, (Tensor, Unknown)) and _comes_straight(machine, value.symbol) for value in given)
+
+
+def _comes_straight(machine: Machine, symbol: int) -> bool:
+    """Whether a value is what a loop goes over, or a part, a view or a copy of it."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "item":
+        return True
+    if key[0] == "call":
+        method = str(key[1]).removeprefix("of ")
+        moved = method.isdigit() and machine.symbols.key(int(method))[:2] in _MOVES
+        return moved and _comes_straight(machine, machine.symbols.parts(int(method))[0])
+    return (key[0] in _PARTS or key[0] in KEEPS_DTYPE) and bool(parts) and _comes_straight(machine, parts[0])
+
+
+def _flat(values: Iterable[Value]) -> Iterable[Value]:
+    for value in values:
+        if isinstance(value, Items):
+            yield from _flat(value.values)
+        else:
+            yield value
+
+
+def traced(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """Tell of a trace in a region with the cache of casts on, from its second run of the model on, the check of it."""
+    region, _ = innermost(machine, state)
+    checks = arguments.get("check_trace")
+    if checks is not None and checks.value != TRUE:
+        return
+    if region is None or region.enabled != TRUE or not isinstance(region.node, cst.Call):
+        return
+    if any(_NOTHING_TO_CAST.search(chunk.text) for chunk in machine.relevant):
+        return
+    given = {argument.keyword.value for argument in region.node.args if argument.keyword is not None}
+    stars = any(argument.star for argument in region.node.args)
+    if "cache_enabled" not in given and not stars and len(region.node.args) - len(given) < 3:
+        machine.emit(state, Traced, node, entered=region.node)
+
+
+class Segments(Tracker):
+    """Follows segments of models that are run again or traced."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What checkpoints a segment matters."""
+        return Words(checkpoint_names(chunks)) if Checkpointed.kind in self.machine.wanted else Words()
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """Tell of a segment."""
+        assert isinstance(call.callee, Ref)
+        if call.callee.name in CHECKPOINTS:
+            checkpointed(self.machine, state, call.node, call.callee.name, call.arguments)
+        elif call.callee.name in TRACES:
+            traced(self.machine, state, call.node, call.arguments)
+        return None

@@ -1,0 +1,1 @@
+"""Tensors: their dtypes, ranks and devices, and what operations make of them."""

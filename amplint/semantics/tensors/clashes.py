@@ -1,0 +1,277 @@
+"""What would happen if a tensor of unknown dtype were half, where it meets one that is float32 in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import Clash, Operand
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.regions.half_results import HalfResults
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.tensors.kinship import belongs, follows, is_only_moved, tensors_in
+from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.provenance import ARITHMETIC, behind, called, ingredient, is_kept, maker
+from amplint.semantics.tensors.tensors import used_as_tensor
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import INDICES, MASK, WHOLE_NUMBERS
+from amplint.source.tree import walk
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, JOINS, Outcome
+from amplint.torchlib.policy import LOWER, words
+
+WRITES = words("index_put index_copy index_add scatter scatter_add scatter_reduce masked_scatter")
+"""Operations that write into a tensor what has to have its dtype; autocast does not convert it."""
+_WEIGHTED = words(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d lstm gru rnn lstmcell grucell "
+    "rnncell"
+)
+"""Layers that refuse what is not of the dtype of their weights."""
+_KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
+_OF_TENSORS_ONLY = words("index_copy index_add scatter_add masked_scatter")
+"""Those of them that never write a number."""
+_FROM_AFAR = words("parameter call part index attribute item either")
+_LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
+_RUN = words("forward __call__")
+
+
+def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
+    """`value`, at `place`, as an operand that rules are told of."""
+    if not isinstance(value, Tensor):
+        return Operand(place, value)
+    return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
+
+
+def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """An operand that is float32 whatever comes, and one that can be half though nothing tells of it."""
+    if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
+        return None
+    if op in WRITES and len(operands) == 2 and is_only_moved(*operands):
+        both = all(operand.dtype is None and _may_be_half(machine, operand, op) for operand in operands)
+        return (operands[0], operands[1]) if both else None
+    steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
+    if steady is None:
+        return None
+    other = next(
+        (operand for operand in operands if operand is not steady and _may_be_half(machine, operand, op)), None
+    )
+    return (steady, other) if other is not None else None
+
+
+def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
+    value = operand.value
+    if not isinstance(value, Tensor) or value.rank == 0:
+        return False
+    if operand.made is not None:
+        mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
+        certain = value.dtype == "float32" and not (mixed and value.rank is None)
+        return certain and not _is_handed(machine, operand.made)
+    return op in WRITES and value.dtype not in HALF_DTYPES and is_kept(machine, value.symbol)
+
+
+def _is_handed(machine: Machine, made: cst.Call) -> bool:
+    """Whether a tensor was made by a caller of the running function: its other operands then come from there, too."""
+    source = machine.program.source_of(made)
+    around = (
+        [node for node in source.ancestors(made) if isinstance(node, cst.FunctionDef)] if source is not None else []
+    )
+    return bool(machine.calls) and (not around or not set(machine.calls[:-1]).isdisjoint(around))
+
+
+def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
+    value = operand.value
+    if op not in JOINS | {"cat", "stack"} and _is_mask(machine, value):
+        return False
+    if isinstance(value, Tensor):
+        if value.dtype is not None or value.among is not None:
+            return operand.half is not None and value.dtype in HALF_DTYPES
+        return value.rank != 0 and _is_computed(machine, value.symbol)
+    if not isinstance(value, Unknown) or _counts(machine, value.symbol) or not _is_computed(machine, value.symbol):
+        return False
+    return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
+
+
+def _is_mask(machine: Machine, value: Value) -> bool:
+    """Whether this is a mask by its name: only where floating numbers are put beside it, it holds such, too."""
+    key = machine.symbols.key(behind(machine, value.symbol)) if isinstance(value, (Tensor, Unknown)) else ()
+    return key[:1] == ("parameter",) and MASK.search(str(key[2])) is not None
+
+
+def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
+    """Whether a tensor has the dtype of what a function is given, or comes out of a layer."""
+    symbol = behind(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "parameter":
+        return not WHOLE_NUMBERS.search(str(key[2]))
+    if key[0] in LOWER or key[0] == "MatrixMultiply":
+        return True
+    if key[0] in ARITHMETIC and depth:
+        return any(_is_computed(machine, part, depth - 1) for part in parts)
+    if symbol in machine[HalfResults].symbols:
+        return True
+    if key[0] == "part" and depth:
+        return _is_computed(machine, parts[0], depth - 1)
+    if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
+        return _runs_layers(machine) and any(_is_computed(machine, part, depth - 1) for part in parts)
+    callee = called(machine, symbol)
+    return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
+
+
+def _counts(machine: Machine, symbol: int) -> bool:
+    """Whether this is the number that `enumerate` gives beside each element."""
+    if machine.symbols.key(symbol)[:2] != ("part", 0):
+        return False
+    (item,) = machine.symbols.parts(symbol)
+    return any(machine.symbols.key(one)[:2] == ("call", "builtins.enumerate") for one in machine.symbols.parts(item))
+
+
+def _runs_layers(machine: Machine) -> bool:
+    """Whether the running function is that of a layer or a loss, whose loops go over levels and not over data."""
+    function = machine.calls[-1] if machine.calls else None
+    return isinstance(function, cst.FunctionDef) and function.name.value in _RUN
+
+
+def _is_tensor(machine: Machine, symbol: int) -> bool:
+    """Whether something given to the running function is used as only tensors are."""
+    symbol = behind(machine, symbol)
+    key = machine.symbols.key(symbol)
+    if key[0] == "part":
+        return _is_tensor(machine, machine.symbols.parts(symbol)[0])
+    if key[0] == "item":
+        return True
+    if key[0] != "parameter":
+        return called(machine, symbol) is not None or symbol in machine[HalfResults].symbols
+    return any(str(key[2]) in tensors_in(function) for function in machine.calls)
+
+
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    met: tuple[Operand, Operand],
+    found: Outcome,
+    *,
+    in_place: bool,
+) -> None:
+    """Tell of two operands that meet in `op`, which comes to `found` where the second one is half."""
+    steady, half = met
+    refusal = found.refusal if steady.made is not None else found.refusal and _KEPT
+    widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
+    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+
+
+def assigned(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: cst.Subscript,
+    owner: Value,
+    source: tuple[cst.BaseExpression, Value],
+) -> None:
+    """`target = source`, an assignment to elements of `owner`: where indices select them, nothing is converted."""
+    if Clash.kind not in machine.wanted:
+        return
+    operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
+    selects = any(_selects(machine, state, element) for element in target.slice)
+    if selects and operands[0].made is None and isinstance(owner, Tensor):
+        operands[0] = replace(operands[0], made=maker(machine, owner.symbol, asked=True))
+    met = pair(machine, "index_put", operands)
+    if met is None:
+        return
+    steady, half = met
+    into = steady is operands[0]
+    if selects:
+        kinds = ("half", "float32") if into else ("float32", "half")
+        refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
+        if steady.made is None:
+            refusal = _KEPT
+        if is_only_moved(operands[0], operands[1]):
+            refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
+        machine.emit(state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True)
+    elif into and steady.made is not None and follows(machine, steady.made):
+        machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
+
+
+def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """Something out of sight is called: a layer, where its input was made on the device of its parameters."""
+    if not machine.assumes or Clash.kind not in machine.wanted or innermost(machine, state)[0] is not None:
+        return
+    for argument in arguments.given:
+        source = told(machine, state, argument.node.value, argument.value)
+        if source.made is not None and source.dtype == "float32" and belongs(source.made, node.func):
+            half = Operand(node.func, Unknown(machine.fresh()))
+            refusal = "its input is made on the device of its parameters, but not in their dtype"
+            machine.emit(state, Clash, node, op=_name(node), steady=source, half=half, refusal=refusal, assumed=True)
+
+
+def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
+    """A layer runs on `source` outside of any region: its weights are half where the model was converted."""
+    if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED or weights.dtype is not None:
+        return
+    if source.dtype != "float32" or not isinstance(source.value, Tensor) or minds_dtypes(machine):
+        return
+    made = ingredient(machine, source.value.symbol)
+    if made is not None and not _is_handed(machine, made):
+        steady, half = replace(source, made=made), Operand(node.func, weights)
+        refusal = "its input is float32 in any case, its weights have the dtype of the model"
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+
+
+def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> bool:
+    """Whether an index is a tensor or a list: what is assigned then has to have the dtype."""
+    if not isinstance(element.slice, cst.Index):
+        return False
+    key = used_as_tensor(machine, machine.evaluate(state, element.slice.value))
+    if isinstance(key, (Items, Tensor)):
+        return not isinstance(key, Tensor) or key.rank != 0
+    kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
+    names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
+    typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
+    named = kind in _FROM_AFAR and any(map(INDICES.search, names))
+    return typed or named or isinstance(element.slice.value, cst.Comparison)
+
+
+def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+    """An unseen function is given tensors to read and one to write its results to, by a custom autograd function."""
+    if not machine.assumes or Clash.kind not in machine.wanted or not _in_custom_function(machine):
+        return
+    if not isinstance(machine.statement, cst.SimpleStatementLine) or minds_dtypes(machine):
+        return
+    if not any(isinstance(small, cst.Expr) and small.value is node for small in machine.statement.body):
+        return
+    operands = [told(machine, state, argument.node.value, argument.value) for argument in arguments.given]
+    steady = next((operand for operand in operands if operand.made is not None), None)
+    half = next((operand for operand in operands if operand is not steady and _may_be_half(machine, operand)), None)
+    if steady is not None and half is not None:
+        machine.emit(state, Clash, node, op=_name(node), steady=steady, half=half, refusal=None, assumed=True)
+
+
+def _name(node: cst.Call) -> str:
+    last = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    return last.value if isinstance(last, cst.Name) else "the call"
+
+
+def _in_custom_function(machine: Machine) -> bool:
+    function = machine.calls[-1] if machine.calls else None
+    if not isinstance(function, cst.FunctionDef) or not function.params.params:
+        return False
+    return function.name.value in ("forward", "backward") and function.params.params[0].name.value != "self"
+
+
+class Clashes(Tracker):
+    """Follows what code out of sight is given of tensors that are float32 in any case."""
+
+    def unseen(self, state: State, call: Call) -> None:
+        """Code that cannot be seen gets tensors."""
+        if call.entered is None:
+            handed(self.machine, state, call.node, call.arguments)
+            if not isinstance(call.callee, Ref):
+                supplied(self.machine, state, call.node, call.arguments)

@@ -1,0 +1,65 @@
+"""Why a tensor is or can be half, and where it became so."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import COORDINATES, Because, Evidence
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.devices import reaches
+from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor
+from amplint.torchlib.names import HALF_DTYPES
+
+_BOTH = frozenset(HALF_DTYPES)
+
+
+def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
+    """Why `value` is or can be half; None where nothing says so, or where the function around chooses by dtype.
+
+    What is unknown can be half in a region that is on, unless it is what a loop over the data gives, and anywhere if
+    the rules are to assume so.
+    """
+    if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
+        because = machine[Tensors].half_because.get(value.why_half, Because.CAST)
+        return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
+    if minds_dtypes(machine):
+        return None
+    if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
+        return Evidence(Because.ANNOUNCED, _BOTH, "the dtype chosen here can be float16", value.why_half)
+    if value.among is not None:
+        halves = value.among if value.among <= _BOTH else None
+        return Evidence(Because.REGION, halves, "the tensor is half from here on", value.why_half) if halves else None
+    if value.dtype is None and not is_data(machine, value.symbol):
+        region, entered_by = innermost(machine, state)
+        halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()
+        if halves and region is not None and reaches(region.devices, value.device):
+            dtype = " or ".join(sorted(halves))
+            return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
+        if machine.assumes:
+            return Evidence(Because.ASSUMED, _BOTH, "nothing here tells its dtype, which may be half", None)
+    return None
+
+
+def announced(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
+    """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
+
+    For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
+    """
+    if minds_dtypes(machine):
+        return None
+    because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
+    return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)
+
+
+def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
+    """Whether `node` stands in the running function."""
+    return (
+        node is not None
+        and bool(machine.calls)
+        and (source := machine.program.source_of(node)) is not None
+        and machine.calls[-1] in source.ancestors(node)
+    )

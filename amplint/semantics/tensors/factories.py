@@ -1,0 +1,185 @@
+"""Functions and methods that make tensors out of sizes, numbers and other tensors."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.events import ONE, Because
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.tensors import flow, numbers, provenance, ranks
+from amplint.semantics.tensors.devices import device_type
+from amplint.semantics.tensors.exchanges import resize
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, default_dtype, dtype_of, is_number, supposes
+from amplint.semantics.tensors.traits import counted
+from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
+from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.policy import words
+from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
+
+PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn randperm tensor zeros")
+LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
+NEW = words("new_empty new_full new_ones new_tensor new_zeros")
+LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
+_SIZED = words("new empty ones rand randn zeros new_empty new_ones new_zeros")
+_CONTENT = words("tensor as_tensor new_tensor")
+NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
+"""What numbers of unknown kinds become."""
+
+
+def make(
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    op: str,
+    arguments: Arguments,
+    like: Tensor | None,
+    beside: cst.BaseExpression | None,
+) -> Tensor:
+    """A new tensor."""
+    wanted = arguments.get("dtype")
+    dtypes = _dtypes(machine, op, arguments, like)
+    dtype = next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None
+    content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
+    constant = number(content.value) if content is not None else None
+    kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
+    plain = like is None and dtype == "float32"
+    rank = _rank(op, arguments, like)
+    if rank is None and machine.assumes and op in _SIZED:
+        rank = SOME_DIMENSIONS
+    symbol = provenance.made_by(machine, node, asked=wanted is not None) if plain else machine.fresh()
+    if op == "as_tensor" and content is not None and isinstance(content.value, Tensor):
+        symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
+    made = Tensor(
+        symbol, dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
+        among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
+        supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
+    )  # fmt: skip
+    if dtype in HALF_DTYPES:
+        machine[Tensors].half_because[node] = Because.CAST
+    resize(machine, state, arguments.value("out"), rank)
+    taken = follows(machine, wanted)
+    places = [(argument.node.value, argument.value) for argument in arguments.given]
+    flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
+    met = standing(content.value, content.node.value, beside) if content is not None else None
+    if met is not None and (dtypes is not None or like is not None or taken):
+        numbers.meets(machine, state, node, "full", made, met)
+    return made
+
+
+def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Tensor:
+    """`torch.cuda.FloatTensor(...)` and its kind: sizes, or numbers, become a tensor of the dtype in the name."""
+    op = name.rpartition(".")[2]
+    dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
+    sizes = [value for value in arguments.values if not isinstance(value, Items)]
+    rank = ranks.sized(sizes) if sizes else _depth(arguments.values[0]) if arguments.given else None
+    symbol = provenance.made_by(machine, node) if dtype == "float32" else machine.fresh()
+    device = "cuda" if ".cuda." in name else "cpu"
+    made = Tensor(symbol, dtype, node if dtype in HALF_DTYPES else None, rank=rank, device=device)
+    if dtype in HALF_DTYPES:
+        machine[Tensors].half_because[node] = Because.CAST
+    places = [(argument.node.value, argument.value) for argument in arguments.given]
+    flow.tell(machine, state, node, "empty", places, made, arguments)
+    return made
+
+
+def _dtypes(machine: Machine, op: str, arguments: Arguments, like: Tensor | None) -> frozenset[str] | None:
+    wanted = arguments.get("dtype")
+    if wanted is not None and wanted.value != Const(None):
+        dtype = dtype_of(machine, wanted.value)
+        return frozenset({dtype}) if dtype is not None else None
+    if like is None:
+        return _inferred(machine, op, arguments)
+    return like.dtypes
+
+
+def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str] | None:
+    """The dtypes of a tensor made without a dtype or a model."""
+    if op in ("randint", "randperm"):
+        return frozenset({"int64"})
+    if op == "normal" and arguments.given and not is_number(machine, arguments.values[0]):
+        return arguments.values[0].dtypes if isinstance(arguments.values[0], Tensor) else None
+    if op == "arange":
+        numbers = [argument.value for argument in arguments.given if argument.keyword in (None, "start", "end", "step")]
+        return _kinds(machine, numbers)
+    if op == "full":
+        content = arguments.get("fill_value", 1)
+        return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
+    if op in _CONTENT:
+        content = arguments.get("data", 0)
+        return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
+    default = default_dtype(machine)
+    return frozenset({default}) if default is not None else None
+
+
+def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:
+    """The dtypes that numbers, tensors and lists of them come to."""
+    found = ""
+    for value in values:
+        kind = _kind(machine, value)
+        if kind is None:
+            return NEVER_HALF
+        found = promote(found, kind) if found else kind
+    return frozenset({found}) if found else NEVER_HALF
+
+
+def _kind(machine: Machine, value: Value) -> str | None:
+    if isinstance(value, Items) and value.keys is None and value.values:
+        kinds = _kinds(machine, list(value.values))
+        return next(iter(kinds)) if kinds is not None and len(kinds) == 1 else None
+    if isinstance(value, Tensor):
+        return value.dtype if value.dtype != FROM_PARAMETER and not value.supposed else None
+    if isinstance(value, Const) and isinstance(value.value, bool):
+        return "bool"
+    constant = number(value)
+    if constant is None:
+        return None
+    return "int64" if isinstance(constant, int) else default_dtype(machine)
+
+
+def _device(arguments: Arguments, like: Tensor | None) -> str | None:
+    """Where a new tensor is: the default device can be any."""
+    wanted = arguments.get("device")
+    if wanted is not None:
+        return device_type(wanted.value)
+    return like.device if like is not None else None
+
+
+def _rank(op: str, arguments: Arguments, like: Tensor | None) -> int | None:
+    if op in LIKE and like is not None:
+        return like.rank
+    if op in ("arange", "linspace", "logspace", "randperm"):
+        return 1
+    if op == "eye":
+        return 2
+    sizes = [argument.value for argument in arguments.given if argument.keyword in (None, "size")]
+    if op in _SIZED:
+        return ranks.sized(sizes)
+    if "full" in op or op == "randint":
+        sizes = [value for value in sizes if isinstance(value, Items)]
+        return ranks.sized(sizes)
+    if op in _CONTENT and sizes:
+        return _depth(sizes[0])
+    return None
+
+
+def _depth(value: Value) -> int | None:
+    if isinstance(value, Items):
+        inner = _depth(value.values[0]) if value.values else 0
+        return inner + 1 if inner is not None else None
+    if isinstance(value, Tensor):
+        return value.rank
+    return 0 if isinstance(value, Const) else None
+
+
+def follows(machine: Machine, dtype: Argument | None) -> bool:
+    """Whether an argument is the dtype of another tensor."""
+    if dtype is None:
+        return False
+    if isinstance(dtype.value, Unknown) and machine.symbols.key(dtype.value.symbol)[:2] == ("attribute", "dtype"):
+        return True
+    node = dtype.node.value
+    written = isinstance(node, cst.Attribute) and node.attr.value == "dtype"
+    return written or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")

@@ -1,0 +1,183 @@
+"""The dtype flow: which dtype the result of an operation has, and the event that tells of the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import SCALED_LATE, Because, Operand, Operation, ScaledLate
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.regions.callers import may_be_cast
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.regions.tracker import remembers_other_dtypes
+from amplint.semantics.tensors import clashes
+from amplint.semantics.tensors.devices import common, reaches
+from amplint.semantics.tensors.evidence import announced, evidence
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, dtype_of, is_data, is_dtype, is_number, supposes
+from amplint.semantics.tensors.weights import Weights
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Tensor, Unknown, Value, number
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
+from amplint.torchlib.policy import LOWER, Regime
+from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
+
+NOTHING = Arguments(())
+CLASSIFIES = ("cross_entropy", "nll_loss")
+"""Losses whose targets are indices, or probabilities."""
+Place = tuple[cst.BaseExpression, Value]
+
+
+def regime(machine: Machine, state: State) -> Regime | None:
+    """The autocast that is or can be on."""
+    region, _ = innermost(machine, state)
+    return Regime(region.devices, region.dtypes, machine.program.torch) if region is not None else None
+
+
+def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
+    """`value` as an operand; a dtype that a parameter of the function decides counts as `parameter`."""
+    if isinstance(value, Tensor):
+        dtypes = frozenset({parameter}) if value.dtype == FROM_PARAMETER else value.dtypes
+        if dtypes is not None and FROM_PARAMETER in dtypes:
+            dtypes = None
+        return Typed(dtypes, value.rank, value.supposed)
+    if isinstance(value, Const) and isinstance(value.value, bool):
+        return Typed(frozenset({"bool"}), NUMBER)
+    if (constant := number(value)) is not None:
+        return Typed(frozenset({"float32" if isinstance(constant, float) else "int64"}), NUMBER)
+    if is_number(machine, value):
+        return Typed(frozenset({"float32", "int64"}), NUMBER)
+    return Typed(None)
+
+
+def comes_to(
+    machine: Machine,
+    state: State,
+    op: str,
+    operands: Sequence[Value],
+    arguments: Arguments = NOTHING,
+    *,
+    in_place: bool = False,
+) -> Outcome:
+    """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
+    if op in LOWER and remembers_other_dtypes(state) and any(_is_weight(machine, value) for value in operands):
+        return UNKNOWN
+    around = regime(machine, state)
+    out = arguments.value("out")
+    if around is None and machine.calls and not in_place and out is None and may_be_cast(machine, op):
+        return UNKNOWN
+    wanted = _asked(op, arguments)
+    asked = dtype_of(machine, wanted)
+    if asked is None and wanted not in (None, Const(None)):
+        return UNKNOWN
+    receiver = typed(machine, out) if out not in (None, Const(None)) else None
+    labelled = any(isinstance(value, Tensor) and value.dtype == FROM_PARAMETER for value in operands)
+    found = []
+    for parameter in ("float16", "float32") if labelled else ("float16",):
+        given = [typed(machine, value, parameter) for value in operands]
+        if op in CLASSIFIES and len(given) > 1 and given[1].dtypes is None and _is_label(machine, operands[1]):
+            given[1] = replace(given[1], dtypes=frozenset({"int64"}), supposed=True)
+        here = _reached(around, operands)
+        found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
+    if found[0] == found[-1]:
+        return replace(found[0], supposed=found[0].supposed or labelled or supposes(wanted))
+    follows = [known(each.dtypes) for each in found] == ["float16", "float32"]
+    return Outcome(frozenset({FROM_PARAMETER}) if follows else None)
+
+
+def _asked(op: str, arguments: Arguments) -> Value | None:
+    """The argument that says which dtype the result is to have."""
+    named = arguments.value("dtype")
+    if named is None and op in ("softmax", "log_softmax"):
+        return next((value for value in arguments.values if is_dtype(value)), None)
+    return named
+
+
+def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
+    """The autocast that casts these operands: that of another device type than theirs does not."""
+    device = common(operands)
+    if here is None or device is None:
+        return here
+    return replace(here, devices={device}) if reaches(here.devices, device) else None
+
+
+def _is_label(machine: Machine, value: Value) -> bool:
+    """Whether `value` is what a loop over data gives, which are indices of classes where they are not computed."""
+    return isinstance(value, (Tensor, Unknown)) and is_data(machine, value.symbol)
+
+
+def _is_weight(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Tensor) and value.symbol in machine[Weights].symbols
+
+
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operands: Iterable[Place],
+    result: Tensor,
+    arguments: Arguments = NOTHING,
+    *,
+    in_place: bool = False,
+    module: cst.CSTNode | None = None,
+    raises: str | None = None,
+    follows: bool = False,
+    supposing: bool = True,
+) -> None:
+    """Tell the rules that `op` runs on `operands`, and, if `supposing`, what follows if one of them is half.
+
+    `follows` tells that another tensor decides its dtype.
+    """
+    if machine.muted or Operation.kind not in machine.wanted:
+        return
+    told = tuple(clashes.told(machine, state, place, value) for place, value in operands)
+    if machine.assumes and SCALED_LATE in result.traits and (half := told[0].half) is not None:
+        machine.emit(state, ScaledLate, node, half=half, assumed=True)
+    if supposing and machine.assumes and raises is None and (met := clashes.pair(machine, op, told)) is not None:
+        supposed = _supposed(machine, state, op, told, met[1], in_place)
+        clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
+    decided = result.dtype is not None or result.among is not None
+    becomes = evidence(machine, state, result) if decided else announced(machine, node, result) if follows else None
+    reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
+    machine.emit(
+        state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
+        module=module, raises=raises, becomes=becomes, assumed=reasons == {Because.ASSUMED},
+    )  # fmt: skip
+
+
+def _supposed(
+    machine: Machine, state: State, op: str, told: Sequence[Operand], half: Operand, in_place: bool
+) -> Outcome:
+    """What `op` comes to where `half` is half, and parameters and buffers are float32."""
+    here = _reached(regime(machine, state), [operand.value for operand in told])
+    lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
+    given = []
+    for operand in told:
+        known = typed(machine, operand.value)
+        dtypes = known.dtypes
+        if operand is half:
+            dtypes = frozenset(sorted(lows)[-1:])
+        elif operand.dtype in (None, FROM_PARAMETER) and known.rank != NUMBER:
+            dtypes = frozenset({"float32"})
+        given.append(Typed(dtypes, SOME_DIMENSIONS if known.rank is None else known.rank))
+    return outcome(op, given, here, in_place=in_place)
+
+
+def with_dtype(
+    machine: Machine, node: cst.CSTNode, result: Tensor, found: Outcome, operands: Sequence[Value]
+) -> Tensor:
+    """`result` with the dtype that was found, and why it is half."""
+    dtype = known(found.dtypes)
+    halves = [value for value in operands if isinstance(value, Tensor) and value.dtype == dtype and value.why_half]
+    why = halves[0].why_half if halves else node
+    if dtype in HALF_DTYPES and not halves:
+        machine[Tensors].half_because[node] = Because.REGION
+    among = found.dtypes if dtype is None else None
+    return replace(
+        result, dtype=dtype, among=among, why_half=why if dtype else None, device=common(operands),
+        supposed=found.supposed,
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""Reading elements of tensors, and assigning to them."""
+
+from __future__ import annotations
+
+import math
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.tensors import clashes, flow, numbers, ranks
+from amplint.semantics.tensors.masks import spares_rows
+from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Items, Tensor, Value, standing
+from amplint.torchlib.names import FLOAT16_MAX
+
+
+def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) -> Tensor:
+    """What `owner[...]` gives."""
+    return derived(machine, owner, "index", ranks.indexed(owner.rank, node, _keys(machine, state, node)))
+
+
+def _keys(machine: Machine, state: State, node: cst.Subscript) -> list[Value | None]:
+    """The value of each index, None for slices."""
+    return [
+        machine.evaluate(state, element.slice.value) if isinstance(element.slice, cst.Index) else None
+        for element in node.slice
+    ]
+
+
+def stored(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: cst.Subscript,
+    source: cst.BaseExpression,
+    value: Value,
+) -> None:
+    """`target = source`, an assignment to elements of what may be a tensor."""
+    owner = used_as_tensor(machine, machine.evaluate(state, target.value))
+    if machine.assumes:
+        clashes.assigned(machine, state, node, target, owner, (source, value))
+    met = standing(value, source, target.value)
+    large = met is not None and abs(met.value) > FLOAT16_MAX
+    if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
+        return
+    keys = _keys(machine, state, target)
+    refusal = _refusal(owner, value, keys)
+    places = ((target.value, owner), (source, value))
+    flow.tell(machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False)
+    if met is None or not large:
+        return
+    numbers.meets(machine, state, node, "index_put", owner, met)
+    index = target.slice[0].slice
+    if math.isinf(met.value) and len(target.slice) == 1 and isinstance(index, cst.Index):
+        mask = keys[0]
+        certain = isinstance(index.value, cst.Comparison) or (isinstance(mask, Tensor) and mask.dtype == "bool")
+        if mask is not None and certain and not spares_rows(machine, owner, [(index, mask)]):
+            fill(state, owner, met)
+
+
+def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | None:
+    """Why PyTorch refuses to assign `value`, where it surely does.
+
+    Slices and numbers convert what is assigned; indices that are tensors or lists do not, unless a mask selects where
+    one element goes.
+    """
+    if not isinstance(value, Tensor) or None in (owner.dtype, value.dtype) or owner.dtype == value.dtype:
+        return None
+    masks = any(isinstance(key, Tensor) and key.dtype == "bool" for key in keys)
+    picks = any(isinstance(key, Items) or (isinstance(key, Tensor) and key.rank not in (None, 0)) for key in keys)
+    if (picks and not masks) or (masks and value.rank not in (None, 0)):
+        return f"it assigns {value.dtype} to elements of a tensor of dtype {owner.dtype}"
+    return None
+
+
+class StoredItems(Tracker):
+    """Follows what is put into tensors."""
+
+    def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
+        """`tensor[...] = value`."""
+        if isinstance(target, cst.Subscript):
+            stored(self.machine, state, node, target, node.value, value)

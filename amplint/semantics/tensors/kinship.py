@@ -1,0 +1,95 @@
+"""What the text of a function says of its tensors: which names are tensors, and after which others some are made."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import Operand
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.scopes import dotted
+from amplint.source.tree import walk
+from amplint.torchlib.names import LEGACY_TENSORS
+from amplint.torchlib.policy import words
+
+_OF_TENSORS = words(
+    "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
+    "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
+)
+_RESHAPES = words("view reshape contiguous flatten squeeze unsqueeze")
+_PLACED = words("device shape size get_device new")
+
+
+@functools.lru_cache(maxsize=512)
+def tensors_in(function: cst.CSTNode) -> frozenset[str]:
+    """The names that a function uses as tensors, and those that it says are some."""
+    found = set[str]()
+    for node in walk(function):
+        if isinstance(node, cst.Attribute) and node.attr.value in _OF_TENSORS and isinstance(node.value, cst.Name):
+            found.add(node.value.value)
+        elif isinstance(node, cst.Param) and node.annotation is not None:
+            words_of = {inner.value for inner in walk(node.annotation) if isinstance(inner, cst.Name)}
+            if "Tensor" in words_of:
+                found.add(node.name.value)
+    return frozenset(found)
+
+
+def is_only_moved(target: Operand, source: Operand) -> bool:
+    """Whether `source` is `x.to(target.device)`, which leaves it in a dtype of its own."""
+    call = source.node
+    while isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in _RESHAPES:
+        call = call.func.value
+    if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"):
+        return False
+    given = [argument.value for argument in call.args]
+    device = given[0] if len(given) == 1 else None
+    return isinstance(device, cst.Attribute) and device.attr.value == "device" and device.value.deep_equals(target.node)
+
+
+def follows(machine: Machine, made: cst.Call) -> bool:
+    """Whether a tensor is made after another one, with its size or on its device, but not with its dtype."""
+    last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
+    data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
+    if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
+        return True
+    taken = frozenset[str]().union(*map(_taken_in, machine.calls))
+    given = [*made.args, *_moves(machine, made)]
+    return any(_takes_place(argument) or not taken.isdisjoint(_names(argument)) for argument in given)
+
+
+def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
+    """The arguments of `made.to(...)`."""
+    source = machine.program.source_of(made)
+    method = source.parent(made) if source is not None else None
+    if source is None or not isinstance(method, cst.Attribute) or method.attr.value != "to":
+        return ()
+    call = source.parent(method)
+    return call.args if isinstance(call, cst.Call) else ()
+
+
+def _takes_place(node: cst.CSTNode) -> bool:
+    """Whether the size or device of something is asked for; that of `self` is no tensor's."""
+    found = (inner for inner in walk(node) if isinstance(inner, cst.Attribute) and inner.attr.value in _PLACED)
+    return any(not isinstance(inner.value, cst.Name) or inner.value.value != "self" for inner in found)
+
+
+def _names(node: cst.CSTNode) -> set[str]:
+    return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
+
+
+@functools.lru_cache(maxsize=512)
+def _taken_in(function: cst.CSTNode) -> frozenset[str]:
+    """The variables of a function that hold the size or the device of something."""
+    assigned = [node for node in walk(function) if isinstance(node, cst.Assign) and _takes_place(node.value)]
+    targets = [target.target for node in assigned for target in node.targets]
+    plain = [target for target in targets if isinstance(target, (cst.Name, cst.Tuple))]
+    return frozenset(name for target in plain for name in _names(target))
+
+
+def belongs(made: cst.Call, owner: cst.BaseExpression) -> bool:
+    """Whether a tensor is made on the device of `owner`, or of its parameters, but not in its dtype."""
+    path = dotted(owner)
+    inner = [dotted(node) for argument in made.args for node in walk(argument.value) if isinstance(node, cst.Attribute)]
+    return path is not None and any(name is not None and name.startswith(f"{path}.") for name in inner)

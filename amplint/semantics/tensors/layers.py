@@ -1,0 +1,171 @@
+"""Objects of `torch.nn`: making them, and the operations their calls run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import Operand
+from amplint.semantics.python.containers import hold, members
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.regions import tracker as contexts
+from amplint.semantics.regions.callers import may_be_cast
+from amplint.semantics.tensors import clashes, flow, numerics, provenance, ranks, subregions, weights
+from amplint.semantics.tensors.tensors import tensor
+from amplint.semantics.tensors.weights import Weights
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown, Value
+from amplint.torchlib.policy import BANNED, MODULE_OPS, words
+from amplint.torchlib.promotion import SOME_DIMENSIONS
+
+_WEIGHTED = words(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu layer_norm group_norm "
+    "rms_norm batch_norm embedding"
+)
+"""Operations to which a module hands parameters of its own, unless it is told to have none."""
+_RECURRENT = words("LSTM GRU RNN")
+_CELLS = words("LSTMCell GRUCell RNNCell")
+
+
+def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
+    """What calling a class of `torch.nn` makes; parameters are float32 unless the model is cast."""
+    last = name.rpartition(".")[2]
+    if last in ("Parameter", "Buffer"):
+        content = arguments.values[0] if arguments.given else None
+        known = weights.kept(machine, content if isinstance(content, Tensor) else Tensor(0))
+        machine[Weights].symbols.add(known.symbol)
+        return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
+    parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
+    made = machine.fresh()
+    machine[Weights].symbols.add(made)
+    return Module(made, name, node, parts, weights.asked(machine, arguments))
+
+
+def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
+    """The call of a `torch.nn` object that has no parts."""
+    if not arguments.given:
+        return Tensor(machine.fresh())
+    operand = tensor(machine, arguments.values[0])
+    name = called.cls.rpartition(".")[2]
+    own = weights.of(machine, state, called)
+    if name in _RECURRENT or name in _CELLS or name == "MultiheadAttention":
+        return _several(machine, state, node, called, name, arguments)
+    if name == "Embedding":
+        rank = operand.rank + 1 if operand.rank is not None and operand.rank >= 0 else SOME_DIMENSIONS
+        return replace(own, symbol=provenance.kept(machine), rank=rank)
+    op = MODULE_OPS.get(name)
+    if op is None:
+        return Tensor(machine.fresh())
+    places = [(argument.node.value, argument.value) for argument in arguments.given]
+    subregions.computed(machine, state, node, op, places)
+    if op in BANNED:
+        numerics.bce(machine, state, node, op, operand, arguments, called.made)
+    if op in ("softmax", "log_softmax"):
+        numerics.softmax(machine, state, node, operand)
+    for computation in machine.hooks.computation:
+        computation(state, node, op, *places[0])
+    values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
+    given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
+    found = flow.comes_to(machine, state, op, given)
+    result = numerics.result(machine, state, node, op, given, found, ((None, called.symbol),))
+    result = replace(result, rank=_rank(op, operand, called))
+    flow.tell(
+        machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
+        module=called.made, raises=found.refusal,
+    )  # fmt: skip
+    if called.dtype is None and flow.regime(machine, state) is None:
+        clashes.weighed(machine, state, node, op, Operand(places[0][0], operand), own)
+    return result
+
+
+def _has_weights(called: Module) -> bool:
+    given = called.made.args if isinstance(called.made, cst.Call) else ()
+    switches = [one.value for one in given if one.keyword and one.keyword.value in ("affine", "elementwise_affine")]
+    return not any(isinstance(value, cst.Name) and value.value == "False" for value in switches)
+
+
+def _rank(op: str, operand: Tensor, called: Module) -> int | None:
+    if op.endswith(("_loss", "cross_entropy", "with_logits")) or op == "kl_div":
+        made = called.made
+        told = isinstance(made, cst.Call) and any(a.keyword and a.keyword.value == "reduction" for a in made.args)
+        return None if told else 0
+    if op == "flatten":
+        plain = isinstance(called.made, cst.Call) and not called.made.args
+        return 2 if plain and operand.rank is not None and operand.rank > 1 else None
+    return ranks.of(op, [operand], Arguments(()), 0)
+
+
+def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> Value:
+    """The call of a layer that returns more than one tensor.
+
+    Under CUDA autocast cuDNN's recurrent layers run in float16, whatever the region's dtype is
+    (aten/src/ATen/cudnn/AutocastRNN.cpp), other kernels for them in that dtype.
+    """
+    contexts.missed(machine, state, node)
+    operand = tensor(machine, arguments.values[0])
+    attends = name == "MultiheadAttention"
+    given = [tensor(machine, value) for value in arguments.values[: 3 if attends else 1]]
+    own = weights.of(machine, state, called)
+    dtypes = {own.dtype, *(value.dtype for value in given)}
+    here = flow.regime(machine, state)
+    dtype = None
+    if here is None and len(dtypes) == 1 and not (machine.calls and may_be_cast(machine, "linear")):
+        (dtype,) = dtypes
+    devices = here.devices if here is not None else None
+    steady = "float64" not in dtypes and not contexts.remembers_other_dtypes(state)
+    supposed = any(one.supposed or one.dtypes is None or "float64" in one.dtypes for one in (own, *given))
+    if here is not None and here.dtypes is not None and len(here.dtypes) == 1 and steady:
+        (low,) = here.dtypes
+        if devices == {"cuda"}:
+            dtype = low if low == "float16" or name not in _RECURRENT else None
+        elif devices == {"cpu"}:
+            dtype = low if attends else None
+    if here is None and called.dtype is None and not attends:
+        _begins(machine, state, node, called, name, arguments)
+    main = Tensor(machine.fresh(), dtype, node, rank=operand.rank, supposed=supposed)
+    if name in ("GRUCell", "RNNCell"):
+        return main
+    if name == "LSTMCell":
+        return Items((main, replace(main, symbol=machine.fresh())))
+    if attends:
+        shares = replace(main, symbol=machine.fresh(), dtype="float32" if dtype and devices == {"cuda"} else dtype)
+        return Items((main, shares if arguments.get("need_weights", 4) is None else Unknown(machine.fresh())))
+    hidden = replace(main, symbol=machine.fresh())
+    both = Items((hidden, replace(hidden, symbol=machine.fresh())))
+    return Items((main, both if name == "LSTM" else hidden))
+
+
+def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> None:
+    """A recurrent layer is given the state to begin with."""
+    for argument in arguments.given[1:2]:
+        states = argument.value.values if isinstance(argument.value, Items) else (argument.value,)
+        for value in states[:1]:
+            own = weights.of(machine, state, called)
+            clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
+
+
+class Layers(Tracker):
+    """Follows objects of `torch.nn`."""
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A layer is made."""
+        assert isinstance(call.callee, Ref)
+        name = call.callee.name
+        if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper() and ".utils." not in name:
+            return make(self.machine, state, call.node, name, call.arguments)
+        return None
+
+    def module_call(self, state: State, call: Call) -> Value | None:
+        """A layer runs."""
+        assert isinstance(call.callee, Module)
+        return call_layer(self.machine, state, call.node, call.callee, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`layers.append(layer)`."""
+        if call.name == "append" and isinstance(call.owner, Module) and call.arguments.given:
+            hold(state, call.owner, call.arguments.values[0])
+            return call.owner
+        return None

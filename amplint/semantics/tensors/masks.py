@@ -1,0 +1,104 @@
+"""Masks that leave something in every row, and what a function does itself against infinities and overflow."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.values import Tensor, Value
+from amplint.semantics.words import CAUSAL, DTYPE
+from amplint.source.tree import every, walk
+from amplint.torchlib.names import DTYPES
+from amplint.torchlib.policy import INTEGRAL, words
+
+_MENDERS = words("nan_to_num nan_to_num_ isnan isfinite all")
+
+
+def inherited(op: str, *operands: Value) -> frozenset[str]:
+    """The traits of a result that come from the tensors it is computed from."""
+    traits = [value.traits for value in operands if isinstance(value, Tensor)]
+    if op.startswith(("tril", "triu")):
+        return frozenset({"causal"})
+    causal = any("causal" in known for known in traits)
+    ranges = sum("positions" in known for known in traits)
+    if op == "Subtract" and ranges == 2:
+        return frozenset({"causal"})
+    kept = {"causal"} if causal else {"positions"} if ranges else set[str]()
+    if "ones" in frozenset().union(*traits) and len(traits) == 1 and op not in ("Subtract", "sub"):
+        kept.add("ones")
+    return frozenset(kept)
+
+
+def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CSTNode, Value]]) -> bool:
+    """Whether the mask of a fill leaves something in every row: a causal one, or one made from the values filled."""
+    for node, value in given:
+        if isinstance(value, Tensor):
+            compared = machine.symbols.parts(value.symbol) if machine.symbols.key(value.symbol)[0] == "compare" else ()
+            if "causal" in value.traits or operand.symbol in compared:
+                return True
+        names = (inner.value for inner in walk(node) if isinstance(inner, cst.Name))
+        if any(map(CAUSAL.search, names)):
+            return True
+    return False
+
+
+def mends(machine: Machine) -> bool:
+    """Whether the running function does something about NaN, or about rows that are masked altogether."""
+    for node in running(machine):
+        if isinstance(node, cst.Name) and node.value in _MENDERS:
+            return True
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
+            last = node.args[-1].value
+            zero = isinstance(last, (cst.Integer, cst.Float)) and float(last.value) == 0
+            if zero and node.func.attr.value in ("masked_fill", "masked_fill_"):
+                return True
+    return False
+
+
+def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
+    """Whether a function, the running one without another, chooses by dtype or by whether autocast is on.
+
+    It then can do right by float16.
+    """
+    body = _body(machine) if function is None else function
+    return body is not None and _chooses_by_dtype(body)
+
+
+@functools.lru_cache(maxsize=512)
+def _chooses_by_dtype(function: cst.CSTNode) -> bool:
+    for node in every(function, cst.Name, cst.Comparison):
+        if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
+            return True
+        if isinstance(node, cst.Comparison):
+            sides = [node.left, *(target.comparator for target in node.comparisons)]
+            if any(_is_dtype(side) for side in sides) and not any(_is_about_others(side) for side in sides):
+                return True
+    return False
+
+
+def _is_about_others(node: cst.BaseExpression) -> bool:
+    """Whether a dtype is compared with one of whole numbers, or with texts."""
+    if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
+        return all(isinstance(element.value, cst.BaseString) for element in node.elements)
+    whole = isinstance(node, cst.Attribute) and DTYPES.get(f"torch.{node.attr.value}") in INTEGRAL
+    return whole or isinstance(node, cst.BaseString)
+
+
+def _is_dtype(node: cst.BaseExpression) -> bool:
+    name = node.attr if isinstance(node, cst.Attribute) else node
+    return isinstance(name, cst.Name) and DTYPE.search(name.value) is not None
+
+
+def running(machine: Machine) -> Iterator[cst.CSTNode]:
+    """The nodes of the running function, or of the top-level statements around."""
+    body = _body(machine)
+    return walk(body) if body is not None else iter(())
+
+
+def _body(machine: Machine) -> cst.CSTNode | None:
+    if machine.calls:
+        return machine.calls[-1]
+    return machine.chunk.module if machine.chunk is not None else None

@@ -1,0 +1,481 @@
+"""Tensor operations: which dtype a result has as far as that is known, and where Python numbers meet tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import FLAGS, Operation, TensorOp
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import position_names
+from amplint.semantics.regions import tracker as contexts
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors import factories, flow, numbers, provenance, ranks, subregions, supposed, traits, uncast
+from amplint.semantics.tensors.exchanges import resize
+from amplint.semantics.tensors.flow import Place, comes_to, regime, with_dtype
+from amplint.semantics.tensors.indexing import taken
+from amplint.semantics.tensors.masks import inherited, mends, spares_rows
+from amplint.semantics.tensors.operands import LIMITS, besides, runs
+from amplint.semantics.tensors.tensors import (
+    CASTS,
+    FROM_PARAMETER,
+    converted,
+    default_dtype,
+    derived,
+    dtype_of,
+    fill,
+    filled,
+    is_number,
+    supposes,
+    tensor,
+    used_as_tensor,
+)
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
+from amplint.source.source import Chunk
+from amplint.torchlib.half_support import RETURNED, lacks
+from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
+from amplint.torchlib.policy import (
+    BANNED,
+    BOOLEAN,
+    FLOAT32,
+    FOLLOWS_INPUT,
+    INTEGER,
+    INTEGRAL,
+    LOWER,
+    NOT_CAST_IN_PLACE,
+    words,
+)
+from amplint.torchlib.promotion import FLOATING, promote
+
+ARITHMETIC = ("Add", "Subtract", "Multiply")
+FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("value", 0), "where": ("other", 1),
+         "index_fill": ("value", 2), "index_fill_": ("value", 2), "scatter": ("value", 2), "scatter_": ("value", 2),
+         "pad": ("value", 2)}  # fmt: skip
+BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
+BINARY = {"add": "Add", "sub": "Subtract", "mul": "Multiply", "div": "Divide"}
+PLAIN = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div", "FloorDivide": "floor_divide",
+         "Modulo": "remainder", "Power": "pow", "MatrixMultiply": "matmul"}  # fmt: skip
+"""Operator -> the operation it runs on tensors."""
+REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
+_OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.", "torch.utils.", "torch.distributed.")
+"""What begins the names of functions that are called like operations and run otherwise."""
+NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
+WITH_PLACES = words("topk sort kthvalue cummax cummin mode")
+WITH_PLACES_ALONG = words("max min median nanmedian")
+"""Operations that return indices, too, always or where they are told a dimension."""
+AMBIGUOUS = words(
+    "abs add add_ bool cat ceil chunk clip cos cpu cuda cumprod cumsum diag diagonal diff dist dropout expand "
+    "flatten flip float floor gather half index_select int interpolate kthvalue linear log max mean median min "
+    "narrow norm normalize outer pad pow prod repeat reshape roll round scatter select sign sin sort split square "
+    "squeeze stack std sub sum swapaxes t tan transpose unfold var view where"
+)
+TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER, NOT_CAST_IN_PLACE, FLOAT32, FILLS, LIMITS, CASTS, factories.NEW) - AMBIGUOUS
+"""Methods that only tensors have: calling one shows that its object is a tensor."""
+
+
+def arithmetic(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    kind: str,
+    left: tuple[cst.BaseExpression, Value],
+    right: tuple[cst.BaseExpression, Value],
+    *,
+    in_place: bool = False,
+) -> Tensor | None:
+    """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
+    a, b = supposed.operand(machine, state, *left), supposed.operand(machine, state, *right)
+    if machine.assumes and _is_squared_parameter(machine, kind, a, b):
+        a, b = tensor(machine, a), tensor(machine, a) if kind == "Multiply" else b
+    if kind in ARITHMETIC:
+        numbers.number_meets(machine, state, node, kind, (left[0], a), (right[0], b))
+        numbers.number_meets(machine, state, node, kind, (right[0], b), (left[0], a))
+    if kind == "MatrixMultiply":
+        subregions.computed(machine, state, node, "matmul", (left, right))
+    if kind == "MatrixMultiply" and regime(machine, state) is not None:
+        a, b = tensor(machine, a), tensor(machine, b)
+    operand = a if isinstance(a, Tensor) and (a.dtype or not isinstance(b, Tensor)) else b
+    if not isinstance(operand, Tensor):
+        return None
+    op = PLAIN.get(kind, "")
+    if op == "matmul":
+        contexts.missed(machine, state, node)
+    symbol = machine.symbols.intern(kind, parts=(symbol_of(machine, a), symbol_of(machine, b)))
+    values = (a, b)
+    receives = in_place and op != "matmul"
+    in_place = receives and isinstance(a, Tensor)
+    found = flow.comes_to(machine, state, op, values, in_place=in_place)
+    if receives and not in_place and not is_number(machine, a):
+        found = UNKNOWN
+    divides = kind == "Divide" and is_number(machine, a)
+    if divides:
+        found = flow.comes_to(machine, state, "reciprocal", [b])
+    made = flow.with_dtype(machine, node, Tensor(symbol, rank=ranks.elementwise(op, values)), found, values)
+    made = replace(made, traits=traits.of(machine, op, values, made.dtype))
+    flow.tell(machine, state, node, op, ((left[0], a), (right[0], b)), made, in_place=in_place, raises=found.refusal)
+    if op in ("matmul", "pow"):
+        return replace(made, made=node)
+    infinity = filled(state, a) or filled(state, b)
+    if kind == "Subtract" and (first := filled(state, a)) is not None and filled(state, b) is not None:
+        numbers.tell(machine, state, node, kind, replace(operand, infinity=first), first)
+    if divides:
+        numerator = standing(a, left[0], right[0])
+        if operand.floor is not None and numerator is not None and made.dtype in ("float16", FROM_PARAMETER):
+            numbers.tell(machine, state, node, kind, operand, numerator)
+    scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
+    floor = numbers.floor_of(left, right) or numbers.floor_of(right, left) if kind == "Add" else None
+    return replace(
+        made, scaled=scaled.scaled, plain=scaled.plain, traits=inherited(kind, a, b) | made.traits,
+        made=scaled.made,
+        infinity=infinity, floor=floor,
+    )  # fmt: skip
+
+
+def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:
+    """Whether something that a function is given is squared, which is done to tensors rather than to sizes."""
+    if not isinstance(a, Unknown) or machine.symbols.key(a.symbol)[0] != "parameter":
+        return False
+    return (kind == "Multiply" and a == b) or (kind == "Power" and number(b) == 2)
+
+
+def _is_squared(machine: Machine, owner: Value, arguments: Arguments) -> bool:
+    """Whether `owner.pow(2)` squares a tensor, and no difference, which is small where it matters."""
+    plain = isinstance(owner, Unknown) and machine.symbols.key(owner.symbol)[0] not in provenance.ARITHMETIC
+    return plain and number(arguments.value("exponent", 0)) == 2
+
+
+def result(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operands: Sequence[Value],
+    found: Outcome,
+    others: tuple[tuple[str | None, int], ...] = (),
+) -> Tensor:
+    """What `op` makes of `operands`, the first of which decides about everything but the dtype.
+
+    `others` are the symbols of what else it is given: results are the same only where these are.
+    """
+    if op in LOWER:
+        contexts.missed(machine, state, node)
+    operand = tensor(machine, operands[0])
+    symbol = machine.symbols.intern(op, *([others] if others else ()), parts=(operand.symbol,))
+    source = operand if op in FOLLOWS_INPUT else Tensor(symbol)
+    kept = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, source)
+    scale = operand if op == "sum" else source
+    infinity = filled(state, source) if not op.startswith(REPLACES_INFINITY) else None
+    made = Tensor(symbol, None, None, scale.scaled, scale.plain, kept, node, infinity)
+    made = flow.with_dtype(machine, node, made, found, operands)
+    return replace(made, traits=kept | traits.of(machine, op, operands, made.dtype))
+
+
+def softmax(machine: Machine, state: State, node: cst.CSTNode, operand: Tensor) -> None:
+    infinity = filled(state, operand)
+    if infinity is not None and not mends(machine):
+        numbers.tell(machine, state, node, "softmax", operand, infinity)
+
+
+def method(
+    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
+) -> Value | None:
+    """A method call on a tensor, or on an unknown object that only a tensor can be; None for anything else."""
+    if not isinstance(node.func, cst.Attribute):
+        return None
+    op = name.rstrip("_")
+    if op in FOLLOWS_INPUT or op in FLOAT32 or op in BINARY or lacks(name):
+        owner = supposed.operand(machine, state, node.func.value, owner)
+    if op == "pow" and machine.assumes and _is_squared(machine, owner, arguments):
+        owner = tensor(machine, owner)
+    for runs_on in machine.hooks.operation:
+        runs_on(state, node, name, node.func.value, owner)
+    if isinstance(owner, Tensor) and (returned := _returned(machine, name, owner)) is not None:
+        return returned
+    if isinstance(owner, Tensor) and name in NOT_TENSORS:
+        read = machine.unknown("number", name, parts=(owner.symbol,))
+        for number_of in machine.hooks.number_of:
+            number_of(owner, read)
+        return read
+    lifted = name in FLOAT32 and regime(machine, state) is not None
+    if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
+        return None
+    operand = tensor(machine, owner)
+    if (name in CASTS and not arguments.given) or name in ("to", "type", "type_as"):
+        made = converted(machine, node, operand, name, arguments)
+        if isinstance(made, Tensor):
+            made = replace(made, traits=made.traits | {FLAGS}) if operand.dtype == "bool" else made
+            place = (node.func.value, operand)
+            follows = name == "type_as" or any(factories.follows(machine, argument) for argument in arguments.given)
+            flow.tell(machine, state, node, "to", [place], made, arguments, follows=follows)
+        return made
+    if name in ("cpu", "cuda"):
+        return replace(derived(machine, operand, name, operand.rank), device=name)
+    if name in factories.NEW or (name == "new" and isinstance(owner, Tensor)):
+        return factories.make(machine, state, node, name, arguments, operand, node.func.value)
+    return _operation(machine, state, node, name, operand, arguments, node.func.value)
+
+
+def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
+    """What an operation without kernels for half returns, which is not half; None for any other."""
+    module, _, op = name.rpartition(".")
+    if op not in RETURNED or module not in ("", "torch", "torch.linalg"):
+        return None
+    alike, count = RETURNED[op]
+    dtype = operand.dtype if operand.dtype in _WIDE else None
+    made = [Tensor(machine.fresh(), dtype, among=None if dtype else _WIDE) for _ in range(alike)]
+    rest = [Unknown(machine.fresh()) for _ in range(count - alike)]
+    return Items((*made, *rest)) if count > 1 else made[0]
+
+
+def function(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
+    """A call of `torch.<op>` or `torch.nn.functional.<op>` by its qualified name; None for an unknown operation."""
+    op = name.rpartition(".")[2]
+    if op == "finfo" and arguments.given and (dtype := dtype_of(machine, arguments.values[0])) is not None:
+        return Ref(f"torch.finfo.{dtype}")
+    if op in ("get_default_dtype", "promote_types"):
+        return _named(machine, op, arguments)
+    if op in factories.LEGACY:
+        return factories.legacy(machine, state, node, name, arguments)
+    if op in factories.PLAIN | factories.LIKE:
+        like = arguments.given[0] if arguments.given and op in factories.LIKE else None
+        operand = tensor(machine, like.value) if like is not None else None
+        return factories.make(
+            machine, state, node, op, arguments, operand, like.node.value if like is not None else None
+        )
+    if op == "where" and sum(argument.keyword != "out" for argument in arguments.given) == 3:
+        return _where(machine, state, node, arguments)
+    given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
+    if not given:
+        return None
+    for runs_on in machine.hooks.operation:
+        runs_on(state, node, name, given[0].node.value, given[0].value)
+    if op == "Variable":
+        return given[0].value
+    if (returned := _returned(machine, name, tensor(machine, given[0].value))) is not None:
+        return returned
+    if name.startswith(_OTHER_KINDS):
+        return None
+    if op not in KNOWN | BOOLEAN | INTEGER and op not in BANNED and op not in FILLS:
+        return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
+    first = given[0].value
+    joined: Sequence[Place] = ()
+    if isinstance(first, Items):
+        joined = _parts(machine, given[0].node.value, first)
+        first = joined[0][1] if joined else Unknown(machine.fresh())
+    place = given[0].node.value
+    return _operation(machine, state, node, op, tensor(machine, first), arguments, place, shift=1, joined=joined)
+
+
+def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
+    """The dtype that a function of dtypes returns."""
+    if op == "get_default_dtype":
+        found = default_dtype(machine)
+    elif any(supposes(value) for value in arguments.values):
+        found = None
+    else:
+        both = [dtype_of(machine, value) for value in arguments.values]
+        found = promote(*both) if len(both) == 2 and {*FLOATING, *INTEGRAL}.issuperset(both) else None  # type: ignore[arg-type]
+    return Ref(f"torch.{found}") if found is not None else None
+
+
+def _parts(machine: Machine, node: cst.BaseExpression, joined: Items) -> list[Place]:
+    """The tensors of a list that an operation joins, each with its expression."""
+    elements = node.elements if isinstance(node, (cst.List, cst.Tuple)) else ()
+    places = [element.value for element in elements]
+    if len(places) != len(joined.values):
+        places = [node] * len(joined.values)
+    return [(place, tensor(machine, value)) for place, value in zip(places, joined.values, strict=True)]
+
+
+def _operation(
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    name: str,
+    operand: Tensor,
+    arguments: Arguments,
+    beside: cst.BaseExpression,
+    shift: int = 0,
+    joined: Sequence[Place] = (),
+) -> Value:
+    in_place = name.endswith("_")
+    op = name.rstrip("_")
+    if op in BANNED:
+        bce(machine, state, node, op, operand, arguments)
+    slots: Sequence[tuple[str, int]] = LIMITS.get(op, ())
+    if name in FILLS:
+        slots = (FILLS[name],)
+    elif op == "normalize":
+        slots = (("eps", 3 - shift),)
+    elif BINARY.get(op) in ARITHMETIC:
+        slots = (("other", 0),)
+    if arguments.get("dtype") is None:
+        first = [] if shift else [(beside, operand)]
+        subregions.computed(machine, state, node, name, [*first, *((a.node.value, a.value) for a in arguments.given)])
+    uncast.computed(machine, state, node, name, (beside, operand), arguments)
+    infinity = floor = None
+    for keyword, position in slots:
+        argument = arguments.get(keyword, position + shift)
+        met = standing(argument.value, argument.node.value, beside) if argument else None
+        if met is None:
+            continue
+        guarded = operand
+        if op == "normalize":
+            norm = flow.comes_to(machine, state, "norm", [operand])
+            guarded = flow.with_dtype(machine, node, operand, norm, [operand])
+        numbers.meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), guarded, met)
+        if name in BY_MASK and math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
+            infinity = met
+        elif keyword == "min" or (op == "add" and 0 < met.value < 1):
+            floor = met
+    if op in ("softmax", "log_softmax"):
+        softmax(machine, state, node, operand)
+    for computation in machine.hooks.computation:
+        computation(state, node, op, beside, operand)
+    others = [(argument.node.value, argument.value) for argument in besides(op, arguments, shift)]
+    operands = list(joined) or [(beside, operand), *others]
+    values = [used_as_tensor(machine, value) for _, value in operands]
+    plain = runs(op, arguments)
+    found = flow.comes_to(machine, state, plain, values, arguments, in_place=in_place)
+    told = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
+    made = result(machine, state, node, plain, values, found, told)
+    if infinity is not None and in_place:
+        fill(state, operand, infinity)
+    rank = ranks.of(plain, values, arguments, shift)
+    resize(machine, state, arguments.value("out"), rank)
+    made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
+    flow.tell(
+        machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
+    )  # fmt: skip
+    return _with_places(machine, op, made, arguments, shift)
+
+
+def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
+    """`found`, with the indices that an operation along a dimension returns beside it."""
+    if op in ("var_mean", "std_mean"):
+        return Items((found, replace(found, symbol=machine.fresh())))
+    along = arguments.value("dim", shift)
+    if op in WITH_PLACES or (op in WITH_PLACES_ALONG and isinstance(number(along), int)):
+        return Items((found, Tensor(machine.fresh(), "int64", rank=found.rank)))
+    return found
+
+
+def _masks(arguments: Arguments) -> list[tuple[cst.CSTNode, Value]]:
+    return [(argument.node, argument.value) for argument in arguments.given]
+
+
+_WIDE = frozenset({"float32", "float64"})
+
+
+def bce(
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    op: str,
+    operand: Tensor,
+    arguments: Arguments,
+    made: cst.CSTNode | None = None,
+) -> None:
+    """Binary cross-entropy runs, as a function or as a module's call."""
+    given = tuple((argument.node, argument.value) for argument in arguments.given)
+    region, _ = innermost(machine, state)
+    assumed = machine.assumes and region is None and not subregions.is_switched_off(state)
+    machine.emit(state, TensorOp, node, op=op, tensor=operand, arguments=given, module=made, assumed=assumed)
+
+
+def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Tensor:
+    first, second = [argument for argument in arguments.given if argument.keyword != "out"][1:]
+    infinity = None
+    source = first.value if isinstance(first.value, Tensor) else second.value
+    made_half = source.why_half if isinstance(source, Tensor) else None
+    values = [used_as_tensor(machine, argument.value) for argument in (first, second)]
+    found = flow.comes_to(machine, state, "where", values, arguments)
+    rank = ranks.elementwise("where", [arguments.values[0], *values])
+    resize(machine, state, arguments.value("out"), rank)
+    operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
+    for argument, other in ((first, second), (second, first)):
+        met = standing(argument.value, argument.node.value, other.node.value)
+        if met is None or is_number(machine, other.value):
+            continue
+        operand = tensor(machine, other.value)
+        numbers.meets(machine, state, node, "where", operand, met)
+        if math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
+            infinity = met
+    told = tuple((None, symbol_of(machine, argument.value)) for argument in arguments.given)
+    made = result(machine, state, node, "where", [operand], found, told)
+    places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
+    flow.tell(machine, state, node, "where", places, made, arguments, raises=found.refusal)
+    return replace(made, infinity=infinity or made.infinity, rank=rank)
+
+
+def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
+    """The sum, or the largest or smallest, of what is `given`, tensors among them."""
+    tensors = [value for value in given if isinstance(value, Tensor)]
+    combined = derived(machine, tensors[0], name)
+    if name == "builtins.sum":
+        return with_dtype(machine, node, combined, comes_to(machine, state, "add", [Const(0), *given]), given)
+    for value in given:
+        combined = combined.joined(value if isinstance(value, Tensor) else Tensor(combined.symbol), combined.symbol)
+    return combined
+
+
+class Numerics(Tracker):
+    """Follows operations on tensors."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """Functions of Python that take tensors."""
+        return {
+            "builtins.abs": self._absolute,
+            **dict.fromkeys(("builtins.sum", "builtins.max", "builtins.min"), self._reduction),
+        }
+
+    def _absolute(self, state: State, call: Call) -> Value | None:
+        values = call.arguments.values
+        if len(values) != 1 or not isinstance(values[0], Tensor):
+            return None
+        return derived(self.machine, values[0], "builtins.abs", values[0].rank)
+
+    def _reduction(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        values = call.arguments.values
+        given = [item for value in values for item in (value.values if isinstance(value, Items) else (value,))]
+        if not any(isinstance(value, Tensor) for value in given):
+            return None
+        return _reduced(self.machine, state, call.node, call.callee.name, given)
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What builds positions matters."""
+        return Words(position_names(chunks)) if Operation.kind in self.machine.wanted else Words()
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A function of PyTorch."""
+        assert isinstance(call.callee, Ref)
+        name = call.callee.name
+        if not name.startswith("torch."):
+            return None
+        found = function(self.machine, state, call.node, name, call.arguments)
+        return found if found is not None else same_again(self.machine, state, name, call.arguments)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """A method of a tensor."""
+        assert call.owner is not None
+        return method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+
+    def binary(self, state: State, operands: Operands) -> Value | None:
+        """Arithmetic with tensors."""
+        return arithmetic(
+            self.machine, state, operands.node, operands.kind, operands.left, operands.right, in_place=operands.in_place
+        )
+
+    def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
+        """`tensor[...]`."""
+        used = used_as_tensor(self.machine, owner)
+        return taken(self.machine, state, node, used) if isinstance(used, Tensor) else None

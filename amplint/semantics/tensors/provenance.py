@@ -1,0 +1,96 @@
+"""Where a tensor comes from, seen through views of it: the call that made it, or the module that keeps it."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.origins import KEEPS_DTYPE
+from amplint.torchlib.policy import words
+
+_MADE, _ASKED, _KEPT = "made here", "made as asked", "kept by a module"
+ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
+_CONVERSIONS = frozenset({"cast", "converted"})
+_VIEWS = KEEPS_DTYPE | words("index part to cpu cuda T mT data zero fill normal uniform Minus")
+
+
+def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
+    """A symbol for a tensor that `node` makes in the default dtype, or in one that it is `asked` for."""
+    return machine.symbols.fresh(_ASKED if asked else _MADE, node)
+
+
+def kept(machine: Machine) -> int:
+    """A symbol for a parameter or buffer."""
+    return machine.symbols.fresh(_KEPT)
+
+
+def behind(machine: Machine, symbol: int) -> int:
+    """The symbol of what `symbol` is a view of, or was computed from by operations that keep the dtype."""
+    while (viewed := _viewed(machine, symbol)) is not None:
+        symbol = viewed
+    return symbol
+
+
+def _viewed(machine: Machine, symbol: int) -> int | None:
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    name = str(key[0]).partition(" ")[0].removesuffix("_")
+    if name == "attribute":
+        name = str(key[1])
+    elif (callee := called(machine, symbol)) is not None:
+        name, parts = callee
+    return parts[0] if parts and name in _VIEWS else None
+
+
+def called(machine: Machine, symbol: int) -> tuple[str, tuple[int, ...]] | None:
+    """The method by whose unseen call something was made, and what that belongs to."""
+    key = machine.symbols.key(symbol)
+    callee = str(key[1]).removeprefix("of ") if key[0] == "call" and len(key) > 1 else ""
+    if not callee.isdigit() or machine.symbols.key(int(callee))[0] != "attribute":
+        return None
+    return str(machine.symbols.key(int(callee))[1]), machine.symbols.parts(int(callee))
+
+
+def conversion(machine: Machine, symbol: int) -> str | None:
+    """The dtype that a tensor, or what it was computed from by its methods, was last converted to."""
+    while machine.symbols.key(symbol)[0] not in _CONVERSIONS:
+        callee = called(machine, symbol)
+        parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
+        if not parts:
+            return None
+        symbol = parts[0]
+    dtype = machine.symbols.key(symbol)[1]
+    return str(dtype) if dtype is not None else None
+
+
+def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
+    """The call that made this tensor, or one it was computed from; one `asked` for a dtype only where that may be."""
+    symbol = behind(machine, symbol)
+    key = machine.symbols.key(symbol)
+    if key[0] in ARITHMETIC and depth:
+        parts = machine.symbols.parts(symbol)
+        if any(machine.symbols.key(behind(machine, part))[0] in _CONVERSIONS for part in parts):
+            return None
+        return next(filter(None, (maker(machine, part, depth - 1) for part in parts)), None)
+    made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
+    node = key[3] if made else None
+    return node if isinstance(node, cst.Call) else None
+
+
+def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
+    """A call that made this tensor, or something that it was computed from and that was not converted since."""
+    todo, seen = [symbol], set[int]()
+    while todo:
+        current = todo.pop()
+        key = machine.symbols.key(current)
+        if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED) and isinstance(key[3], cst.Call):
+            return key[3]
+        seen.add(current)
+        if key[0] not in _CONVERSIONS:
+            todo += [part for part in machine.symbols.parts(current) if part not in seen]
+    return None
+
+
+def is_kept(machine: Machine, symbol: int) -> bool:
+    """Whether this is a parameter or buffer of a module."""
+    key = machine.symbols.key(behind(machine, symbol))
+    return key[0] == "fresh" and key[2:3] == (_KEPT,)

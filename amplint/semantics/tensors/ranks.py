@@ -1,0 +1,166 @@
+"""How many dimensions a tensor has, as far as it matters: a tensor without any does not widen the dtype of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
+from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE
+from amplint.torchlib.policy import BOOLEAN, words
+from amplint.torchlib.promotion import SOME_DIMENSIONS
+
+REDUCES = words(
+    "sum prod mean std var nansum nanmean norm vector_norm logsumexp max min amax amin median all any argmax argmin "
+    "count_nonzero quantile"
+)
+"""Operations that give one number, unless they are told along which dimension to go."""
+_LOSSES = words(
+    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
+    "binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss hinge_embedding_loss margin_ranking_loss "
+    "triplet_margin_loss cosine_embedding_loss multilabel_soft_margin_loss multi_margin_loss "
+    "multilabel_margin_loss ctc_loss dist trace"
+)
+_COMPARES = words("eq ge gt isclose le logical_and logical_or logical_xor lt ne")
+_SAME = words(
+    "abs neg sign floor ceil round trunc frac relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
+    "leaky_relu hardtanh hardswish hardsigmoid softsign tanhshrink logsigmoid dropout exp exp_ expm1 log log2 log10 "
+    "log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh erf erfinv lgamma square nan_to_num detach "
+    "clone contiguous cpu cuda fill index_fill softmax log_softmax softmin layer_norm group_norm "
+    "rms_norm batch_norm instance_norm cumsum cumprod flip roll tril triu transpose permute swapaxes "
+    "scatter scatter_add index_add index_copy logical_not isnan isfinite isinf normalize sort cummax cummin "
+    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate avg_pool1d avg_pool2d "
+    "avg_pool3d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+    "adaptive_max_pool1d adaptive_max_pool2d prelu pad narrow index_select gather local_response_norm glu "
+    "topk unbind logit long float half"
+)
+_SOME = words("cat stack unsqueeze flatten embedding outer addmm mm bmm baddbmm addbmm mv addmv addr")
+_ADDS = words("stack unsqueeze split chunk tensor_split")
+"""Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
+_BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
+_PRODUCTS = {"mm": 2, "addmm": 2, "addbmm": 2, "bmm": 3, "baddbmm": 3, "mv": 1, "addmv": 1, "outer": 2, "addr": 2,
+             "dot": 0, "vdot": 0}  # fmt: skip
+
+
+def _rank(value: Value) -> int | None:
+    if isinstance(value, Tensor):
+        return value.rank
+    return 0 if is_scalar(value) else None
+
+
+def elementwise(op: str, operands: Sequence[Value]) -> int | None:
+    """The rank of what broadcasting `operands` gives; that of a product of matrices for `matmul`."""
+    known = [_rank(value) for value in operands]
+    if op == "matmul":
+        return _matmul(known)
+    if None in known:
+        return SOME_DIMENSIONS if any(known) else None
+    highest = max(rank or 0 for rank in known)
+    return SOME_DIMENSIONS if SOME_DIMENSIONS in known else highest
+
+
+def _matmul(known: Sequence[int | None]) -> int | None:
+    left, right = known
+    if left is None or right is None or SOME_DIMENSIONS in known:
+        return None
+    if left == 1 or right == 1:
+        return left + right - 2
+    return max(left, right)
+
+
+def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> int | None:
+    """The rank of what `op` makes of `operands`; `shift` tells whether the first of them is an argument."""
+    rank = _rank(operands[0])
+    if op in _PRODUCTS:
+        return _PRODUCTS[op]
+    if op in REDUCES:
+        return _reduced(op, rank, arguments, shift)
+    if op in _LOSSES:
+        reduction = arguments.value("reduction")
+        return 0 if reduction in (None, Const("mean"), Const("sum")) else None
+    if op == "matmul":
+        return elementwise(op, operands[:2]) if len(operands) > 1 else None
+    if op in _ADDS and rank is not None and rank >= 0:
+        return rank + 1
+    if op == "cat" and rank is not None:
+        return rank
+    if op == "linear":
+        weight = _rank(operands[1]) if len(operands) > 1 else 2
+        if rank is not None and rank > 0:
+            return rank - (weight == 1) if weight is not None and weight > 0 else None
+        return SOME_DIMENSIONS if weight == 2 else None
+    if op == "flatten" and len(arguments.given) == shift:
+        return 1
+    if op in ("view", "reshape", "permute") and arguments.given[shift:]:
+        return len(arguments.given) - shift if all(_is_size(a.value) for a in arguments.given[shift:]) else None
+    if op == "masked_fill":
+        mask = arguments.value("mask", shift)
+        return elementwise(op, [operands[0], mask]) if mask is not None else None
+    if op == "clamp":
+        return elementwise(op, [value for value in operands if isinstance(value, Tensor)])
+    if op in _COMPARES:
+        other = arguments.value("other", shift)
+        return elementwise(op, [operands[0], other]) if other is not None else None
+    if op == "scaled_dot_product_attention":
+        return rank if all(_rank(value) == rank for value in operands[:3]) else None
+    if op in ("repeat_interleave", "take_along_dim"):
+        return rank if arguments.get("dim", shift + 1) is not None else None
+    if op in _SAME:
+        return rank
+    if op in _SOME:
+        return SOME_DIMENSIONS
+    return elementwise(op, operands) if op in _BROADCAST else None
+
+
+def _is_size(value: Value) -> bool:
+    return not isinstance(value, (Items, Tensor)) and is_scalar(value)
+
+
+def _reduced(op: str, rank: int | None, arguments: Arguments, shift: int) -> int | None:
+    position = shift + (op in ("norm", "vector_norm", "quantile"))
+    along = arguments.get("dim", position)
+    if along is None:
+        return 0 if len(arguments.given) <= position + bool(arguments.get("dtype")) else None
+    keeps = arguments.value("keepdim") or FALSE
+    if isinstance(along.value, Tensor) and op in ("max", "min"):
+        return elementwise(op, [along.value])
+    if rank is None or rank < 0 or keeps not in (TRUE, FALSE):
+        return None
+    if keeps == TRUE:
+        return rank
+    if isinstance(along.value, Items):
+        return max(rank - len(along.value.values), 0) if along.value.values else None
+    return max(rank - 1, 0) if isinstance(along.value, Const) and isinstance(along.value.value, int) else None
+
+
+def indexed(rank: int | None, node: cst.Subscript, keys: Sequence[Value | None]) -> int | None:
+    """The rank of `x[...]`, where `keys` holds the value of each index, None for slices."""
+    if rank is None or rank < 0:
+        return None
+    for element, key in zip(node.slice, keys, strict=True):
+        if key is None or _is_ellipsis(element):
+            continue
+        if key == Const(None):
+            rank += 1
+        elif isinstance(key, Const) and type(key.value) is int:
+            rank -= 1
+        elif not isinstance(key, Tensor) or len(keys) > 1 or key.rank is None or key.rank < 0:
+            return None
+        else:
+            rank += 1 - key.rank if key.dtype == "bool" else key.rank - 1
+    return rank if rank >= 0 else None
+
+
+def _is_ellipsis(element: cst.SubscriptElement) -> bool:
+    return isinstance(element.slice, cst.Index) and isinstance(element.slice.value, cst.Ellipsis)
+
+
+def sized(values: Sequence[Value]) -> int | None:
+    """The rank of a tensor that is made with these sizes."""
+    if len(values) == 1 and isinstance(values[0], Items):
+        return len(values[0].values)
+    if values and all(_is_size(value) for value in values):
+        return len(values)
+    return SOME_DIMENSIONS if len(values) > 1 else None

@@ -1,0 +1,96 @@
+"""Sums and averages that live on from one round of a loop, or one call of a method, to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from amplint.semantics.events import HalfAverage, HalfSum
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor, Value, number
+from amplint.semantics.words import AVERAGE
+from amplint.source.tree import walk
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import words
+
+_UPDATES = words("mul_ lerp_ add_ sub_ addcmul_")
+
+
+def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, other: Value) -> None:
+    """`before += other`: tell where a loop adds up half numbers."""
+    target = dotted(node.target)
+    if not machine.loops or target is None or not isinstance(other, Tensor) or other.rank != 0:
+        return
+    if other.dtype not in HALF_DTYPES or not _adds_up(machine, node, target):
+        return
+    fresh = number(before) is not None
+    half = evidence(machine, state, other)
+    if half is not None and (fresh or (isinstance(before, Tensor) and before.dtype in HALF_DTYPES)):
+        machine.emit(state, HalfSum, node, half=half, addend=node.value if fresh else None)
+
+
+def _adds_up(machine: Machine, node: cst.AugAssign, target: str) -> bool:
+    """Whether the loop around `node` leaves its target alone but for such statements."""
+    loop = next((above for above in _around(machine, node) if isinstance(above, (cst.For, cst.While))), None)
+    if loop is None or loop not in machine.loops:
+        return False
+    bound = (inner.target for inner in walk(loop) if isinstance(inner, (cst.AssignTarget, cst.AnnAssign, cst.For)))
+    return all(dotted(inner) != target for one in bound for inner in walk(one))
+
+
+def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
+    """Something is converted: tell where that is the average of weights that an object is made to keep."""
+    around = list(_around(machine, node)) if dtype in HALF_DTYPES else []
+    functions = [above for above in around if isinstance(above, cst.FunctionDef)]
+    owner = next((above for above in around if isinstance(above, cst.ClassDef)), None)
+    if owner is None or not functions or functions[0].name.value != "__init__":
+        return
+    kept = _kept_as(around)
+    average = kept is not None and (AVERAGE.search(kept) or AVERAGE.search(owner.name.value))
+    if average and any(_is_update(inner) for inner in _outside(owner, functions[0])):
+        machine.emit(state, HalfAverage, node, dtype=dtype)
+
+
+def _kept_as(around: list[cst.CSTNode]) -> str | None:
+    """The attribute of `self` in which the innermost statement of `around` keeps a value, or converts it."""
+    for above in around:
+        if isinstance(above, cst.Assign):
+            names = [dotted(target.target) or "" for target in above.targets]
+            return next((name.partition(".")[2] for name in names if name.startswith("self.")), None)
+        if isinstance(above, cst.Expr):
+            call = above.value
+            name = dotted(call.func) if isinstance(call, cst.Call) else None
+            return name.split(".")[1] if name is not None and name.startswith("self.") else None
+    return None
+
+
+def _outside(owner: cst.ClassDef, constructor: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    for member in owner.body.body:
+        if member is not constructor:
+            yield from walk(member)
+
+
+def _is_update(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        return node.func.attr.value in _UPDATES
+    return isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.MultiplyAssign)
+
+
+def _around(machine: Machine, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    source = machine.program.source_of(node)
+    return iter(source.ancestors(node) if source is not None else ())
+
+
+class Sums(Tracker):
+    """Follows sums and averages in half."""
+
+    def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
+        """`total += value`."""
+        if isinstance(node.operator, cst.AddAssign):
+            added(self.machine, state, node, before, other)
+        return None

@@ -1,0 +1,315 @@
+"""Tensors as values: their dtype as far as it is known, how it changes, and the numbers that went into them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import Because
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors.devices import moved_to, stays
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import (
+    Const,
+    Device,
+    Items,
+    Method,
+    Number,
+    OneOf,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+    number,
+)
+from amplint.semantics.words import DEVICE
+from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.policy import LOWER
+
+FROM_PARAMETER = "parameter"
+"""The dtype of a tensor whose dtype a parameter of the function decides."""
+_SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
+_VIEWS = frozenset({"data", "T", "mT", "values"})
+_ASKED = frozenset(
+    {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
+)
+"""Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
+CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64",
+         "int": "int32", "bool": "bool", "byte": "uint8"}  # fmt: skip
+_INFINITY = "<infinity>"
+_NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
+
+
+def tensor(machine: Machine, value: Value) -> Tensor:
+    """`value` as a tensor."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Unknown):
+        key = machine.symbols.key(value.symbol)
+        if key[0] == "converted":
+            return Tensor(value.symbol, str(key[1]), key[2])  # type: ignore[arg-type]
+    return Tensor(symbol_of(machine, value))
+
+
+def used_as_tensor(machine: Machine, value: Value) -> Value:
+    """`value`, now known to be a tensor where it is something converted to a dtype, which else could be a module."""
+    converted = isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "converted"
+    return tensor(machine, value) if converted else value
+
+
+def derived(machine: Machine, value: Tensor, name: str, rank: int | None = None) -> Tensor:
+    """A tensor of this rank, made from `value` by something that keeps its dtype and its scale."""
+    symbol = machine.symbols.intern(name, parts=(value.symbol,))
+    return replace(value, symbol=symbol, floor=None, rank=rank)
+
+
+def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
+    """The boolean tensor that comparing gives; comparing two ranges of positions gives a causal mask."""
+    traits = [value.traits for value in (left, right) if isinstance(value, Tensor)]
+    causal = any("causal" in known for known in traits) or (
+        len(traits) == 2 and all("positions" in known for known in traits)
+    )
+    symbol = machine.symbols.intern("compare", parts=(symbol_of(machine, left), symbol_of(machine, right)))
+    return Tensor(symbol, "bool", traits=frozenset({"causal"} if causal else ()))
+
+
+def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -> Tensor:
+    """`value` converted to `dtype`, None for one that is not known."""
+    operand = tensor(machine, value)
+    symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
+    machine[Tensors].cast_from[symbol] = operand.dtype or ""
+    if dtype in HALF_DTYPES:
+        machine[Tensors].half_because[node] = Because.CAST
+    return replace(operand, symbol=symbol, dtype=dtype, why_half=node, floor=None, among=None, supposed=False)
+
+
+def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool, str | None]:
+    """Whether `.name(...)` changes the dtype of what it is called on, and to which one, None where that is unknown."""
+    if name in CASTS and not arguments.given:
+        return True, CASTS[name]
+    if name not in ("to", "type"):
+        return False, None
+    dtype = next((found for value in arguments.values if (found := dtype_of(machine, value)) is not None), None)
+    return dtype is not None or name == "type" or not _only_moves(arguments), dtype
+
+
+def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, arguments: Arguments) -> Value | None:
+    """What `.half()`, `.to(...)` or `.type(...)` makes of a tensor or of something unknown; None for other calls."""
+    if name in CASTS and not arguments.given:
+        dtype: str | None = CASTS[name]
+    elif name in ("to", "type", "type_as"):
+        dtype = next((found for value in arguments.values if (found := dtype_of(machine, value)) is not None), None)
+        like = arguments.value("other", 0)
+        if name == "type_as" and isinstance(like, Tensor) and like.dtype != FROM_PARAMETER:
+            dtype = like.dtype
+    else:
+        return None
+    if dtype is None and not _only_moves(arguments):
+        owner = used_as_tensor(machine, owner)
+    if isinstance(owner, Tensor):
+        device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
+        if dtype is None and (name == "type_as" or not _only_moves(arguments)):
+            made = replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
+        else:
+            same = derived(machine, owner, "to", owner.rank)
+            made = cast(machine, node, owner, dtype) if dtype is not None else same
+            if dtype is not None and any(supposes(value) for value in arguments.values):
+                made = replace(made, supposed=True)
+        return replace(made, device=device)
+    if dtype is None or not isinstance(owner, Unknown):
+        return None
+    return machine.unknown("converted", dtype, node, parts=(owner.symbol,))
+
+
+def _only_moves(arguments: Arguments) -> bool:
+    """Whether `.to(...)` is given nothing but devices, as far as their values and names tell."""
+    return all(
+        argument.keyword in ("device", "non_blocking", "copy", "memory_format")
+        or isinstance(argument.value, (Device, Const))
+        or (isinstance(argument.value, Method) and argument.value.name == "device")
+        or DEVICE.search(str(_last_name(argument.node.value)))
+        for argument in arguments.given
+    )
+
+
+def _last_name(node: cst.BaseExpression) -> str | None:
+    if isinstance(node, cst.Attribute):
+        node = node.attr
+    return node.value if isinstance(node, cst.Name) else None
+
+
+def dtype_of(machine: Machine, value: Value | None) -> str | None:
+    """The dtype an argument names; FROM_PARAMETER when a parameter that is plainly a dtype decides it."""
+    if isinstance(value, Ref):
+        return DTYPES.get(value.name) or LEGACY_TENSORS.get(value.name.rpartition(".")[2])
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return LEGACY_TENSORS.get(value.value.rpartition(".")[2])
+    if isinstance(value, Tensor):
+        return value.dtype
+    if isinstance(value, Method) and value.name == "dtype" and isinstance(value.owner, Tensor):
+        return value.owner.dtype
+    if isinstance(value, OneOf):
+        names = {DTYPES.get(option) for option in value.options}
+        return FROM_PARAMETER if "float16" in names else None
+    if isinstance(value, Unknown):
+        key = machine.symbols.key(value.symbol)
+        if key[0] == "parameter" and "dtype" in str(key[-1]):
+            return FROM_PARAMETER
+        if key[:2] == ("attribute", "dtype"):
+            return tensor(machine, Unknown(int(key[2]))).dtype  # type: ignore[call-overload]
+        if key[0] == "converted":
+            return str(key[1])
+    return None
+
+
+def is_dtype(value: Value) -> bool:
+    """Whether `value` is a dtype, or that of a tensor."""
+    if isinstance(value, Method):
+        return value.name == "dtype" and isinstance(value.owner, Tensor)
+    return isinstance(value, Ref) and value.name in DTYPES
+
+
+def supposes(value: Value | None) -> bool:
+    """Whether `value` is a tensor whose dtype is only supposed, or that dtype."""
+    if isinstance(value, Method) and value.name == "dtype":
+        value = value.owner
+    return isinstance(value, Tensor) and value.supposed
+
+
+def same_dtype(left: Value, right: Value) -> bool | None:
+    """Whether two dtypes are equal, or the first is one of several; None where they are not known, or no dtypes."""
+    known = _known_dtype(left)
+    if isinstance(right, Items):
+        options = {_known_dtype(option) for option in right.values}
+        return known in options if known is not None and options and None not in options else None
+    other = _known_dtype(right)
+    return known == other if known is not None and other is not None else None
+
+
+def _known_dtype(value: Value) -> str | None:
+    if isinstance(value, Method) and value.name == "dtype" and isinstance(value.owner, Tensor):
+        certain = value.owner.dtype != FROM_PARAMETER and not value.owner.supposed
+        return value.owner.dtype if certain else None
+    return DTYPES.get(value.name) if isinstance(value, Ref) else None
+
+
+def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
+    """Whether `value` is a Python number, known or not: it cannot change a tensor's dtype."""
+    if not isinstance(value, Unknown):
+        return number(value) is not None
+    key = machine.symbols.key(value.symbol)
+    if key[0] == "call":
+        return str(key[1]).startswith(("math.", "builtins.len", "builtins.int", "builtins.float"))
+    if key[0] == "value":
+        return isinstance(key[1], Const)
+    if key[0] not in _NUMBERS or not depth:
+        return False
+    parts = [part for part in key[1:] if isinstance(part, int)]
+    return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
+
+
+_DEFAULTS = frozenset({"set_default_dtype", "set_default_tensor_type"})
+
+
+def default_dtype(machine: Machine) -> str | None:
+    """The dtype of tensors that are made without one, None where the file sets another."""
+    chunks = machine.program.main.chunks
+    return None if any(chunk.words & _DEFAULTS for chunk in chunks) else "float32"
+
+
+def is_data(machine: Machine, symbol: int) -> bool:
+    """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model."""
+    todo, found = [symbol], False
+    while todo:
+        current = todo.pop()
+        key = machine.symbols.key(current)
+        method = str(key[1]).removeprefix("of ") if key[0] == "call" else ""
+        if key[0] == "item":
+            found = True
+        elif key[0] in LOWER:
+            return False
+        elif key[0] != "call":
+            todo += machine.symbols.parts(current)[: 1 if key[0] == "index" else None]
+        elif method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
+            todo += machine.symbols.parts(int(method))
+        else:
+            return False
+    return found
+
+
+def filled(state: State, value: Value) -> Number | None:
+    """The infinity that was put into elements of `value`, if any."""
+    if not isinstance(value, (Tensor, Unknown)):
+        return None
+    if isinstance(value, Tensor) and value.infinity is not None:
+        return value.infinity
+    stored = state.heap.get(value.symbol, {}).get(_INFINITY)
+    return stored.infinity if isinstance(stored, Tensor) else None
+
+
+def fill(state: State, value: Tensor, infinity: Number) -> None:
+    """Remember that an operation in place put `infinity` into elements of `value`."""
+    state.set_attribute(value.symbol, _INFINITY, Tensor(value.symbol, infinity=infinity))
+
+
+def is_conversion(call: Call) -> bool:
+    """Whether a method converts or moves what may be a model."""
+    return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
+
+
+class Tensors(Tracker):
+    """Follows tensors through Python's own syntax.
+
+    `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.cast_from: dict[int, str] = {}
+        self.half_because: dict[cst.CSTNode | None, Because] = {}
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """The conversion of something that is not known to be a tensor."""
+        assert call.owner is not None
+        if is_conversion(call):
+            return converted(self.machine, call.node, call.owner, call.name, call.arguments) or call.owner
+        if call.name == "type" and not isinstance(call.owner, Tensor):
+            return converted(self.machine, call.node, call.owner, call.name, call.arguments)
+        return None
+
+    def member_of(self, owner: Value, name: str) -> Value | None:
+        """`tensor.data`, `tensor.grad` and their kind."""
+        if not isinstance(owner, Tensor):
+            return None
+        if name in _VIEWS:
+            return derived(self.machine, owner, name, owner.rank)
+        return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
+
+    def part_of(self, value: Value, index: int) -> Value | None:
+        """A part of an unpacked tensor."""
+        return derived(self.machine, value, f"part {index}") if isinstance(value, Tensor) else None
+
+    def collected(self, element: Value) -> Value | None:
+        """A list of losses that carry a scale carries it."""
+        if isinstance(element, Tensor) and element.scaled is not None:
+            return derived(self.machine, element, "comprehension")
+        return None
+
+    def unary(self, node: cst.UnaryOperation, value: Value) -> Value | None:
+        """`-tensor`."""
+        used = used_as_tensor(self.machine, value)
+        return derived(self.machine, used, type(node.operator).__name__) if isinstance(used, Tensor) else None
+
+    def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
+        """`tensor < other`, `tensor.dtype == torch.float16`."""
+        same = same_dtype(left, right)
+        if same is not None:
+            return Const(same is not isinstance(node.comparisons[0].operator, (cst.NotEqual, cst.IsNot, cst.NotIn)))
+        left, right = used_as_tensor(self.machine, left), used_as_tensor(self.machine, right)
+        if isinstance(left, Tensor) or isinstance(right, Tensor):
+            return comparison(self.machine, left, right)
+        return None

@@ -1,0 +1,136 @@
+"""What the numbers in a tensor stand for, as far as half precision minds: squares, whole numbers, angles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from amplint.semantics.events import (
+    ANGLES,
+    COORDINATES,
+    FLAGS,
+    INTEGERS,
+    INVERTED,
+    LENGTH_PRODUCTS,
+    LENGTHS,
+    ONE,
+    SCALED_LATE,
+    SCORES,
+    SQUARES,
+)
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors.masks import running
+from amplint.semantics.tensors.tensors import is_number
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.values import Const, Tensor, Value, number
+from amplint.semantics.words import CHANNELS, SCALE_FACTOR
+from amplint.source.tree import walk
+from amplint.torchlib.policy import words
+from amplint.torchlib.promotion import INTEGRAL
+
+FEW = 256
+"""As far as this, bfloat16 holds all whole numbers."""
+_RESHAPES = words(
+    "view reshape unsqueeze squeeze expand expand_as repeat flatten transpose permute t contiguous clone detach cuda "
+    "cpu to flip roll select narrow index_select broadcast_to repeat_interleave cat stack"
+)
+_PLACING = words("meshgrid outer einsum cos sin")
+_SHAPES = words("unsqueeze view reshape")
+"""What gives one tensor several shapes, a column and a row, whose product holds no squares."""
+_NORMS = words("norm vector_norm")
+_MATRIX_PRODUCTS = words("matmul bmm")
+_TRANSPOSES = words("transpose t T mT swapaxes swapdims")
+_SHIFTS = words("add sub")
+_PRODUCTS = words("mul outer matmul mm bmm einsum")
+
+
+def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
+    """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels."""
+    step = number(arguments.value("step", 2) or Const(1)) if op == "arange" else 1 if op == "linspace" else None
+    if step is None or abs(step) != 1:
+        return frozenset()
+    named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
+    bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
+    short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
+    if short or any(_counts_channels(argument.node.value) for argument in arguments.given):
+        return frozenset()
+    placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
+    return frozenset({INTEGERS, COORDINATES} if placed else {INTEGERS})
+
+
+def _counts_channels(bound: cst.BaseExpression) -> bool:
+    """Whether a bound is named after channels, of which there are few; what a shape is indexed with does not count."""
+    nodes = list(walk(bound))
+    named = any(isinstance(node, cst.Name) and CHANNELS.search(node.value) for node in nodes)
+    return named and not any(isinstance(node, cst.Subscript) for node in nodes)
+
+
+def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:
+    """The traits of what `op` makes of `values`, its dtype being `dtype`."""
+    known = [value.traits if isinstance(value, Tensor) else frozenset() for value in values]
+    given = frozenset[str]().union(*known)
+    found = set[str]()
+    if op in _RESHAPES:
+        found |= given & {SQUARES, INTEGERS, COORDINATES, ANGLES, ONE, FLAGS, INVERTED}
+    if op in _SHIFTS:
+        found |= given & {INTEGERS, ANGLES}
+        if all(SQUARES in traits for traits in known):
+            found.add(SQUARES)
+    if op == "sub" and number(values[0]) == 1:
+        found.add(INVERTED)
+    factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
+    if op in _PRODUCTS and INTEGERS in given and len(factors) > 1:
+        found.add(ANGLES)
+    found |= _of_products(machine, op, values, known)
+    if op == "cumsum" and dtype in INTEGRAL:
+        found.add(INTEGERS)
+    return frozenset(found | {SQUARES} if _squares(machine, op, values) else found)
+
+
+def _of_products(machine: Machine, op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> frozenset[str]:
+    """What becomes of lengths and of scores."""
+    if op in _NORMS:
+        return frozenset({LENGTHS})
+    if op in _MATRIX_PRODUCTS and len(values) > 1 and _is_transposed(machine, values[1]):
+        return frozenset({SCORES})
+    found = {LENGTHS} if LENGTHS in known[0] and op in _RESHAPES else set[str]()
+    lengths = sum(LENGTHS in traits for traits in known) if op == "mul" else 0
+    if lengths:
+        found.add(LENGTHS if lengths == 1 else LENGTH_PRODUCTS)
+    if LENGTHS in known[0] and (op == "square" or (op == "pow" and number(values[1]) == 2)):
+        found.add(LENGTH_PRODUCTS)
+    if SCORES in known[0] and op in ("mul", "div") and len(values) > 1 and _is_scale(machine, op, values[1]):
+        found.add(SCALED_LATE)
+    return frozenset(found)
+
+
+def _is_transposed(machine: Machine, value: Value) -> bool:
+    key, parts = machine.symbols.key(symbol_of(machine, value)), machine.symbols.parts(symbol_of(machine, value))
+    if key[0] == "call" and parts:
+        key = machine.symbols.key(parts[0])
+    return key[0] in _TRANSPOSES or (key[0] == "attribute" and key[1] in _TRANSPOSES)
+
+
+def _is_scale(machine: Machine, op: str, value: Value) -> bool:
+    """Whether to multiply or divide by a number, known or not, makes things smaller."""
+    constant = number(value)
+    if constant is not None:
+        return 0 < constant < 1 if op == "mul" else constant > 1
+    key = machine.symbols.key(symbol_of(machine, value))
+    if key[0] == "Power" or (key[0] == "call" and str(key[1]).endswith("sqrt")):
+        return True
+    return (
+        key[0] in ("attribute", "parameter")
+        and SCALE_FACTOR.search(str(key[-1] if key[0] == "parameter" else key[1])) is not None
+    )
+
+
+def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:
+    if op == "pow" and len(values) == 2:
+        return number(values[1]) == 2
+    if op == "mul" and len(values) == 2:
+        symbol = symbol_of(machine, values[0])
+        return symbol == symbol_of(machine, values[1]) and machine.symbols.key(symbol)[0] not in _SHAPES
+    return op == "square"

@@ -1,0 +1,127 @@
+"""The dtypes of parameters and buffers: what layers were made in, and what the conversion of a model makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import libcst as cst
+
+from amplint.semantics.events import Because
+from amplint.semantics.python.containers import each
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.tensors import provenance
+from amplint.semantics.tensors.tensors import Tensors, converts_to, default_dtype, dtype_of, is_conversion
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Instance, Module, Tensor, Value
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
+
+_WEIGHTS = "<weights>"
+
+
+def asked(machine: Machine, arguments: Arguments) -> str | None:
+    """The dtype in which a layer makes its parameters; None where an object only stands for any of its class."""
+    if machine.hypothetical:
+        return None
+    wanted = arguments.get("dtype")
+    return default_dtype(machine) if wanted is None else dtype_of(machine, wanted.value)
+
+
+def kept(machine: Machine, value: Tensor) -> Tensor:
+    """`value` as a parameter or buffer: an object that stands for any of its class may have been converted."""
+    kept = replace(value, symbol=provenance.kept(machine))
+    if not machine.hypothetical or value.dtype != "float32":
+        return kept
+    return replace(kept, dtype=None, among=frozenset({"float16", "bfloat16", "float32"}))
+
+
+def of(machine: Machine, state: State, layer: Module) -> Tensor:
+    """The parameters of `layer`, as a tensor of their dtype."""
+    known = state.heap.get(layer.symbol, {}).get(_WEIGHTS)
+    if isinstance(known, Tensor):
+        return known
+    dtype = None if machine[Weights].unsure else layer.dtype
+    return Tensor(layer.symbol, dtype, layer.made, rank=SOME_DIMENSIONS)
+
+
+def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+    """`model.half()`, `model.to(...)`: what the model owns is converted where it is."""
+    changes, dtype = converts_to(machine, name, arguments)
+    if not changes or not isinstance(owner, (Instance, Module)):
+        return
+    if dtype in HALF_DTYPES:
+        machine[Tensors].half_because[node] = Because.PARAMETERS
+    for holder, attribute, value in list(_owned(state, owner, set())):
+        if isinstance(value, Module):
+            converted = Tensor(value.symbol, dtype, node, rank=SOME_DIMENSIONS)
+            state.set_attribute(value.symbol, _WEIGHTS, converted)
+        elif value.dtype in FLOATING:
+            state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node, supposed=False))
+
+
+def _owned(state: State, owner: Value, seen: set[int]) -> Iterator[tuple[int, str, Module | Tensor]]:
+    """The layers, parameters and buffers that `owner` consists of, each with the object and attribute that hold it."""
+    if not isinstance(owner, (Instance, Module)) or owner.symbol in seen:
+        return
+    seen.add(owner.symbol)
+    inside: list[Value] = []
+    if isinstance(owner, Module):
+        yield owner.symbol, "", owner
+        inside += owner.parts
+        if (held := each(state, owner)) is not None:
+            inside.append(held)
+    for name, value in state.heap.get(owner.symbol, {}).items():
+        if isinstance(value, Tensor) and not name.startswith("<"):
+            yield owner.symbol, name, value
+        inside.append(value)
+    for value in inside:
+        yield from _owned(state, value, seen)
+
+
+def handed(machine: Machine, values: Iterable[Value]) -> None:
+    """Code that cannot be seen gets these values: it may convert the models among them."""
+    if any(isinstance(value, (Instance, Module)) for value in values):
+        machine[Weights].unsure = True
+
+
+def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -> Value:
+    """What `owner.name = value` keeps: where a parameter was, `torch.nn` takes another parameter alone."""
+    before = state.heap.get(owner.symbol, {}).get(name) if isinstance(owner, Instance) else None
+    if not isinstance(before, Tensor) or before.symbol not in machine[Weights].symbols or not isinstance(value, Tensor):
+        return value
+    fits = value.symbol in machine[Weights].symbols or value.dtype == before.dtype
+    return value if fits else Tensor(machine.fresh())
+
+
+class Weights(Tracker):
+    """Follows parameters and buffers as tensors: their `symbols`, and whether code out of sight left any `unsure`."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.symbols: set[int] = set()
+        self.unsure = False
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """`register_buffer`, and the conversion of a model."""
+        assert call.owner is not None
+        if call.name == "register_buffer" and isinstance(call.owner, Instance) and len(call.arguments.values) > 1:
+            name, given = call.arguments.values[:2]
+            if isinstance(name, Const) and isinstance(name.value, str):
+                buffer = kept(self.machine, given) if isinstance(given, Tensor) else given
+                state.set_attribute(call.owner.symbol, name.value, buffer)
+            return Const(None)
+        if is_conversion(call):
+            cast(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """Code that cannot be seen may convert the models that it gets."""
+        if call.entered is None:
+            handed(self.machine, call.arguments.values)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`module.weight = value`."""
+        return put(self.machine, state, owner, target.attr.value, value)

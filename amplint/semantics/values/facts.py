@@ -1,0 +1,99 @@
+"""What follows from what a path assumes: conditions built of others by `not`, `and`, `or`, `==` and `in`."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from amplint.semantics.values.symbols import Symbols
+from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Unknown, Value
+
+Fact: TypeAlias = "int | tuple[str, int]"
+"""What an assumption is about: a symbol's truth, ("is none", symbol), ("value of", symbol) or ("member", symbol)."""
+Facts: TypeAlias = "dict[Fact, Const]"
+
+
+class Known(Protocol):
+    """Assumptions that can be asked for."""
+
+    def get(self, key: Fact, /) -> Const | None:
+        """What is assumed under `key`, None when nothing is."""
+
+
+def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
+    """Whether `symbol` is true where `facts` hold, None when it can be either."""
+    fact = facts.get(symbol) or facts.get(("value of", symbol))
+    if fact is not None:
+        return bool(fact.value)
+    kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    if kind == "not":
+        inner = known(symbols, facts, parts[0])
+        return None if inner is None else not inner
+    if kind in ("and", "or"):
+        sides = [known(symbols, facts, part) for part in parts]
+        decides = kind == "or"
+        return decides if decides in sides else None if None in sides else not decides
+    if kind in ("==", "in"):
+        value = facts.get(("value of", parts[0]))
+        return _compared(symbols, symbol, value) if value is not None else None
+    if kind == "same":
+        return _same_member(symbols, facts, *parts)
+    if kind == "value":
+        constant = symbols.key(symbol)[1]
+        return bool(constant.value) if isinstance(constant, Const) else None
+    return None
+
+
+def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:
+    other = symbols.key(symbol)[1]
+    if symbols.key(symbol)[0] == "==":
+        return value == other
+    options = symbols.key(symbols.parts(symbol)[1])[1]
+    if not isinstance(options, Items) or not all(isinstance(option, Const) for option in options.values):
+        return None
+    return value in (options.keys or options.values)
+
+
+def _member(symbols: Symbols, symbol: int) -> tuple[str, str] | None:
+    """Class and name where `symbol` is a member that a class of another file lists, as `Mode.TRAIN`."""
+    value = symbols.key(symbol)[1] if symbols.key(symbol)[0] == "value" else None
+    if not isinstance(value, Ref):
+        return None
+    owner, _, name = value.name.rpartition(".")
+    return (owner, name) if owner.rpartition(".")[2][:1].isupper() else None
+
+
+def _same_member(symbols: Symbols, facts: Known, left: int, right: int) -> bool | None:
+    for this, other in ((left, right), (right, left)):
+        fact, member = facts.get(("member", other)), _member(symbols, this)
+        taken = _member(symbols, fact.value) if fact is not None and isinstance(fact.value, int) else None
+        if member is not None and taken is not None and member[0] == taken[0]:
+            return member == taken
+    return None
+
+
+def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
+    """Whether a flag is true where `facts` hold, None when it can be either."""
+    if isinstance(enabled, Const):
+        return bool(enabled.value)
+    return known(symbols, facts, enabled.symbol) if isinstance(enabled, Unknown) else None
+
+
+def learn(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
+    """Add to `facts` that `symbol` is true (or false), and what follows from it about its parts."""
+    facts[symbol] = TRUE if holds else FALSE
+    kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    if kind == "not":
+        learn(symbols, facts, parts[0], not holds)
+    elif (kind == "and" and holds) or (kind == "or" and not holds):
+        for part in parts:
+            learn(symbols, facts, part, holds)
+    elif kind == "==" and holds and isinstance(constant := symbols.key(symbol)[1], Const):
+        facts["value of", parts[0]] = constant
+    elif kind == "same" and holds:
+        for this, other in (parts, parts[::-1]):
+            if _member(symbols, this) is not None:
+                facts["member", other] = Const(this)
+    elif kind == "is none":
+        facts["is none", parts[0]] = TRUE if holds else FALSE
+        if holds:
+            facts[parts[0]] = FALSE

@@ -1,0 +1,324 @@
+"""What is true at one point of one execution path, and how two paths become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Set
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import libcst as cst
+
+from amplint.semantics.values.facts import Fact, Facts
+from amplint.semantics.values.values import (
+    Autocast,
+    Const,
+    Function,
+    GradMode,
+    Manager,
+    Neutral,
+    NewThread,
+    Opaque,
+    Partial,
+    Ref,
+    Scaler,
+    Tensor,
+    Value,
+)
+from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
+
+Either = Callable[[Value, Value], Value]
+Step: TypeAlias = tuple[cst.CSTNode, str]
+"""A node, and what happens there."""
+Iteration: TypeAlias = tuple[int, ...]
+"""The rounds of the loops around, by the time when each began."""
+P = TypeVar("P", bound="Part")
+MODULE_FRAME = 0
+RESULT = "<result>"
+"""The variable that holds what a call returned while its paths are joined."""
+STEPS_KEPT = 16
+"""How many of the latest steps of a path are told."""
+NEXT_ROUND = -1
+"""Stands for an iteration that has not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """An entered context and the `with` statement, decorator or call that entered it."""
+
+    context: Autocast | GradMode | Opaque | NewThread
+    entered_by: cst.CSTNode
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The steps so far, newest first; a chain, so that paths share what they have in common.
+
+    `branch` marks a decision at a condition, forgotten when both its outcomes turn out alike. It has no message
+    where what is known of the path has decided it.
+    """
+
+    step: Step
+    before: Trail | None
+    length: int
+    branch: bool = False
+
+
+class Part:
+    """What a tracker knows of one path."""
+
+    __slots__ = ()
+
+    def copy(self: P) -> P:
+        """The same for an independent continuation of the path."""
+        return self
+
+    def key(self, now: Iteration) -> Hashable:
+        """What rules can tell apart in the iteration `now`: paths where it is equal may be joined."""
+        raise NotImplementedError
+
+    def joined(self: P, other: P) -> P:
+        """What is left of both where paths of equal keys join."""
+        return self
+
+    def blurred(self: P, other: P) -> P:
+        """What is left of both where paths join whose keys differ."""
+        return self
+
+    def continued(self: P, now: P, before: P, then: Iteration, here: Iteration) -> P:
+        """What is known at the end of a call that begins in iteration `here`, where `now` is known.
+
+        At the end of such a call that began in iteration `then`, with `before`, it was `self`.
+        """
+        return self
+
+    def is_unchanged(self: P, before: P) -> bool:
+        """Whether nothing has been done since `before` that the key does not tell."""
+        return True
+
+
+class State:
+    """Variables, attributes, assumptions, regions and the protocol's progress on one path. Copies are shallow."""
+
+    __slots__ = ("facts", "frame", "frames", "heap", "iteration", "parts", "regions", "trail")
+
+    def __init__(self, parts: Iterable[type[Part]] = ()) -> None:
+        """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and others to more."""
+        self.frames: dict[int, dict[str, Value]] = {MODULE_FRAME: {}}
+        self.frame = MODULE_FRAME
+        self.heap: dict[int, dict[str, Value]] = {}
+        self.facts: dict[Fact, Const] = {}
+        self.regions: tuple[Region, ...] = ()
+        self.trail: Trail | None = None
+        self.iteration: tuple[int, ...] = ()
+        self.parts: dict[type[Part], Part] = {kind: kind() for kind in parts}
+
+    def __getitem__(self, kind: type[P]) -> P:
+        """What a tracker knows of the path."""
+        return self.parts[kind]  # type: ignore[return-value]
+
+    def copy(self) -> State:
+        """An independent continuation of this path."""
+        twin = State.__new__(State)
+        twin.frames = dict(self.frames)
+        twin.frame = self.frame
+        twin.heap = dict(self.heap)
+        twin.facts = dict(self.facts)
+        twin.regions = self.regions
+        twin.trail = self.trail
+        twin.iteration = self.iteration
+        twin.parts = {kind: part.copy() for kind, part in self.parts.items()}
+        return twin
+
+    def become(self, other: State) -> None:
+        """Continue as `other`."""
+        for name in State.__slots__:
+            setattr(self, name, getattr(other, name))
+
+    def bind(self, frame: int, name: str, value: Value) -> None:
+        """Set a variable of `frame`."""
+        self.frames[frame] = {**self.frames.get(frame, {}), name: value}
+
+    def set_attribute(self, symbol: int, name: str, value: Value) -> None:
+        """Set an attribute of the object `symbol`."""
+        self.heap[symbol] = {**self.heap.get(symbol, {}), name: value}
+
+    def note(self, node: cst.CSTNode, message: str, branch: bool = False) -> None:
+        """Remember a step for the messages."""
+        length = self.trail.length + 1 if self.trail else 1
+        self.trail = Trail((node, message), self.trail, length, branch)
+
+    def progress(self, next_round: bool = False) -> tuple[object, ...]:
+        """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
+        now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
+        return (self.regions, *(part.key(now) for part in self.parts.values()))
+
+
+def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
+    """How many of the iterations around a call are still going on, and how many there were."""
+    return shared_rounds(then, now), len(then)
+
+
+def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many of the loop rounds around two calls they have in common."""
+    shared = 0
+    while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+        shared += 1
+    return shared
+
+
+def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
+    """Whether one of two calls stands in the other's iteration."""
+    shared = min(len(then), len(now))
+    return then[:shared] == now[:shared]
+
+
+def merge(states: list[State], limit: int, names: Set[str], either: Either, exact: bool = False) -> list[State]:
+    """The same paths with equal ones joined, and at most `limit` of them.
+
+    Paths are joined when the protocol stands alike and no flag or context among the `names` that decide differs; what
+    does differ becomes what `either` makes of both. An `exact` join also keeps paths apart whose conditions depend on
+    each other. Where more than `limit` remain, these, flags and contexts are forgotten too, and at last the protocol
+    itself.
+    """
+    if len(states) < 2:
+        return states
+    kept = _join_alike(states, names, either, exact)
+    if exact and len(kept) > limit:
+        kept = _join_alike(kept, names, either)
+    if len(kept) > limit:
+        kept = _join_alike(kept, None, either)
+    while len(kept) > limit:
+        last = kept.pop()
+        kept[-1] = _join(_blurred(kept[-1], last), last, None, either) or kept[-1]
+    return kept
+
+
+def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either, exact: bool = False) -> list[State]:
+    groups: dict[tuple[object, ...], list[State]] = {}
+    for state in states:
+        group = groups.setdefault(state.progress(), [])
+        for index, other in enumerate(group):
+            if exact and _bound_together(other.facts, state.facts):
+                continue
+            joined = _join(other, state, names, either)
+            if joined is not None:
+                group[index] = joined
+                break
+        else:
+            group.append(state)
+    return [state for group in groups.values() for state in group]
+
+
+def _join(left: State, right: State, names: Set[str] | None, either: Either) -> State | None:
+    frames = _join_tables(left.frames, right.frames, names, either)
+    heap = _join_tables(left.heap, right.heap, names, either) if frames is not None else None
+    if frames is None or heap is None:
+        return None
+    joined = left.copy()
+    joined.frames = frames
+    joined.heap = heap
+    if left.facts != right.facts:
+        joined.facts = {symbol: fact for symbol, fact in left.facts.items() if right.facts.get(symbol) == fact}
+    joined.parts = {kind: part.joined(right.parts[kind]) for kind, part in left.parts.items()}
+    joined.trail = _common_trail(left.trail, right.trail)
+    return joined
+
+
+def _bound_together(left: Facts, right: Facts) -> bool:
+    """Whether conditions may depend on each other: one path has assumed something the other has not asked."""
+    return left.keys() != right.keys()
+
+
+def _join_tables(
+    left: dict[int, dict[str, Value]],
+    right: dict[int, dict[str, Value]],
+    names: Set[str] | None,
+    either: Either,
+) -> dict[int, dict[str, Value]] | None:
+    if left == right:
+        return left
+    joined = {}
+    for key in left.keys() | right.keys():
+        ours, theirs = left.get(key), right.get(key)
+        if ours is None or theirs is None or ours is theirs or ours == theirs:
+            joined[key] = ours or theirs or {}
+            continue
+        table = dict(ours)
+        for name, other in theirs.items():
+            mine = ours.get(name)
+            if mine is None:
+                table[name] = other
+            elif mine is not other and mine != other:
+                if names is not None and _apart(name, mine, other, names):
+                    return None
+                table[name] = either(mine, other)
+        joined[key] = table
+    return joined
+
+
+def apart(left: State, right: State, names: Set[str]) -> bool:
+    """Whether a flag or context among the `names` that decide differs."""
+    tables = [(left.frames, right.frames), (left.heap, right.heap)]
+    pairs = ((ours, others[key]) for mine, others in tables for key, ours in mine.items() if key in others)
+    return any(
+        value is not theirs[name] and value != theirs[name] and _apart(name, value, theirs[name], names)
+        for ours, theirs in pairs
+        if ours is not theirs
+        for name, value in ours.items()
+        if name in theirs
+    )
+
+
+def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
+    """Whether two values of `name` keep their paths apart: it is one of the `names` that conditions look at."""
+    functions = isinstance(left, Function) and isinstance(right, Function)
+    if functions or _scaled(left) != _scaled(right):
+        return True
+    dtypes = "GradScaler" in names
+    return (name in names or name == RESULT) and _decisive(left, dtypes) and _decisive(right, dtypes)
+
+
+def _scaled(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.scaled is not None
+
+
+def _decisive(value: Value, dtypes: bool) -> bool:
+    """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context.
+
+    Where there is a scaler that may have to agree with them, `dtypes` and their names count too.
+    """
+    if isinstance(value, Ref):
+        return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS or (dtypes and value.name in DTYPES)
+    if isinstance(value, Const):
+        return isinstance(value.value, (bool, type(None))) or (dtypes and is_precision(value.value))
+    return isinstance(value, (Scaler, Manager, Autocast, GradMode, Neutral, Partial)) or (
+        isinstance(value, Function) and isinstance(value.node, cst.Lambda)
+    )
+
+
+def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
+    """`left` without the decisions made since the two parted."""
+    shared, other = left, right
+    while shared is not other:
+        if shared is None or other is None:
+            shared = None
+            break
+        if shared.length >= other.length:
+            shared = shared.before
+        else:
+            other = other.before
+    kept: list[Step] = []
+    while left is not shared and left is not None:
+        if not left.branch:
+            kept.append(left.step)
+        left = left.before
+    for step in reversed(kept):
+        shared = Trail(step, shared, shared.length + 1 if shared else 1)
+    return shared
+
+
+def _blurred(left: State, right: State) -> State:
+    """`left` with everything unknown that trackers know otherwise on the other path."""
+    blurred = left.copy()
+    blurred.parts = {kind: part.blurred(right.parts[kind]) for kind, part in left.parts.items()}
+    return blurred
