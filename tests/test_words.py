@@ -125,7 +125,7 @@ def test_no_word_is_looked_for_in_names_elsewhere() -> None:
         if lowered.search(line)
     ]
     assert found == [
-        'events.py: cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()',
+        'base.py: cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()',
         "layers.py: clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)",
     ]
 
