@@ -149,7 +149,7 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
     state.note(node, "the framework runs backward")
     fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
-    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
+    state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
     return Const(None)
 
 
@@ -157,7 +157,7 @@ def _settle(state: State, manager: Manager) -> None:
     """The scale, if any, is taken from the gradients that `manager` has made."""
     for optimizer, known in state[Progress].gradients.items():
         if known.manager == manager:
-            state[Progress].gradients[optimizer] = replace(known, manager=None)
+            state.change(Progress).gradients[optimizer] = replace(known, manager=None)
 
 
 def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:

@@ -35,12 +35,17 @@ class ScalerState:
 class Progress(Part):
     """The stages of pairs of scalers and optimizers, the scalers, and the gradients of optimizers."""
 
-    __slots__ = ("gradients", "pairs", "scalers")
+    __slots__ = ("_told", "gradients", "pairs", "scalers")
 
     def __init__(self) -> None:
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
+        self._told: tuple[Iteration, Hashable] | None = None
+
+    def changes(self) -> None:
+        """What rules can tell apart may be something else now."""
+        self._told = None
 
     def copy(self) -> Progress:
         """An independent continuation."""
@@ -48,10 +53,16 @@ class Progress(Part):
         twin.pairs = dict(self.pairs)
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
+        twin._told = None
         return twin
 
     def key(self, now: Iteration) -> Hashable:
-        """What rules can tell apart."""
+        """What rules can tell apart, worked out once for an iteration."""
+        if self._told is None or self._told[0] != now:
+            self._told = now, self._worked_out(now)
+        return self._told[1]
+
+    def _worked_out(self, now: Iteration) -> Hashable:
         return (
             frozenset(
                 (pair, stage.state, stage.unchecked, rounds_since(stage.iteration, now))

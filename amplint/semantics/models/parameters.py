@@ -117,9 +117,9 @@ def wrap(machine: Machine, state: State, node: cst.Call, model: Value, arguments
 def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
     known = state[ModelStates].known.get(symbol, Model())
     known = replace(known, **changes)
-    state[ModelStates].known = {**state[ModelStates].known, symbol: known}
+    state.change(ModelStates).known = {**state[ModelStates].known, symbol: known}
     if known == Model():
-        del state[ModelStates].known[symbol]
+        del state.change(ModelStates).known[symbol]
 
 
 def forget_places(machine: Machine, state: State, values: Iterable[Value] | None) -> None:

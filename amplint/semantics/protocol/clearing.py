@@ -32,7 +32,7 @@ def looped(machine: Machine, state: State, loop: cst.CSTNode) -> None:
     """A loop is done: where it stepped the optimizers it went over, none is left whose gradients wait."""
     for symbol, gradients in list(state[Progress].gradients.items()):
         if gradients.consumed is not None and machine.symbols.involves(symbol, "item", id(loop)):
-            state[Progress].gradients[ANY_OPTIMIZER] = gradients
+            state.change(Progress).gradients[ANY_OPTIMIZER] = gradients
 
 
 def _cleared(statement: cst.CSTNode) -> str | None:

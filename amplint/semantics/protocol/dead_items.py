@@ -44,10 +44,10 @@ def join(machine: Machine, state: State) -> None:
         alike[fate] += 1
         kept = alike[fate] <= KEPT
         names[symbol] = machine.symbols.intern("item", loop, DEAD, fate, alike[fate]) if kept else None
-    state[Progress].gradients = {
+    state.change(Progress).gradients = {
         name: known for key, known in state[Progress].gradients.items() if (name := names.get(key, key)) is not None
     }
-    state[Progress].pairs = {
+    state.change(Progress).pairs = {
         (scaler, name): stage
         for (scaler, key), stage in state[Progress].pairs.items()
         if (name := names.get(key, key)) is not None

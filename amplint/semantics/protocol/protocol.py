@@ -135,7 +135,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
     outside.differentiated(machine, state, loss)
-    state[RegionsRun].ran = ()
+    state.change(RegionsRun).ran = ()
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
         fresh = Gradients(GradState.SCALED, scaler, node)
@@ -148,7 +148,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
     for optimizer in {ANY_OPTIMIZER, *known}:
-        state[Progress].gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
+        state.change(Progress).gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
 
 
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
@@ -182,7 +182,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     if is_off(machine, state, scaler.enabled):
         return
     if optimizer is None:
-        state[Progress].scalers[scaler.symbol] = ScalerState(checked=True)
+        state.change(Progress).scalers[scaler.symbol] = ScalerState(checked=True)
         forget_everything(state)
         return
     _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
@@ -190,10 +190,12 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     stage = stage_of(state, scaler, optimizer.symbol)
     unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
     known = _scaler(state, scaler)
-    state[Progress].gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
+    state.change(Progress).gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
     windows.note(machine, state, Job.UNSCALE, node)
-    state[Progress].pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.UNSCALED, node, state.iteration, unchecked)
-    state[Progress].scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
+    state.change(Progress).pairs[scaler.symbol, optimizer.symbol] = Stage(
+        OptState.UNSCALED, node, state.iteration, unchecked
+    )
+    state.change(Progress).scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
 
 
@@ -203,7 +205,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     machine.contacts += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if optimizer is None:
-        state[Progress].scalers[scaler.symbol] = ScalerState(checked=True)
+        state.change(Progress).scalers[scaler.symbol] = ScalerState(checked=True)
         forget_everything(state)
         return
     if is_off(machine, state, scaler.enabled):
@@ -218,12 +220,12 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     )
     if not stage_of(state, scaler, optimizer.symbol).refuses:
         before = gradients_of(machine, state, optimizer.symbol)
-        state[Progress].gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
+        state.change(Progress).gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
     _consume(machine, state, optimizer, node)
     machine[Ledger].training[scaler.symbol] = scaler
     undone.await_update(machine, node, scaler)
-    state[Progress].pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
-    state[Progress].scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
+    state.change(Progress).pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
+    state.change(Progress).scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
 
 
@@ -298,7 +300,7 @@ def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optim
 
 def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Call) -> None:
     windows.note(machine, state, Job.STEP, node)
-    state[Progress].gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
+    state.change(Progress).gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
 
 
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
@@ -322,9 +324,11 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         pending=_pending(machine, state, scaler),
     )
     for optimizer, gradients in state[Progress].gradients.items():
-        state[Progress].gradients[optimizer] = outdated(gradients, scaler, node)
-    state[Progress].pairs = {pair: stage for pair, stage in state[Progress].pairs.items() if pair[0] != scaler.symbol}
-    state[Progress].scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
+        state.change(Progress).gradients[optimizer] = outdated(gradients, scaler, node)
+    state.change(Progress).pairs = {
+        pair: stage for pair, stage in state[Progress].pairs.items() if pair[0] != scaler.symbol
+    }
+    state.change(Progress).scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
     state.note(node, "update sets the scale for the next iteration")
 
 
@@ -370,13 +374,13 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
-        state[Progress].gradients[owner.symbol] = cleared
+        state.change(Progress).gradients[owner.symbol] = cleared
         if known <= {owner.symbol} and not _has_another(machine, state, {owner.symbol}):
-            state[Progress].gradients[ANY_OPTIMIZER] = cleared
+            state.change(Progress).gradients[ANY_OPTIMIZER] = cleared
     elif len(known) <= 1:
-        state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
+        state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *known], cleared)
     else:
-        state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *known], NO_GRADIENTS)
+        state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *known], NO_GRADIENTS)
     state.note(node, "zero_grad clears the gradients")
 
 
@@ -466,7 +470,7 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             forget_gradients(state)
         elif isinstance(value, Optimizer):
             machine[Undone].optimizer_escaped = True
-            state[Progress].gradients[value.symbol] = NO_GRADIENTS
+            state.change(Progress).gradients[value.symbol] = NO_GRADIENTS
             if machine.statement is not None:
                 windows.note(machine, state, Job.RESCALE, machine.statement)
         elif isinstance(value, Items):
@@ -484,12 +488,12 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
 def forget_everything(state: State) -> None:
     """Nothing is known about gradients, stages and updates any more."""
     used = {known.scaler.symbol for known in state[Progress].gradients.values() if known.scaler is not None}
-    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+    state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
     used |= {*(pair[0] for pair in state[Progress].pairs), *state[Progress].scalers}
     for scaler in used:
-        state[Progress].pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
-    state[Progress].pairs = {pair: Stage(OptState.UNKNOWN) for pair in state[Progress].pairs}
-    state[Progress].scalers = {scaler: ScalerState(checked=True) for scaler in used}
+        state.change(Progress).pairs[scaler, ANY_OPTIMIZER] = Stage(OptState.UNKNOWN)
+    state.change(Progress).pairs = {pair: Stage(OptState.UNKNOWN) for pair in state[Progress].pairs}
+    state.change(Progress).scalers = {scaler: ScalerState(checked=True) for scaler in used}
 
 
 def gradient_set(machine: Machine, state: State, value: Value) -> None:
@@ -502,7 +506,7 @@ def gradient_set(machine: Machine, state: State, value: Value) -> None:
 
 def forget_gradients(state: State) -> None:
     """Something out of sight ran backward or changed the gradients."""
-    state[Progress].gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+    state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
 
 
 _HOLDERS = frozenset({Scaler, Optimizer, Instance, Unknown})
@@ -529,14 +533,14 @@ class Protocol(Tracker):
 
     def script_begins(self, state: State) -> None:
         """There are no gradients yet."""
-        state[Progress].gradients[ANY_OPTIMIZER] = CLEARED
+        state.change(Progress).gradients[ANY_OPTIMIZER] = CLEARED
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
         """What gradients there are is not known, nor what the scalers of an object have done."""
-        state[Progress].gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
+        state.change(Progress).gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
         for value in state.heap.get(me.symbol, {}).values() if me is not None else ():
             if isinstance(value, Scaler):
-                state[Progress].scalers[value.symbol] = ScalerState(checked=True)
+                state.change(Progress).scalers[value.symbol] = ScalerState(checked=True)
 
     def function_ends(self, state: State) -> None:
         """Forget scalers and optimizers that were made in sight and that nothing holds any more."""
@@ -555,6 +559,7 @@ class Protocol(Tracker):
                     young -= _held(value)
             if not young:
                 return
+        progress = state.change(Progress)
         progress.gradients = {
             key: NO_GRADIENTS if young & known.scalers else known
             for key, known in progress.gradients.items()
@@ -597,7 +602,7 @@ class Protocol(Tracker):
         if isinstance(call.callee, Method) and call.callee.function is not None and call.callee.name == "zero_grad":
             owner = call.callee.owner
             if isinstance(owner, Instance) and owner.symbol in state[Progress].gradients:
-                state[Progress].gradients[owner.symbol] = CLEARED
+                state.change(Progress).gradients[owner.symbol] = CLEARED
 
     def call_returns(self, state: State, call: Call, result: Value) -> None:
         """What an object with a scaler hands out can be an optimizer that steps through that scaler by itself."""

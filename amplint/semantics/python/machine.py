@@ -62,8 +62,9 @@ class Hooks(Protocol):
     def parts(self) -> Sequence[type[Part]]:
         """What trackers know of a path."""
 
-    def of(self, kind: type[T]) -> T:
-        """The tracker of this kind."""
+    @property
+    def known(self) -> Mapping[type, object]:
+        """The trackers by their kind."""
 
     def __getattr__(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The handlers of a hook, in order."""
@@ -186,7 +187,7 @@ class Machine:
 
     def __getitem__(self, kind: type[T]) -> T:
         """The tracker of this kind."""
-        return self.hooks.of(kind)
+        return self.hooks.known[kind]  # type: ignore[return-value]
 
     def evaluate(self, state: State, node: cst.CSTNode) -> Value:
         """The value of an expression (`expressions.evaluate`)."""

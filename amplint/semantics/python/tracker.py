@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import libcst as cst
 
@@ -13,8 +13,6 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Part, Region, State
 from amplint.semantics.values.values import Class, Function, Instance, Ref, Unknown, Value
 from amplint.source.source import Chunk
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -305,17 +303,17 @@ class Trackers:
     """The trackers of one interpretation, and by hook the handlers of those that need it."""
 
     def __init__(self, kinds: Iterable[type[Tracker]], machine: Machine) -> None:
-        self._known: dict[type[Tracker], Tracker] = {}
+        self.known: dict[type, Tracker] = {}
         for kind in kinds:
-            self._known[kind] = kind(machine)
+            self.known[kind] = kind(machine)
         self.library: dict[str, Handler] = {}
-        for tracker in self._known.values():
+        for tracker in self.known.values():
             self.library.update(tracker.library())
-        self.parts = [tracker.part for tracker in self._known.values() if tracker.part is not None]
+        self.parts = [tracker.part for tracker in self.known.values() if tracker.part is not None]
         self._handlers = {
             name: tuple(
                 getattr(tracker, name)
-                for kind, tracker in self._known.items()
+                for kind, tracker in self.known.items()
                 if getattr(kind, name) is not getattr(Tracker, name)
             )
             for name in HOOKS
@@ -326,7 +324,3 @@ class Trackers:
         handlers = self._handlers[hook]
         setattr(self, hook, handlers)
         return handlers
-
-    def of(self, kind: type[T]) -> T:
-        """The tracker of this kind."""
-        return cast(T, self._known[kind])  # type: ignore[index]

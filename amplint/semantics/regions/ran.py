@@ -87,13 +87,13 @@ def note(machine: Machine, state: State, result: Value) -> None:
             if ran.facts.items() <= state.facts.items():
                 return
             shared = {key: fact for key, fact in ran.facts.items() if state.facts.get(key) == fact}
-            state[RegionsRun].ran = (
+            state.change(RegionsRun).ran = (
                 *state[RegionsRun].ran[:position],
                 Ran(context, shared),
                 *state[RegionsRun].ran[position + 1 :],
             )
             return
-    state[RegionsRun].ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts)))
+    state.change(RegionsRun).ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts)))
 
 
 def without_gradients(state: State) -> bool:
@@ -193,7 +193,7 @@ class RegionUse(Tracker):
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
         """What has run before is not known."""
-        state[RegionsRun].ran = ()
+        state.change(RegionsRun).ran = ()
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """What is not followed may do the work of a forward pass."""

@@ -69,8 +69,11 @@ class Part:
     __slots__ = ()
 
     def copy(self: P) -> P:
-        """The same for an independent continuation of the path."""
-        return self
+        """The same, to be changed."""
+        raise NotImplementedError
+
+    def changes(self) -> None:
+        """It is about to be changed."""
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can tell apart in the iteration `now`: paths where it is equal may be joined."""
@@ -99,7 +102,7 @@ class Part:
 class State:
     """Variables, attributes, assumptions, regions and the protocol's progress on one path. Copies are shallow."""
 
-    __slots__ = ("facts", "frame", "frames", "heap", "iteration", "parts", "regions", "trail")
+    __slots__ = ("facts", "frame", "frames", "heap", "iteration", "owned", "parts", "regions", "trail")
 
     def __init__(self, parts: Iterable[type[Part]] = ()) -> None:
         """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and others to more."""
@@ -111,10 +114,20 @@ class State:
         self.trail: Trail | None = None
         self.iteration: tuple[int, ...] = ()
         self.parts: dict[type[Part], Part] = {kind: kind() for kind in parts}
+        self.owned: tuple[type[Part], ...] = ()
 
     def __getitem__(self, kind: type[P]) -> P:
-        """What a tracker knows of the path."""
+        """What a tracker knows of the path; other paths can share it."""
         return self.parts[kind]  # type: ignore[return-value]
+
+    def change(self, kind: type[P]) -> P:
+        """The same, to be changed: a copy where another path can share it."""
+        part: P = self.parts[kind]  # type: ignore[assignment]
+        if kind not in self.owned:
+            part = self.parts[kind] = part.copy()
+            self.owned = (*self.owned, kind)
+        part.changes()
+        return part
 
     def copy(self) -> State:
         """An independent continuation of this path."""
@@ -126,7 +139,8 @@ class State:
         twin.regions = self.regions
         twin.trail = self.trail
         twin.iteration = self.iteration
-        twin.parts = {kind: part.copy() for kind, part in self.parts.items()}
+        twin.parts = dict(self.parts)
+        twin.owned = self.owned = ()
         return twin
 
     def become(self, other: State) -> None:
