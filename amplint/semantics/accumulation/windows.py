@@ -43,6 +43,7 @@ from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source.tree import walk
 
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
+_MAKERS = frozenset({"DistributedDataParallel", "DataLoader"})
 _CHANGING = frozenset({"div_", "mul_", "divide_", "multiply_"})
 CHANGED = "<changed in place>"
 
@@ -393,6 +394,7 @@ def _together(rounds: Iterable[list[Work]]) -> list[Work]:
 class Windows(Tracker):
     """Follows accumulation windows."""
 
+    methods = _CHANGING
     part = WorkDone
 
     def call_begins(self, state: State, call: Call) -> None:
@@ -400,14 +402,17 @@ class Windows(Tracker):
         if is_unwrapped(self.machine, call.callee) and not without_gradients(state):
             self.machine[Rhythm].bypassed = True
 
+    def offers(self, name: str) -> bool:
+        """Distributed models and data loaders."""
+        return name.startswith("torch.") and name.rpartition(".")[2] in _MAKERS
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """Distributed models and data loaders."""
         assert isinstance(call.callee, Ref)
         rhythm, name = self.machine[Rhythm], call.callee.name
-        last = name.rpartition(".")[2]
-        if last == "DistributedDataParallel" and name.startswith("torch.") and call.arguments.given:
+        if name.endswith("DistributedDataParallel") and call.arguments.given:
             rhythm.parallel.append(call.node)
-        if last == "DataLoader" and name.startswith("torch.utils.data."):
+        if name.startswith("torch.utils.data."):
             loader = same_again(self.machine, state, name, call.arguments)
             rhythm.loaders.setdefault(symbol_of(self.machine, loader), call.node)
             return loader
@@ -419,7 +424,7 @@ class Windows(Tracker):
             state.set_attribute(call.owner.symbol, CHANGED, TRUE)
         return None
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """What an inherited method returns may count micro-batches."""
         if call.inherited and call.entered is None:
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))

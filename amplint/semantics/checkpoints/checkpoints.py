@@ -299,6 +299,8 @@ def _kin(machine: Machine, symbol: int) -> frozenset[object]:
 class Checkpoints(Tracker):
     """Follows the state that is saved and restored."""
 
+    methods = frozenset({"state_dict", "load_state_dict"})
+
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What saves and loads is watched, where a rule asks for it."""
         wanted = CheckpointLacksScaler.kind in self.machine.wanted

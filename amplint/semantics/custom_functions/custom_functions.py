@@ -252,6 +252,8 @@ def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
 class CustomFunctions(Tracker):
     """Custom autograd functions, and where each is applied."""
 
+    methods = frozenset({"apply"})
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.applied: dict[Chunk, list[Applied]] = {}

@@ -34,6 +34,10 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
 class Apex(Tracker):
     """Follows what apex wraps."""
 
+    def offers(self, name: str) -> bool:
+        """What wraps an optimizer or a loss."""
+        return name in (INITIALIZE, SCALE_LOSS)
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """`amp.initialize` and `amp.scale_loss`."""
         assert isinstance(call.callee, Ref)

@@ -36,6 +36,10 @@ def _is_of_library(machine: Machine, value: Value | None) -> bool:
 class Callees(Tracker):
     """Tells what calls run."""
 
+    def is_needed(self) -> bool:
+        """Only codemods ask what calls run."""
+        return Called.kind in self.machine.wanted
+
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
         """A function of the tree."""
         runs(self.machine, state, node, function)

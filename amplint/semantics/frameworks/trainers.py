@@ -69,6 +69,10 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
 class Trainers(Tracker):
     """Follows objects that run a whole training loop."""
 
+    def offers(self, name: str) -> bool:
+        """What trains by itself."""
+        return loop_kind(name) is not None
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """A trainer or its arguments."""
         assert isinstance(call.callee, Ref)

@@ -21,7 +21,7 @@ from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import PERHAPS_SCALED, Items, Ref, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
@@ -43,7 +43,6 @@ REPORTS = words(
     "print log info debug warning log_metric log_metrics log_dict log_scalar add_scalar add_scalars put_scalar "
     "put_scalars set_postfix set_postfix_str set_description write format record"
 )
-_FLOAT = Ref("builtins.float")
 _ORDERED = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 COLLECTS = words("append add update push put")
 _FINITENESS = words("isfinite isnan isinf is_finite is_nan is_inf isreal")
@@ -228,11 +227,6 @@ class Readings(Tracker):
     def number_of(self, tensor: Value, number: Value) -> None:
         """`loss.item()` still carries the scale."""
         converted(self.machine, tensor, number)
-
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
-        """`float(loss)` still carries the scale."""
-        if call.callee == _FLOAT and len(call.arguments.given) == 1:
-            converted(self.machine, call.arguments.values[0], result)
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
         """What is computed from a scaled loss carries its scale or has lost it."""

@@ -169,7 +169,7 @@ class HalfOutputs(Tracker):
         """It may be a loss."""
         handed(self.machine, state, call.node, call.callee, call.arguments)
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model has run, or what may be one."""
         model = call.notes.get(Models)
         if model is not None and call.entered in (None, "object"):

@@ -82,7 +82,7 @@ class Outside(Tracker):
         self.outputs: dict[int, cst.CSTNode | None] = {}
         self.within: set[int] = set()
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model has run, or what may be one."""
         model = call.notes.get(Models)
         if call.entered == "object":

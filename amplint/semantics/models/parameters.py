@@ -16,7 +16,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import MODEL, dotted
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.tensors.devices import moved_to
-from amplint.semantics.tensors.tensors import converts_to, dtype_of, is_conversion
+from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -282,6 +282,7 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
 class Parameters(Tracker):
     """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
 
+    methods = CONVERSIONS | {"parameters", "named_parameters", "trainable_parameters"}
     part = ModelStates
 
     def __init__(self, machine: Machine) -> None:
@@ -298,14 +299,15 @@ class Parameters(Tracker):
         wrap(self.machine, state, call.node, call.arguments.values[0], call.arguments)
         return call.arguments.values[0]
 
+    def offers(self, name: str) -> bool:
+        """What wraps a model."""
+        return name.startswith("torch.") and name.rpartition(".")[2] in WRAPPERS
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """What wraps a model without changing its parameters."""
-        assert isinstance(call.callee, Ref)
-        name, given = call.callee.name, call.arguments.values
-        if name.rpartition(".")[2] in WRAPPERS and name.startswith("torch.") and given:
-            forget_places(self.machine, state, given[:1])
-            return given[0]
-        return None
+        given = call.arguments.values
+        forget_places(self.machine, state, given[:1])
+        return given[0] if given else None
 
     def method(self, state: State, call: Call) -> Value | None:
         """`parameters()`, and the conversion of a model."""
@@ -325,7 +327,7 @@ class Parameters(Tracker):
         if call.owner is not None and not isinstance(call.callee, Ref) and CHANGES_PARAMETERS.search(call.name):
             forget_dtypes(self.machine, state, [call.owner])
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model comes from a library."""
         if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
             load(self.machine, state, call.node, result, call.arguments)

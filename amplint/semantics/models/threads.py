@@ -175,9 +175,15 @@ def _mentions_autocast(function: Function) -> bool:
 class Threads(Tracker):
     """Follows what is run in new threads."""
 
+    methods = _ON_POOLS | {"run_in_executor", "start"}
+
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What a thread is given to run matters, as models do."""
         return Words(thread_targets(chunks)) if self.machine[models.Models].follows else Words()
+
+    def offers(self, name: str) -> bool:
+        """What starts a thread."""
+        return name in STARTERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """A thread is made or started."""

@@ -604,7 +604,7 @@ class Protocol(Tracker):
             if isinstance(owner, Instance) and owner.symbol in state[Progress].gradients:
                 state.change(Progress).gradients[owner.symbol] = CLEARED
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def entered_returns(self, state: State, call: Call, result: Value) -> None:
         """What an object with a scaler hands out can be an optimizer that steps through that scaler by itself."""
         if call.entered == "method" and isinstance(call.callee, Method) and isinstance(result, Unknown):
             owner = call.callee.owner

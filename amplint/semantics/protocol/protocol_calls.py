@@ -66,6 +66,10 @@ class ProtocolCalls(Tracker):
         protocol.backward(self.machine, state, call.node, scaled[0] if scaled else values[0] if values else tensors)
         return Const(None)
 
+    def offers(self, name: str) -> bool:
+        """Optimizers."""
+        return is_optimizer(name)
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """The optimizers of PyTorch and of other libraries."""
         assert isinstance(call.callee, Ref)

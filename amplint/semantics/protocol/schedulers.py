@@ -51,6 +51,8 @@ def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
 class Schedulers(Tracker):
     """Follows learning-rate schedulers."""
 
+    methods = frozenset({"step"})
+
     def method(self, state: State, call: Call) -> Value | None:
         """`scheduler.step()`."""
         if call.name == "step" and not call.arguments.given and isinstance(call.owner, (Unknown, Instance)):

@@ -29,6 +29,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 
+_UNSEEN = frozenset({None, "object"})
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
 
 
@@ -86,7 +87,8 @@ def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
 
 
 def _returned(machine: Machine, state: State, made: Call, result: Value) -> Value:
-    for returns in machine.hooks.call_returns:
+    hooks = machine.hooks
+    for returns in hooks.unseen_returns if made.entered in _UNSEEN else hooks.entered_returns:
         returns(state, made, result)
     return result
 
@@ -112,8 +114,8 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
     if isinstance(callee, Module):
         return _call_module(machine, state, made, callee)
     if made.owner is not None:
-        for method in machine.hooks.method:
-            found: Value | None = method(state, made)
+        for method in machine.hooks.methods(made.name):
+            found = method(state, made)
             if found is not None:
                 return found
     return unseen(machine, state, made)
@@ -243,7 +245,7 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
         return found
     if name.startswith("builtins."):
         return builtin(machine, state, made.node, name, made.arguments)
-    for answer in machine.hooks.library_call:
+    for answer in machine.hooks.library_calls(name):
         found = answer(state, made)
         if found is not None:
             return found

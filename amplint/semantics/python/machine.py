@@ -66,6 +66,12 @@ class Hooks(Protocol):
     def known(self) -> Mapping[type, object]:
         """The trackers by their kind."""
 
+    def methods(self, name: str) -> tuple[Callable[..., Value | None], ...]:
+        """The handlers of calls of methods with this name."""
+
+    def library_calls(self, name: str) -> tuple[Callable[..., Value | None], ...]:
+        """The handlers of calls of what has this qualified name."""
+
     def __getattr__(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The handlers of a hook, in order."""
 

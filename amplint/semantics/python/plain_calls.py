@@ -46,6 +46,11 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
             return Const(math.nan)
     if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
         return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
+    if name == "builtins.float" and len(values) == 1:
+        number = same_again(machine, state, name, arguments)
+        for number_of in machine.hooks.number_of:
+            number_of(values[0], number)
+        return number
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):

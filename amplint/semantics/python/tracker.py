@@ -68,9 +68,15 @@ class Tracker:
 
     part: type[Part] | None = None
     """What the tracker knows of a path."""
+    methods: frozenset[str] | None = None
+    """The names of the methods that `method` is called for, None for any."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+
+    def is_needed(self) -> bool:
+        """Whether any hook is needed for the events that are wanted."""
+        return True
 
     # The file
 
@@ -116,6 +122,10 @@ class Tracker:
     def unseen_begins(self, state: State, call: Call) -> None:
         """A call of something that is neither a function nor a class or object of the tree begins."""
 
+    def offers(self, name: str) -> bool:
+        """Whether `library_call` is to be called for what has this qualified name."""
+        return True
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """What the call of a library's function or class comes to."""
 
@@ -134,8 +144,11 @@ class Tracker:
     def escape(self, state: State, values: Iterable[Value]) -> None:
         """Code that cannot be seen gets these values."""
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
-        """A call has returned."""
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
+        """A call of something that cannot be seen has returned, or one of an object of the tree."""
+
+    def entered_returns(self, state: State, call: Call, result: Value) -> None:
+        """A call of a function, method or class of the tree has returned."""
 
     # Functions and classes of the tree
 
@@ -296,7 +309,13 @@ def call_each(handlers: Iterable[Callable[..., None]], states: Iterable[State], 
             handler(state, *details)
 
 
-HOOKS = tuple(name for name, member in vars(Tracker).items() if callable(member) and not name.startswith("_"))
+_QUESTIONS = frozenset({"is_needed", "offers", "library"})
+"""Methods of trackers that are asked once."""
+HOOKS = tuple(
+    name
+    for name, member in vars(Tracker).items()
+    if callable(member) and not name.startswith("_") and name not in _QUESTIONS
+)
 
 
 class Trackers:
@@ -306,21 +325,42 @@ class Trackers:
         self.known: dict[type, Tracker] = {}
         for kind in kinds:
             self.known[kind] = kind(machine)
-        self.library: dict[str, Handler] = {}
-        for tracker in self.known.values():
-            self.library.update(tracker.library())
         self.parts = [tracker.part for tracker in self.known.values() if tracker.part is not None]
+        self._needed = [tracker for tracker in self.known.values() if tracker.is_needed()]
+        self.library: dict[str, Handler] = {}
+        for tracker in self._needed:
+            self.library.update(tracker.library())
         self._handlers = {
-            name: tuple(
-                getattr(tracker, name)
-                for kind, tracker in self.known.items()
-                if getattr(kind, name) is not getattr(Tracker, name)
-            )
+            name: tuple(getattr(tracker, name) for tracker in self._needed if _overrides(tracker, name))
             for name in HOOKS
         }
+        self._methods: dict[str, tuple[Handler, ...]] = {}
+        self._library_calls: dict[str, tuple[Handler, ...]] = {}
 
     def __getattr__(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The handlers of a hook, in order."""
         handlers = self._handlers[hook]
         setattr(self, hook, handlers)
         return handlers
+
+    def methods(self, name: str) -> tuple[Handler, ...]:
+        """The handlers of calls of methods with this name."""
+        found = self._methods.get(name)
+        if found is None:
+            handling = [tracker for tracker in self._needed if tracker.methods is None or name in tracker.methods]
+            found = tuple(tracker.method for tracker in handling if _overrides(tracker, "method"))
+            self._methods[name] = found
+        return found
+
+    def library_calls(self, name: str) -> tuple[Handler, ...]:
+        """The handlers of calls of what has this qualified name."""
+        found = self._library_calls.get(name)
+        if found is None:
+            handling = [tracker for tracker in self._needed if _overrides(tracker, "library_call")]
+            found = tuple(tracker.library_call for tracker in handling if tracker.offers(name))
+            self._library_calls[name] = found
+        return found
+
+
+def _overrides(tracker: Tracker, hook: str) -> bool:
+    return getattr(type(tracker), hook) is not getattr(Tracker, hook)

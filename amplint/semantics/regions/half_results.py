@@ -16,7 +16,9 @@ class HalfResults(Tracker):
         super().__init__(machine)
         self.symbols: set[int] = set()
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Remember the result."""
         if state.regions and isinstance(result, (Tensor, Unknown)) and can_be_half(self.machine, state):
             self.symbols.add(result.symbol)
+
+    entered_returns = unseen_returns

@@ -206,7 +206,7 @@ class RegionUse(Tracker):
         if call.entered == "object" and call.owner is not None:
             note(self.machine, state, call.owner)
 
-    def call_returns(self, state: State, call: Call, result: Value) -> None:
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """And whatever else cannot be seen."""
         if call.entered is None and state.regions and call.node not in self.machine.idle:
             note(self.machine, state, result)

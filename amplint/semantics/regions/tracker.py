@@ -216,6 +216,8 @@ class Regions(Tracker):
     `carried` is where a gradient mode is taken over from a caller, `entered_at` when a switched off region was entered.
     """
 
+    methods = frozenset({"enter_context", "__enter__"})
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.carried: list[cst.CSTNode] = []

@@ -21,6 +21,8 @@ from amplint.torchlib.names import DTYPES, HALF_DTYPES
 class HalfCasts(Tracker):
     """Follows conversions to half."""
 
+    methods = frozenset({*CASTS, "to", "type"})
+
     def method(self, state: State, call: Call) -> Value | None:
         """`x.half()` and its kind."""
         halves = self.machine[CallIndex].index.halves

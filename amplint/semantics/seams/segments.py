@@ -117,6 +117,10 @@ class Segments(Tracker):
         """What checkpoints a segment matters."""
         return Words(checkpoint_names(chunks)) if Checkpointed.kind in self.machine.wanted else Words()
 
+    def offers(self, name: str) -> bool:
+        """What runs a segment again, or traces one."""
+        return name in CHECKPOINTS or name in TRACES
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """Tell of a segment."""
         assert isinstance(call.callee, Ref)

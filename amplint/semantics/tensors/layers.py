@@ -150,13 +150,16 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
 class Layers(Tracker):
     """Follows objects of `torch.nn`."""
 
+    methods = frozenset({"append"})
+
+    def offers(self, name: str) -> bool:
+        """The classes of `torch.nn`."""
+        return name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper() and ".utils." not in name
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """A layer is made."""
         assert isinstance(call.callee, Ref)
-        name = call.callee.name
-        if name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper() and ".utils." not in name:
-            return make(self.machine, state, call.node, name, call.arguments)
-        return None
+        return make(self.machine, state, call.node, call.callee.name, call.arguments)
 
     def module_call(self, state: State, call: Call) -> Value | None:
         """A layer runs."""

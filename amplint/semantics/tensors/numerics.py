@@ -455,12 +455,14 @@ class Numerics(Tracker):
         """What builds positions matters."""
         return Words(position_names(chunks)) if Operation.kind in self.machine.wanted else Words()
 
+    def offers(self, name: str) -> bool:
+        """The functions of PyTorch."""
+        return name.startswith("torch.")
+
     def library_call(self, state: State, call: Call) -> Value | None:
         """A function of PyTorch."""
         assert isinstance(call.callee, Ref)
         name = call.callee.name
-        if not name.startswith("torch."):
-            return None
         found = function(self.machine, state, call.node, name, call.arguments)
         return found if found is not None else same_again(self.machine, state, name, call.arguments)
 

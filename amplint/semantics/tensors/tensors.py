@@ -256,6 +256,10 @@ def fill(state: State, value: Tensor, infinity: Number) -> None:
     state.set_attribute(value.symbol, _INFINITY, Tensor(value.symbol, infinity=infinity))
 
 
+CONVERSIONS = _SAME_OBJECT | CASTS.keys()
+"""Methods that convert or move a model, or say that it stays where it is."""
+
+
 def is_conversion(call: Call) -> bool:
     """Whether a method converts or moves what may be a model."""
     return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
@@ -266,6 +270,8 @@ class Tensors(Tracker):
 
     `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors.
     """
+
+    methods = CONVERSIONS | {"type"}
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

@@ -12,7 +12,7 @@ from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.tensors import provenance
-from amplint.semantics.tensors.tensors import Tensors, converts_to, default_dtype, dtype_of, is_conversion
+from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Module, Tensor, Value
@@ -98,6 +98,8 @@ def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -
 
 class Weights(Tracker):
     """Follows parameters and buffers as tensors: their `symbols`, and whether code out of sight left any `unsure`."""
+
+    methods = CONVERSIONS | {"register_buffer"}
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
