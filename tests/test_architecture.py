@@ -6,10 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ENGINE = sorted((ROOT / "amplint").rglob("*.py"))
+SEMANTICS = ROOT / "amplint" / "semantics"
 RULES = sorted((ROOT / "rules").rglob("*.py"))
 
 BOTTOM = {"findings", "claims"}
@@ -50,6 +52,13 @@ ALLOWED_IN_RULES = {
     "trace.kinds",
     "trace.record",
 }
+
+
+ROOMS = (
+    "words", "values", "events", "reading", "python", "regions", "memory", "tensors", "models", "seams", "losses",
+    "accumulation", "frameworks", "protocol", "checkpoints", "custom_functions", "trackers", "__init__",
+)  # fmt: skip
+"""The parts of semantics: each imports only itself and what stands before it."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,25 @@ def test_imports_run_one_way() -> None:
         if other not in {part_of(path), *(ALLOWED_FOR_TYPING if found.typing_only else ALLOWED)[part_of(path)]}
     ]
     assert not wrong
+
+
+def test_the_interpreter_names_no_tracker() -> None:
+    """The rooms of semantics import one way, so its core of Python, `python`, knows none of the topics behind it."""
+    wrong = [
+        f"{relative(path)}:{found.row} imports {found.module}"
+        for path in ENGINE
+        if part_of(path) == "semantics"
+        for found in imports_of(path)
+        if is_below(found.module, "amplint.semantics")
+        if ROOMS.index(found.module.split(".")[2]) > ROOMS.index(path.relative_to(SEMANTICS).with_suffix("").parts[0])
+    ]
+    assert not wrong
+
+
+def test_semantics_has_no_circles() -> None:
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in SEMANTICS.rglob("*.py")}
+    graph = {name: {found.module for found in imports_of(path)} & modules.keys() for name, path in modules.items()}
+    assert [*TopologicalSorter(graph).static_order()]
 
 
 def test_only_the_tracer_imports_torch() -> None:
