@@ -24,9 +24,8 @@ from amplint.findings import Applicability, Fix, Severity
 if TYPE_CHECKING:
     from types import ModuleType
 
-    import libcst as cst
-
     from amplint.semantics.events import Event
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 ENTRY_POINT_GROUP = "amplint.rules"

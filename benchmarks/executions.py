@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import libcst as cst
-
 from amplint.cli.main import main as amplint
 from amplint.engine import run
 from amplint.engine.analyse import Analysis, Job

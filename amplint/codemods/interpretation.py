@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import libcst as cst
-
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.engine.modules import Lookups, Modules

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script

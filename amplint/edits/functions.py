@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Edit, Fix
 from amplint.semantics.events import MixedBackward, Unpaired
 

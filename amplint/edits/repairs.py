@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Edit, Fix
 from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead, TensorOp
 

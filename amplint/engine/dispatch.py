@@ -14,8 +14,6 @@ from amplint.source.rewrite import Rewriter
 from amplint.source.source import ForeignNode
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from amplint.semantics.events import Event
     from amplint.semantics.reading.program import Program
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from unittest import mock
 
-import libcst as cst
-
 from amplint.engine.dispatch import Dispatcher
 from amplint.rule import Registry
 from amplint.semantics.events import Event, Operand, Operation

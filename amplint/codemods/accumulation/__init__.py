@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.codemods.accumulation import windows, work
 from amplint.codemods.accumulation.blocks import Blocks
 from amplint.codemods.accumulation.handing import handed_on

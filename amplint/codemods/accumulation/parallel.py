@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import libcst as cst
-
 from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.accumulation import work
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place, counted, has_remainder

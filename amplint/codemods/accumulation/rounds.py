@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import libcst as cst
-
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.ranges import range_of
 from amplint.codemods.bindings import bound_paths, paths

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import libcst as cst
-
 from amplint.codemods.accumulation.lengths import has_length
 from amplint.codemods.accumulation.ranges import range_of
 from amplint.codemods.bindings import bound_paths
@@ -106,7 +104,9 @@ def over_range(loop: cst.For | cst.While) -> bool:
 def _around(script: Script, loop: cst.For, before: str, name: str, more: str) -> list[Edit]:
     """The edits that make `for x in xs` into `for before x in name(xs more)`; rows that are aligned to `xs` stay so."""
     text = script.rewrite.text(loop.target)
-    target = before + (f"({text})" if isinstance(loop.target, cst.Tuple) and not loop.target.lpar else text)
+    target = before + (
+        f"({text})" if isinstance(loop.target, cst.Tuple) and not script.rewrite.parentheses(loop.target) else text
+    )
     source, strings = script.source.span(loop.iter), script.string_rows(loop.iter)
     shift = " " * (len(target) - len(text) + len(name) + 1)
     aligned = [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.amp.options import NAME, add_option
 from amplint.codemods.amp.parameters import switch_behind
 from amplint.codemods.calls import Calls

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-import libcst as cst
-
 from amplint.codemods.amp.observed import Observed, records_nothing
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal

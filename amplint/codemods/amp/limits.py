@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.amp.observed import Observed, framework
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script

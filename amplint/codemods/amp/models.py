@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-import libcst as cst
-
 from amplint.codemods.calls import Calls
 from amplint.codemods.names import Use
 from amplint.codemods.script import Script

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import libcst as cst
-
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import libcst as cst
-
 from amplint.codemods import names
 from amplint.codemods.amp.parameters import behind, switch_behind
 from amplint.codemods.bindings import bound_paths

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import libcst as cst
-
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import paths

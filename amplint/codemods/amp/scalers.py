@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import libcst as cst
-
 from amplint.codemods.amp import parameters
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths, paths

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.script import Script
 from amplint.edits.checkpoint_files import loaded_beside, saved_beside

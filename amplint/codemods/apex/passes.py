@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.scopes import Scope

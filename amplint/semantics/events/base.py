@@ -7,10 +7,9 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import libcst as cst
-
 from amplint.semantics.values.state import Step
 from amplint.semantics.values.values import Autocast
+from amplint.source import syntax as cst
 
 STEPS_TOLD = 8
 

@@ -10,8 +10,6 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import libcst as cst
-
 from amplint.semantics.events import ScaledLossRead
 from amplint.semantics.losses import shares
 from amplint.semantics.losses.shares import Shares
@@ -23,6 +21,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import PERHAPS_SCALED, Items, Ref, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 

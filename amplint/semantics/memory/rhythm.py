@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from amplint.semantics.python.tracker import Tracker
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from amplint.semantics.python.machine import Machine
+    from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import libcst as cst
-
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 
 
