@@ -23,6 +23,7 @@ from amplint.engine import run
 from amplint.engine.analyse import Analysis, Job
 from amplint.engine.modules import Modules
 from amplint.semantics.python import statements
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ ALLOWED_IN_RULES = {
     "findings",
     "torchlib",
     "source.rewrite",
+    "source.syntax",
     "trace.check",
     "trace.compared",
     "trace.kinds",

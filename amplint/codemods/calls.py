@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]

@@ -10,6 +10,7 @@ from amplint.engine.modules import Lookups, Modules
 from amplint.semantics import interpret
 from amplint.semantics.events import Called, Event
 from amplint.semantics.reading.program import Program
+from amplint.source import syntax as cst
 
 
 class Interpretation:

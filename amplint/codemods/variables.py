@@ -10,6 +10,7 @@ from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 

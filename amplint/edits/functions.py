@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Edit, Fix
 from amplint.semantics.events import MixedBackward, Unpaired
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

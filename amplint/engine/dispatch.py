@@ -16,6 +16,7 @@ from amplint.source.source import ForeignNode
 if TYPE_CHECKING:
     from amplint.semantics.events import Event
     from amplint.semantics.reading.program import Program
+    from amplint.source import syntax as cst
 
 _Place = tuple[str, str, "cst.CSTNode"]
 _FAILURES = (Exception, SystemExit, GeneratorExit)

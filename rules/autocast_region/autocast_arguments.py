@@ -9,6 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event
 from amplint.semantics.values.values import Const, Device, Ref, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DTYPES
 
 TAKES = {"device_type": "str", "dtype": "torch.dtype", "enabled": "bool"}

@@ -9,6 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, Forward, Purpose, Recipe, ScriptEnd
 from amplint.semantics.values.values import TRUE
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

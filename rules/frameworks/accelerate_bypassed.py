@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Bypassed, Event
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import INSTEAD, TITLES
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import TITLES
 
 if TYPE_CHECKING:

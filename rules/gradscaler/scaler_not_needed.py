@@ -9,6 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, ScalerCreated, ScriptEnd
 from amplint.semantics.values.values import FALSE
+from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Edit, Fix, Severity, Span
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, PenaltyScaled
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

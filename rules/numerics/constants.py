@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.events import TensorOp
 from amplint.semantics.values.values import Number
+from amplint.source import syntax as cst
 
 
 def story(event: TensorOp, number: Number) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, Operation
+from amplint.source import syntax as cst
 
 from .float32 import MAKING, buffer_of
 

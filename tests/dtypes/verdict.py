@@ -18,6 +18,7 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.trackers import TRACKERS
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Tensor, Value
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.names import DTYPES

@@ -28,6 +28,7 @@ from amplint.semantics import interpret
 from amplint.semantics.events import ApiUse, Called, Event, Evidence, Index, Operand, ScriptEnd
 from amplint.semantics.reading.program import Program
 from amplint.semantics.values.values import TRUE, Autocast, Const, Ref, Scaler, Unknown
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 

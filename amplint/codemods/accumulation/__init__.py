@@ -24,6 +24,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 

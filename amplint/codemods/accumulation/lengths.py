@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 
 _SIZED = frozenset(
     {"list", "tuple", "sorted", "range", "TensorDataset", "random_split", "ConcatDataset", "ImageFolder"}

@@ -19,6 +19,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_OPTIMIZER
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES

@@ -12,6 +12,7 @@ from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 

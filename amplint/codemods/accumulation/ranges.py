@@ -8,6 +8,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _WHOLE_OPERATORS = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)

@@ -8,6 +8,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _DEEP = 12

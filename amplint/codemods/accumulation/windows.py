@@ -13,6 +13,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import EPOCHS, PROGRESS_BAR
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _HELPER_CODE = (

@@ -9,6 +9,7 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 
 
 class Flag:

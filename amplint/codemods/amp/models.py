@@ -10,6 +10,7 @@ from amplint.codemods.script import Script
 from amplint.codemods.variables import Variable, Variables
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import LOOKS_AT_MODEL
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _SEQUENTIAL = "torch.nn.Sequential"

@@ -27,6 +27,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (

@@ -13,6 +13,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 NAME = "use_amp"

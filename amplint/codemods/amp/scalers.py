@@ -11,6 +11,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})

@@ -9,6 +9,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import CLIPS, PARAMETERS
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import walk
 

@@ -8,6 +8,7 @@ from amplint.codemods.apex.reach import Reach
 from amplint.codemods.script import Script
 from amplint.edits.checkpoint_files import loaded_beside, saved_beside
 from amplint.findings import Edit, Span
+from amplint.source import syntax as cst
 
 
 def states(script: Script, reach: Reach) -> Iterator[cst.Call]:

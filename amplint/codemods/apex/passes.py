@@ -11,6 +11,7 @@ from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.semantics.events import Backward, Event, Forward, Purpose, Recipe
 from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _TRIVIAL = frozenset(

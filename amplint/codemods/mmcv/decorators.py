@@ -13,6 +13,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
 
 _HELPER = '''def {name}(value):
