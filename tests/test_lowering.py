@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator
@@ -13,15 +14,21 @@ import libcst
 import pytest
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from amplint.findings import Position
 from amplint.source import syntax as cst
+from amplint.source.concrete import lowered
 from amplint.source.encoding import SourceError
+from amplint.source.rewrite import Rewriter
 from amplint.source.source import Chunk, Source
+from amplint.source.tree import walk
 from tests.chance import seeded
 
 Place: TypeAlias = tuple[int, int]
 ROOT = Path(__file__).parent.parent
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 SHAPES = (ROOT / "tests" / "lowering" / "shapes.txt").read_text(encoding="utf-8")
+NEWER = "def f():\n    type X = given\n" if sys.version_info < (3, 12) else "x = 1\nt'{x}'; y =  given\n"
+"""What this Python cannot parse."""
 PLACED_ELSEWHERE = (
     *(cst.AsName, cst.CompFor, cst.CompIf, cst.ComparisonTarget, cst.FormattedStringText, cst.BaseUnaryOp, cst.Slice),
     *(cst.MatchKeywordElement, cst.MatchMappingElement, cst.MatchOrElement, cst.MatchSequenceElement, cst.MatchStar),
@@ -88,6 +95,34 @@ def statements() -> Iterator[str]:
 def test_shapes(newline: str) -> None:
     for text in statements():
         assert list(differences(text.replace("\n", newline))) == [], text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_trees_by_libcst_are_the_same(newline: str) -> None:
+    for text in statements():
+        source = Source("text.py", text.replace("\n", newline))
+        (chunk,) = source.chunks
+        tree = lowered(chunk.text, source.layout)
+        assert tree.deep_equals(chunk.module), text
+        for node, twin in zip(walk(tree), walk(chunk.module), strict=True):
+            assert isinstance(node, PLACED_ELSEWHERE) or source.span_of(node.at) == chunk.span(twin), text
+
+
+def test_what_only_libcst_can_parse() -> None:
+    source = Source("text.py", NEWER)
+    (chunk,) = source.chunks
+    names = {node.value: chunk.span(node).start for node in walk(chunk.module) if isinstance(node, cst.Name)}
+    assert names["given"] == Position(2, 14)
+
+
+def test_nodes_of_libcst() -> None:
+    rewrite = Rewriter(Source("text.py", "x = 1\ndef f():\n    return g(  # why\n        x,\n    )\n"))
+    call = next(node for chunk in rewrite.source.chunks for node in walk(chunk.module) if isinstance(node, cst.Call))
+    found = rewrite.concrete(call)
+    assert isinstance(found, libcst.Call)
+    assert isinstance(found.whitespace_before_args, libcst.ParenthesizedWhitespace)
+    assert found.whitespace_before_args.first_line.comment is not None
+    assert found.whitespace_before_args.first_line.comment.value == "# why"
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -35,7 +35,9 @@ def lowered(text: str, layout: Layout) -> cst.Module:
         return layout.starts[row - 1] + column
 
     def made(node: libcst.CSTNode) -> Any:
-        kind: type[cst.CSTNode] = getattr(cst, type(node).__name__)
+        kind: type[cst.CSTNode] = next(
+            vars(cst)[one.__name__] for one in type(node).__mro__ if one.__name__ in vars(cst)
+        )
         twin = kind(*(value(getattr(node, name)) for name in kind.fields))
         place = places[node]
         assert isinstance(place, CodeRange)

@@ -203,6 +203,12 @@ class ExpressionLowering:
                 each.end_lineno = (each.end_lineno or 1) + row - 1
         return tree
 
+    def _opaque(self, n: ast.expr) -> cst.BaseExpression:
+        """What no supported version of Python knows."""
+        node = new(cst.BaseExpression)
+        node.at = n
+        return node
+
     def _comparison(self, n: ast.Compare) -> cst.Comparison:
         node = new(cst.Comparison)
         node.at = n
@@ -525,3 +531,5 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[[ExpressionLowering, Any], cst.BaseE
     ast.NamedExpr: ExpressionLowering._named,
     ast.Lambda: ExpressionLowering._lambda,
 }
+if hasattr(ast, "TemplateStr"):
+    _EXPRESSIONS[ast.TemplateStr] = ExpressionLowering._opaque
