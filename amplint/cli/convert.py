@@ -146,7 +146,7 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
 
 
 def _converted(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
-    from amplint.codemods.files import convert_bytes  # imports libcst, which is slow
+    from amplint.codemods.files import convert_bytes  # many modules
 
     return convert_bytes(raw, wish, path)
 

@@ -104,7 +104,7 @@ def _repaired(
         outcome.safe.add(Applicability.UNSAFE)
     if not (options.fix or options.diff) or not any(finding.fix for finding in findings):
         return findings
-    from amplint.engine.fixing import applicable, repair, repair_file  # these import libcst
+    from amplint.engine.fixing import applicable, repair, repair_file  # many modules
 
     if not applicable(findings, target.settings):
         return findings
