@@ -13,8 +13,8 @@ from amplint.source.layout import Layout
 Range: TypeAlias = tuple[int, int]
 """A half-open range of offsets."""
 
-_WORD = re.compile(r"[\w\x80-\U0010ffff]+")
-_LAST_WORD = re.compile(r"[\w\x80-\U0010ffff]+[^\w\x80-\U0010ffff]*\Z")
+_WORD = re.compile(r"(?:\w|[^\x00-\x7f])+")
+_LAST_WORD = re.compile(r"(?:\w|[^\x00-\x7f])+[\x00-/:-@\[-^`{-\x7f]*\Z")
 
 
 class Places:
@@ -185,9 +185,9 @@ class Places:
             return start, start + (3 if isinstance(node, cst.Not) else 1)
         else:
             left = above.target if isinstance(above, cst.AugAssign) else above.left  # type: ignore[attr-defined]
-        found = _SIGN[type(node)].search(self._layout.bare, self.outer(left)[1])
-        assert found is not None
-        return found.span()
+        words = (type(node).__doc__ or "").strip("`").split()
+        start = self._layout.bare.index(words[0], self.outer(left)[1])
+        return start, self._layout.bare.index(words[-1], start) + len(words[-1])
 
     def _module(self, node: cst.Module) -> Range:
         return self._of_parts(node) if node.body else (0, 0)
@@ -283,8 +283,5 @@ _SPECIAL: dict[type[cst.CSTNode], Callable[[Places, Any], Range]] = {
     cst.MatchValue: Places._match_value,
     cst.MatchSingleton: Places._match_value,
 }
-_SIGN: dict[type[cst.CSTNode], re.Pattern[str]] = {}
 for _base in (cst.BaseBinaryOp, cst.BaseBooleanOp, cst.BaseUnaryOp, cst.BaseCompOp, cst.BaseAugOp):
-    for _kind in _base.__subclasses__():
-        _SPECIAL[_kind] = Places._operator
-        _SIGN[_kind] = re.compile(r"\s+".join(map(re.escape, (_kind.__doc__ or "").strip("`").split())))
+    _SPECIAL.update(dict.fromkeys(_base.__subclasses__(), Places._operator))
