@@ -12,11 +12,12 @@ ROOT = Path(__file__).parents[1]
 ENGINE = sorted((ROOT / "amplint").rglob("*.py"))
 RULES = sorted((ROOT / "rules").rglob("*.py"))
 
-BOTTOM = {"findings", "claims"}
+BOTTOM = {"findings", "claims", "records"}
 MIDDLE = {"rule", "semantics", "fixes", "torchlib", "source", *BOTTOM}
 ALLOWED = {
-    "claims": set[str](),
-    "findings": {"claims"},
+    "records": set[str](),
+    "claims": {"records"},
+    "findings": {"claims", "records"},
     "torchlib": BOTTOM,
     "source": BOTTOM,
     "semantics": {"source", "torchlib", *BOTTOM},
@@ -40,6 +41,7 @@ ALLOWED_FOR_TYPING = {**ALLOWED, "rule": {"semantics", "source", *BOTTOM}}
 ALLOWED_IN_RULES = {
     "codemods",
     "edits",
+    "records",
     "rule",
     "semantics",
     "findings",

@@ -31,6 +31,7 @@ NEWER = "def f():\n    type X = given\n" if sys.version_info < (3, 12) else "x =
 """What this Python cannot parse."""
 PLACED_ELSEWHERE = (
     *(cst.AsName, cst.CompFor, cst.CompIf, cst.ComparisonTarget, cst.FormattedStringText, cst.BaseUnaryOp, cst.Slice),
+    cst.SubscriptElement,
     *(cst.MatchKeywordElement, cst.MatchMappingElement, cst.MatchOrElement, cst.MatchSequenceElement, cst.MatchStar),
     *(cst.Module, cst.Parameters, cst.ParamStar),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from amplint.codemods.bindings import bound_by
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from amplint.findings import Edit
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
 from amplint.source.tree import walk

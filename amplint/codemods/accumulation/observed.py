@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.events import (
     Accumulation,
     Backward,

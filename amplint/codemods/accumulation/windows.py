@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amplint.codemods.accumulation.lengths import has_length
 from amplint.codemods.accumulation.ranges import range_of
@@ -11,6 +11,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import EPOCHS, PROGRESS_BAR
 from amplint.source import syntax as cst

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.events import (
     AutocastCreated,
     Backward,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from amplint.codemods import names
 from amplint.codemods.amp.parameters import behind, switch_behind
@@ -12,6 +11,7 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from amplint.codemods.apex.booleans import as_boolean
 from amplint.codemods.apex.uses import AMP, INITIALIZE
@@ -13,6 +12,7 @@ from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 
 _PARAMETERS = (

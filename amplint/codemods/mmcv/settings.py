@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Span
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 from amplint.source.source import NEWLINE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from amplint.codemods.conversion import Remark
@@ -11,6 +10,7 @@ from amplint.codemods.mmcv.inheritance import UNKNOWN, Inherited
 from amplint.codemods.mmcv.settings import DELETE, Entry, Setting, items, key
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 
 AMP = "AmpOptimWrapper"

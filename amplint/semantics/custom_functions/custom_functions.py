@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import (
     Passes,
     cast_in_both,

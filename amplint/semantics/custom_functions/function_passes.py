@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.reading.origins import Origins, read
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import LIKE_WEIGHT, RUNS_BACK

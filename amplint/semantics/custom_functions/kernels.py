@@ -7,8 +7,8 @@ tensors that operations of the region made half, others that are float32, such a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import Passes, differentiable
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import quietly

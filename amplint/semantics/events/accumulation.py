@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.source import syntax as cst
 

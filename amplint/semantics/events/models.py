@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Set
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Autocast, NewThread
 from amplint.source import syntax as cst

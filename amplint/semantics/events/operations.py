@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import Tensor, Value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Set
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import TRUE, Autocast, Manager, Optimizer, Scaler, Value
 from amplint.source import syntax as cst

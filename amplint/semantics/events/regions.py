@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Autocast, Value
 from amplint.source import syntax as cst

@@ -6,8 +6,8 @@ Only steps that are known to keep a factor are followed from a loss back to such
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events import PenaltyScaled
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Handler, Tracker

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from amplint.records import dataclass
 from amplint.semantics.events import ScaledLossRead
 from amplint.semantics.losses import shares
 from amplint.semantics.losses.shares import Shares

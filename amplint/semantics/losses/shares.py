@@ -7,8 +7,8 @@ it is too small by their number.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events import DividedLossRead
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from amplint.records import dataclass
 from amplint.semantics.events import Gradients, GradState, OptState, Stage
 from amplint.semantics.memory.gradients import NO_GRADIENTS, essence
 from amplint.semantics.python.machine import Machine

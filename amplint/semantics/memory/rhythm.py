@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amplint.records import dataclass
 from amplint.semantics.python.tracker import Tracker
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amplint.records import dataclass
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.values import Class, Scaler

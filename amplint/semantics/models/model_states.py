@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.values.state import Iteration, Part
 from amplint.source import syntax as cst
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from amplint.records import dataclass
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.functions import call_function

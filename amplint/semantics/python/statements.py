@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.expressions import assign, decide, evaluate, test

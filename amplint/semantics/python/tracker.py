@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from amplint.records import dataclass
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Part, Region, State

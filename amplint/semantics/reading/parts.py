@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import TRIGGERS, is_extreme
 from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst

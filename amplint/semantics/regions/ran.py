@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.semantics.events import RanRegion
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker

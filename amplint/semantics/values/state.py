@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Set
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+from amplint.records import dataclass
 from amplint.semantics.values.facts import Fact, Facts
 from amplint.semantics.values.values import (
     Autocast,

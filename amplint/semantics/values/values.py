@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 
