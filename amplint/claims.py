@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from amplint.records import dataclass
 
 HALF = ("float16", "bfloat16")
 

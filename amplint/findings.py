@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amplint.claims import Claim, Mark
+from amplint.records import dataclass
 
 
 class Severity(enum.IntEnum):

@@ -14,19 +14,19 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from amplint.claims import Claim as Claim
 from amplint.claims import Sign as Sign
 from amplint.findings import Applicability, Fix, Severity
+from amplint.records import dataclass
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    import libcst as cst
-
     from amplint.semantics.events import Event
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 ENTRY_POINT_GROUP = "amplint.rules"

@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import libcst as cst
-
 from amplint.cli.main import main as amplint
 from amplint.engine import run
 from amplint.engine.analyse import Analysis, Job
 from amplint.engine.modules import Modules
 from amplint.semantics.python import statements
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ ENGINE = sorted((ROOT / "amplint").rglob("*.py"))
 SEMANTICS = ROOT / "amplint" / "semantics"
 RULES = sorted((ROOT / "rules").rglob("*.py"))
 
-BOTTOM = {"findings", "claims"}
+BOTTOM = {"findings", "claims", "records"}
 MIDDLE = {"rule", "semantics", "fixes", "torchlib", "source", *BOTTOM}
 ALLOWED = {
-    "claims": set[str](),
-    "findings": {"claims"},
+    "records": set[str](),
+    "claims": {"records"},
+    "findings": {"claims", "records"},
     "torchlib": BOTTOM,
     "source": BOTTOM,
     "semantics": {"source", "torchlib", *BOTTOM},
@@ -42,11 +43,13 @@ ALLOWED_FOR_TYPING = {**ALLOWED, "rule": {"semantics", "source", *BOTTOM}}
 ALLOWED_IN_RULES = {
     "codemods",
     "edits",
+    "records",
     "rule",
     "semantics",
     "findings",
     "torchlib",
     "source.rewrite",
+    "source.syntax",
     "trace.check",
     "trace.compared",
     "trace.kinds",

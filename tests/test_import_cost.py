@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 PROGRAMS = {
     "import amplint": "import amplint",
@@ -23,3 +26,18 @@ def test_starting_does_not_load(name: str, library: str) -> None:
     program = f"import sys\n{program}\nprint(*sorted(sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert library not in done.stderr.split()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--diff", "--unsafe-fixes"]])
+def test_findings_and_repairs_need_no_libcst(arguments: list[str]) -> None:
+    script = ROOT / "fixtures" / "AMP201-double-unscale" / "bad_same_iteration.py"
+    assert script.exists()
+    program = f"""
+import sys
+from amplint.cli.main import main
+try: main(["check", "--no-cache", *{arguments!r}, {str(script)!r}])
+except SystemExit as ended: assert ended.code == 1, ended.code
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stderr.split() if name.startswith("libcst.")]

@@ -1,15 +1,12 @@
-"""Positions worked out statement by statement are those of the whole tree."""
+"""Positions worked out from the text are those of libcst's trees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from libcst.metadata import MetadataWrapper, PositionProvider
 
-from amplint.source.source import Source
-from amplint.source.tree import walk
+from tests.test_lowering import differences
 
 ROOT = Path(__file__).parent.parent
 
@@ -62,29 +59,12 @@ rows"""
 TABS = 'if x:\n\tasync def tabs(self):\n\t\t"""Two\n\trows."""\n\t\tawait (\n\t    self)\n'
 
 
-def differences(text: str) -> list[tuple[str, object, object]]:
-    """Where a node or a parenthesis stands by `Source`, and by libcst, where they disagree."""
-    found = []
-    for chunk in Source("shapes.py", text).chunks:
-        whole = MetadataWrapper(chunk.module, unsafe_skip_copy=True).resolve(PositionProvider)
-        for node in walk(chunk.module):
-            opening = getattr(node, "lpar", ())
-            for one in (node, *(opening if isinstance(opening, Sequence) else ())):
-                span, place = chunk.span(one, node), whole[one]
-                above = chunk.first_row - 1
-                here = (span.start.row - above, span.start.column - 1, span.end.row - above, span.end.column - 1)
-                there = (place.start.line, place.start.column, place.end.line, place.end.column)
-                if here != there:
-                    found.append((type(one).__name__, here, there))
-    return found
-
-
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("text", [SHAPES, TABS])
 def test_every_shape_of_statement(text: str, newline: str) -> None:
-    assert differences(text.replace("\n", newline)) == []
+    assert list(differences(text.replace("\n", newline))) == []
 
 
 @pytest.mark.parametrize("name", ["benchmarks/script.py", "amplint/semantics/python/calls.py", "tests/test_rewrite.py"])
 def test_real_files(name: str) -> None:
-    assert differences((ROOT / name).read_text()) == []
+    assert list(differences((ROOT / name).read_text())) == []

@@ -6,13 +6,13 @@ import ast
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
-import libcst as cst
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplint.findings import Edit, Position
 from amplint.fixes.splice import locate, splice
+from amplint.source import syntax as cst
 from amplint.source.encoding import decode
 from amplint.source.rewrite import Rewriter
 from amplint.source.rewrite_lines import Lines
@@ -32,7 +32,7 @@ def nodes(rewrite: Rewriter) -> Iterator[cst.CSTNode]:
 def find(rewrite: Rewriter, text: str) -> cst.CSTNode:
     """The outermost node with exactly this text."""
     for node in nodes(rewrite):
-        whole = isinstance(node, (cst.Module, cst.IndentedBlock, cst.BaseParenthesizableWhitespace))
+        whole = isinstance(node, (cst.Module, cst.IndentedBlock))
         if not whole and rewrite.text(node) == text:
             return node
     raise AssertionError(f"no node {text!r}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-import libcst as cst
 import pytest
 
+from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import click
@@ -17,6 +17,7 @@ from amplint.engine.diagnostics import describe
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
 from amplint.fixes.write import replace_file
+from amplint.records import dataclass
 from amplint.reports.diff import unified
 from amplint.reports.text import one_line
 from amplint.source.files import read
@@ -146,7 +147,7 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
 
 
 def _converted(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
-    from amplint.codemods.files import convert_bytes  # imports libcst, which is slow
+    from amplint.codemods.files import convert_bytes  # many modules
 
     return convert_bytes(raw, wish, path)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from amplint.engine.config import ConfigError, Settings, load, severity
 from amplint.engine.projects import Projects
 from amplint.engine.select import Rules, UnknownSelector, matches, require
+from amplint.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import click
@@ -25,6 +25,7 @@ from amplint.engine.projects import Projects
 from amplint.engine.run import Linter
 from amplint.engine.select import Rules
 from amplint.findings import Applicability, Finding
+from amplint.records import dataclass
 from amplint.reports.context import Context, Sources
 from amplint.reports.diff import unified
 from amplint.reports.formats import FORMATS
@@ -104,7 +105,7 @@ def _repaired(
         outcome.safe.add(Applicability.UNSAFE)
     if not (options.fix or options.diff) or not any(finding.fix for finding in findings):
         return findings
-    from amplint.engine.fixing import applicable, repair, repair_file  # these import libcst
+    from amplint.engine.fixing import applicable, repair, repair_file  # many modules
 
     if not applicable(findings, target.settings):
         return findings

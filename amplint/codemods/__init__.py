@@ -19,13 +19,13 @@ def convert(text: str, wish: Wish, path: str = "") -> Conversion:
     text that cannot be converted with certainty comes back as it is, with the reasons. Raises ValueError for a wish
     that no codemod fulfils.
     """
-    from amplint.codemods.driver import run  # imports libcst, which is slow
+    from amplint.codemods.driver import run  # many modules
 
     return run(text, wish, path)
 
 
 def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:
     """What `convert` does as the repair of a finding, an unsafe one; None where it does nothing."""
-    from amplint.codemods.driver import fix  # imports libcst, which is slow
+    from amplint.codemods.driver import fix  # many modules
 
     return fix(message, text, wish, path)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import re
 
-import libcst as cst
-
 from amplint.codemods.bfloat16_scalers import Scalers
 from amplint.codemods.conditions import drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
@@ -16,6 +14,7 @@ from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.imports import remove_stale_imports
+from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
 _FLOAT16 = ("torch.float16", "torch.half")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
+from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 
 ROUNDS = 10

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Set
 
-import libcst as cst
-
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]

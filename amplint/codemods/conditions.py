@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.source import syntax as cst
 
 
 def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
@@ -68,7 +67,8 @@ def _emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | Non
     if node.orelse is None:
         return script.rewrite.remove_statement(node)
     first = script.row(node)
-    plain = isinstance(node.test, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.test.lpar
+    enclosed = script.rewrite.parentheses(node.test)
+    plain = enclosed or isinstance(node.test, (cst.Name, cst.Attribute, cst.Subscript, cst.Call))
     text = script.text_of(node.test)
     negated = f"not {text}" if plain else f"not ({text})"
     header = f"{script.lines.indentation(first)}if {negated}:{script.source.newline}"

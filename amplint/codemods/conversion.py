@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amplint.findings import Fix
+from amplint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

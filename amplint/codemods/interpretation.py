@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import libcst as cst
-
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.engine.modules import Lookups, Modules
 from amplint.semantics import interpret
 from amplint.semantics.events import Called, Event
 from amplint.semantics.reading.program import Program
+from amplint.source import syntax as cst
 
 
 class Interpretation:

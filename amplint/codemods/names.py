@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.bindings import bound_by
 from amplint.codemods.script import Script
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.refusal import Refusal
+from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
 from amplint.source.tree import walk

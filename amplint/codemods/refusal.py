@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.conversion import Remark
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 
 

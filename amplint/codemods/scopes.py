@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_by, bound_names
 from amplint.codemods.places import Places
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 Scope = tuple[str, ...]

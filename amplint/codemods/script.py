@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import libcst as cst
-
 from amplint.codemods.scopes import Scopes
 from amplint.findings import Edit, Span
 from amplint.fixes.splice import locate, splice
+from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import Lines
 from amplint.source.source import Source
 from amplint.source.tree import walk

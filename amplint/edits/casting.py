@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import Event
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 UNTOUCHED = frozenset({

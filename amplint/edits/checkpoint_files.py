@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.semantics.words import OPTIMIZER_FILE
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.edits.checkpoint_files import IMPORTS, loaded_beside, saved_beside
 from amplint.findings import Edit, Fix
 from amplint.semantics.events import CheckpointLacksScaler, Place
 from amplint.semantics.words import OPTIMIZER_ENTRY
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import SyntaxErrorFound, defect, describe, diagnostic
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.screen import follows, screen, words_of
 from amplint.findings import Finding, Position, Span
+from amplint.records import dataclass
 from amplint.rule import Rule
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from amplint.engine.select import Rules, UnknownSelector, hint, require
 from amplint.findings import Severity
+from amplint.records import dataclass
 from amplint.source.files import read
 from amplint.torchlib import tables
 

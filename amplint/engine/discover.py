@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from amplint.engine.config import Settings
@@ -13,6 +13,7 @@ from amplint.engine.diagnostics import UnreadableFile, diagnostic
 from amplint.engine.patterns import Chain, gitignore, gitignores_above, ignored
 from amplint.engine.projects import Projects
 from amplint.findings import Finding
+from amplint.records import dataclass
 
 NEVER_ENTERED = frozenset(
     {

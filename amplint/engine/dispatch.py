@@ -14,10 +14,9 @@ from amplint.source.rewrite import Rewriter
 from amplint.source.source import ForeignNode
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from amplint.semantics.events import Event
     from amplint.semantics.reading.program import Program
+    from amplint.source import syntax as cst
 
 _Place = tuple[str, str, "cst.CSTNode"]
 _FAILURES = (Exception, SystemExit, GeneratorExit)

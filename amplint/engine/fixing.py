@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amplint.engine.config import Settings
 from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
@@ -14,6 +14,7 @@ from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
 from amplint.fixes.write import replace_file
+from amplint.records import dataclass
 from amplint.source.encoding import SourceError, decode, encode
 from amplint.source.files import read
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
@@ -17,6 +16,7 @@ from amplint.engine.projects import Projects
 from amplint.engine.screen import follows, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding
+from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.source.files import read
 

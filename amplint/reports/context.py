@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amplint.engine.select import Rules
 from amplint.findings import Finding
+from amplint.records import dataclass
 from amplint.source.encoding import shown_text
 from amplint.source.files import read
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.torchlib.constants import CONSTANTS
 from amplint.trace.record import Histogram
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from amplint.records import dataclass
 from amplint.reports.context import Sources
 from amplint.reports.text import one_line, visible
 from amplint.reports.trace import place

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from amplint.findings import Finding
+from amplint.records import dataclass
 from amplint.source.files import read
 from amplint.trace.kinds import computed_in, computes, is_float32_product, is_own_cast
 from amplint.trace.record import Operation, Record, digest

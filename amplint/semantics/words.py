@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from amplint.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import libcst as cst
-
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 
 _VERSION_TEST = re.compile(r"__version__|torch_version|\bversion\.|(?i:torch)_(?:greater|\d)|hasattr\(torch(?:\.amp)?,")
@@ -26,10 +25,12 @@ def is_fallback(source: Source, node: cst.CSTNode, modern: re.Pattern[str]) -> b
             return True
         if isinstance(above, (cst.If, cst.IfExp)) and inner is not above.test:
             other = above.orelse if inner is above.body else above.body
-            if _VERSION_TEST.search(_code(above.test)) or (other is not None and modern.search(_code(other))):
+            if _VERSION_TEST.search(source.code(above.test)) or (
+                other is not None and modern.search(source.code(other))
+            ):
                 return True
         if isinstance(above, cst.IndentedBlock) and any(
-            modern.search(_code(branch)) for branch in _left_before(above, inner)
+            modern.search(source.code(branch)) for branch in _left_before(above, inner)
         ):
             return True
         inner = above
@@ -45,7 +46,3 @@ def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.If]
             last = statement.body.body[-1]
             if isinstance(last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last, _LEAVING):
                 yield statement
-
-
-def _code(node: cst.CSTNode) -> str:
-    return cst.Module([]).code_for_node(node)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.findings import Edit, Position, Span
+from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
 
 
@@ -43,7 +42,7 @@ class ArgumentEdits(RewriterBase):
         arguments = call.args
         if not arguments:
             return self._fill(call, self._adapted(text))
-        if isinstance(arguments[0].value, cst.GeneratorExp) and not arguments[0].value.lpar:
+        if isinstance(arguments[0].value, cst.GeneratorExp) and not self.parentheses(arguments[0].value):
             return None
         if index < len(arguments):
             start = self.span(arguments[index]).start
@@ -73,10 +72,10 @@ class ArgumentEdits(RewriterBase):
         last = call.args[-1]
         start, end = self.span(last).start, self.span(last).end
         own_row = not self._lines.before(start).strip()
-        if not isinstance(last.comma, cst.Comma):
+        comma = self._next(end, ",")
+        if comma is None:
             gap = self.source.newline + self._lines.before(start) if own_row and not self._lines.after(end) else " "
             return Edit(Span(end, end), f",{gap}{text}")
-        comma = self._punctuation(call, last.comma)
         rest = self._lines.after(comma.end).strip()
         if own_row and (not rest or rest.startswith("#")):
             below = Position(comma.end.row + 1, 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from amplint.findings import Edit, Position, Span
+from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import LINE_TAIL, Lines
 from amplint.source.source import NEWLINE, Source
 from amplint.source.tree import walk
+
+if TYPE_CHECKING:
+    import libcst
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -43,11 +46,18 @@ class RewriterBase:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands, its own parentheses included."""
-        span = self.source.span(node)
-        opening, closing = getattr(node, "lpar", None), getattr(node, "rpar", None)
-        if isinstance(opening, Sequence) and isinstance(closing, Sequence) and opening and closing:
-            span = Span(self._punctuation(node, opening[0]).start, self._punctuation(node, closing[-1]).end)
-        return span
+        return self.source.chunk_of(node).outer_span(node)
+
+    def parentheses(self, node: cst.CSTNode) -> int:
+        """The number of pairs of parentheses that `node` has of its own."""
+        return len(self.source.chunk_of(node).parentheses(node))
+
+    def concrete(self, node: cst.CSTNode) -> libcst.CSTNode:
+        """libcst's node for `node`, with its white space and punctuation. Raises SourceError.
+
+        libcst then parses the part of the file that holds it, a whole function or class of the top level.
+        """
+        return self.source.concrete(node)
 
     def text(self, node: cst.CSTNode) -> str:
         """The source text of `node`, its own parentheses included."""
@@ -56,7 +66,7 @@ class RewriterBase:
     def operand(self, node: cst.BaseExpression) -> str:
         """The source text of `node`, put in parentheses where `.attribute` could not follow it otherwise."""
         text = self.text(node)
-        return text if isinstance(node, _ATOMS) or node.lpar else f"({text})"
+        return text if isinstance(node, _ATOMS) or self.parentheses(node) else f"({text})"
 
     def replace(self, node: cst.CSTNode, new_text: str) -> Edit:
         """Put `new_text` in the place of `node` and its own parentheses."""
@@ -146,9 +156,10 @@ class RewriterBase:
         kinds = (cst.IndentedBlock, cst.SimpleStatementSuite)
         return next((above for above in self.source.ancestors(node) if isinstance(above, kinds)), None)
 
-    def _punctuation(self, near: cst.CSTNode, node: cst.CSTNode) -> Span:
-        """The span of a parenthesis or comma of `near`; these have no parent, so `Source` cannot tell their chunk."""
-        return self.source.chunk_of(near).span(node, near)
+    def _next(self, position: Position, sign: str) -> Span | None:
+        """Where `sign` stands, if it is what comes after `position`."""
+        place = self.source.layout.after(self._lines.offset(position))
+        return self.source.span_of((place, place + len(sign))) if self.source.text.startswith(sign, place) else None
 
     def _slice(self, span: Span) -> str:
         start, end = self._lines.range(span)

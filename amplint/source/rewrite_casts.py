@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.findings import Edit, Span
+from amplint.source import syntax as cst
 from amplint.source.rewrite_statements import StatementEdits
 from amplint.source.tree import walk
 
@@ -37,7 +36,7 @@ class CastEdits(StatementEdits):
         if isinstance(self.source.parent(call), cst.Expr):
             return self.remove_statement(call)
         owner = call.func.value
-        return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not call.lpar else None
+        return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not self.parentheses(call) else None
 
     def convert_in(self, region: cst.With, place: cst.BaseExpression) -> Edit | None:
         """Convert to float32 the tensor that a chain of method calls, `place`, begins with, for the rest of `region`.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.findings import Edit
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
 from amplint.source.tree import walk
 
@@ -92,8 +91,9 @@ class RegionEdits(RewriterBase):
         if not isinstance(node.body, cst.IndentedBlock) or not node.body.body:
             return None
         span = self.source.span(node)
-        parenthesised = isinstance(node.rpar, cst.RightParen)
-        items = self._punctuation(node, node.rpar) if parenthesised else self.span(node.items[0])  # type: ignore[arg-type]
+        items = self.span(node.items[0])
+        comma = self._next(items.end, ",") or items
+        items = self._next(comma.end, ")") or items
         colon = self.source.text.index(":", self._lines.offset(items.end))
         header_end = self._lines.position(colon + 1)
         comment = self._lines.after(header_end)

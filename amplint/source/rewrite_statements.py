@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.findings import Edit, Position, Span
+from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase, Statement
 
 
@@ -44,7 +43,7 @@ class StatementEdits(RewriterBase):
         rows = self._place(node)
         if rows is None or not isinstance(statement := self.statement_of(node), cst.SimpleStatementLine):
             return None
-        level = self.source.chunk_of(node).module.default_indent
+        level = self.source.chunk_of(node).default_indent
         untouched = self._string_rows(statement)
         lines = [f"{self._lines.indentation(rows[0])}{header}:"]
         for row in range(rows[0], rows[1] + 1):
@@ -137,7 +136,7 @@ class StatementEdits(RewriterBase):
         return Edit(Span(end, end), self.source.newline + code)
 
     def _block(self, node: cst.CSTNode, code: str, indentation: str) -> str:
-        level = self.source.chunk_of(node).module.default_indent
+        level = self.source.chunk_of(node).default_indent
         lines = []
         for line in code.split("\n"):
             stripped = line.lstrip(" ")

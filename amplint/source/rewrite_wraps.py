@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.findings import Edit, Position, Span
+from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
 
 
@@ -27,7 +26,7 @@ class WrapEdits(RewriterBase):
         assert last is not None
         untouched = {row for statement in statements for row in self._string_rows(statement)}
         indentation = self._lines.indentation(first[0])
-        level = self.source.chunk_of(statements[0]).module.default_indent
+        level = self.source.chunk_of(statements[0]).default_indent
         found: list[Edit] = []
         for row in range(first[0], last[1] + 1):
             place = Span(Position(row, 1), Position(row, 1))

@@ -1,8 +1,9 @@
-"""One file as amplint sees it: decoded text, and a concrete syntax tree that grows only where something looks.
+"""One file as amplint sees it: decoded text, and a syntax tree that grows only where something looks.
 
-Building a libcst tree costs about twelve times what `ast.parse` does, so the file is first cut into chunks, one for
-each top-level function or class and one for each short run of other statements between them. A chunk's tree is built
-when it is asked for.
+Python's own `ast` parses the file once. It is then cut into chunks, one for each top-level function or class and one
+for each short run of other statements between them. A chunk's tree of `syntax` nodes is made of the `ast` when it is
+asked for; libcst's tree, which costs about twelve times what `ast.parse` does, only where somebody needs white space or
+punctuation.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Position, Span
+from amplint.source import syntax as cst
 from amplint.source.encoding import SourceError, decode
 from amplint.source.imports import Import, assigned, imports
-from amplint.source.tree import children
+from amplint.source.layout import NEWLINE as NEWLINE
+from amplint.source.layout import Layout
+from amplint.source.lower import Lowering
+from amplint.source.places import Places, Range
+from amplint.source.tree import children, walk
 
 if TYPE_CHECKING:
-    from amplint.source.positions import Positions
+    import libcst
 
 RUN_ROWS = 200
 WORD = re.compile(r"[A-Za-z_]\w*")
-NEWLINE = re.compile(r"\r\n|\r|\n")
 _LIMITS = re.compile("too many|Exceeds the limit")
 """What Python says of a file that its own limits keep from running: too deep, or with an endless number in it."""
 _TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
@@ -40,13 +43,17 @@ class Chunk:
     """A top-level function or class, or a run of other top-level statements.
 
     `source` is the file, `name` the function's or class's name, None for a run. Rows are 1-based and inclusive.
+    `statements` are what Python makes of the text, None where only libcst can parse it.
     """
 
-    def __init__(self, source: Source, text: str, first_row: int, name: str | None) -> None:
+    def __init__(
+        self, source: Source, text: str, first_row: int, name: str | None, statements: list[ast.stmt] | None
+    ) -> None:
         self.source = source
         self.text = text
         self.first_row = first_row
         self.name = name
+        self._statements = statements
 
     @functools.cached_property
     def words(self) -> frozenset[str]:
@@ -71,8 +78,16 @@ class Chunk:
 
     @functools.cached_property
     def module(self) -> cst.Module:
-        """The tree. Raises SourceError when libcst cannot build it."""
-        return _parse(self.text, self.first_row)
+        """The tree. Raises SourceError when it cannot be built."""
+        statements, self._statements = self._statements, None
+        if statements is None:
+            from amplint.source.concrete import lowered
+
+            return lowered(self.text, self.source.layout)
+        try:
+            return Lowering(self.source.layout).module(statements)
+        except RecursionError:
+            raise SourceError("too deeply nested to be parsed", Position(self.first_row, 1)) from None
 
     @functools.cached_property
     def parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
@@ -87,16 +102,48 @@ class Chunk:
         return found
 
     @functools.cached_property
-    def _positions(self) -> Positions:
-        from amplint.source.positions import Positions
+    def _places(self) -> Places:
+        return Places(self.source.layout, self.parents)
 
-        return Positions(self.module, NEWLINE.split(self.text), self.parents)
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where `node` is in the file, without parentheses around it."""
+        return self.source.span_of(self._places.find(node))
 
-    def span(self, node: cst.CSTNode, near: cst.CSTNode | None = None) -> Span:
-        """Where `node`, or what has no parent but stands `near` one that has, is in the file."""
-        row, column, last_row, last_column = self._positions.find(node, near)
-        above = self.first_row - 1
-        return Span(Position(row + above, column + 1), Position(last_row + above, last_column + 1))
+    def range(self, node: cst.CSTNode) -> Range:
+        """The offsets of `node` in the text of the file, without parentheses around it."""
+        return self._places.find(node)
+
+    def outer_span(self, node: cst.CSTNode) -> Span:
+        """Where `node` is in the file, its own parentheses included."""
+        return self.source.span_of(self._places.outer(node))
+
+    def parentheses(self, node: cst.CSTNode) -> list[tuple[Span, Span]]:
+        """The pairs of parentheses around `node` that are its own, the innermost first."""
+        sign = self.source.span_of
+        return [(sign((one, one + 1)), sign((other, other + 1))) for one, other in self._places.parentheses(node)]
+
+    @functools.cached_property
+    def default_indent(self) -> str:
+        """What the first block is indented by, four spaces where there is none."""
+        block = next((node for node in walk(self.module) if isinstance(node, cst.IndentedBlock)), None)
+        if block is None:
+            return " " * 4
+        inner, outer = (self._indentation(node) for node in (block.body[0], self.parents[block]))
+        return inner[len(outer) :]
+
+    def _indentation(self, node: cst.CSTNode) -> str:
+        line = self.source.lines[self.span(node).start.row - 1]
+        return line[: len(line) - len(line.lstrip(" \t\f"))]
+
+    @functools.cached_property
+    def _concrete(self) -> dict[cst.CSTNode, libcst.CSTNode]:
+        from amplint.source.concrete import pairs, parse
+
+        return dict(pairs(self.module, parse(self.text, self.first_row)))
+
+    def concrete(self, node: cst.CSTNode) -> libcst.CSTNode:
+        """The node of libcst's tree of this chunk that stands for the same code as `node`. Raises SourceError."""
+        return self._concrete[node]
 
     @property
     def grown(self) -> bool:
@@ -120,6 +167,11 @@ class Source:
     def from_bytes(cls, filename: str, raw: bytes, path: str = "") -> Source:
         """Decode and cut. Raises SourceError."""
         return cls(filename, decode(raw)[0], path)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """Rows and columns of the text, and its punctuation."""
+        return Layout(self.text)
 
     @functools.cached_property
     def definitions(self) -> dict[str, Chunk]:
@@ -180,6 +232,20 @@ class Source:
         """Where `node` stands in the file."""
         return self.chunk_of(node).span(node)
 
+    def span_of(self, place: Range) -> Span:
+        """The span between two offsets."""
+        (row, column), (last_row, last_column) = map(self.layout.place, place)
+        return Span(Position(row, column + 1), Position(last_row, last_column + 1))
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of `node`, without parentheses around it."""
+        start, end = self.chunk_of(node).range(node)
+        return self.text[start:end]
+
+    def concrete(self, node: cst.CSTNode) -> libcst.CSTNode:
+        """libcst's node for the same code as `node`. Raises SourceError where libcst cannot parse it."""
+        return self.chunk_of(node).concrete(node)
+
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The node that directly holds `node`, None for a chunk's module."""
         return self.chunk_of(node).parents.get(node)
@@ -194,41 +260,42 @@ class Source:
 
 def _cut(source: Source) -> Iterator[Chunk]:
     text = source.text
-    lines = NEWLINE.split(text)
+    lines = source.lines
     outline = _outline(text, lines)
     if outline is None:
-        yield Chunk(source, text, 1, None)
+        yield Chunk(source, text, 1, None, None)
         return
     ends = [found.end() for found in NEWLINE.finditer(text)] + [len(text)]
     starts = [0, *ends]
-    runs: list[list[int]] = []
-    names: list[str | None] = []
-    for first, last, name in outline:
-        if runs and first <= runs[-1][1]:
-            runs[-1][1], names[-1] = max(last, runs[-1][1]), None
-        elif runs and name is None and names[-1] is None and last - runs[-1][0] < RUN_ROWS:
-            runs[-1][1] = last
+    runs: list[tuple[int, int, str | None, list[ast.stmt]]] = []
+    for first, last, name, statement in outline:
+        begun, ended, known, statements = runs[-1] if runs else (0, 0, None, [])
+        if runs and first <= ended:
+            runs[-1] = begun, max(last, ended), None, [*statements, statement]
+        elif runs and name is None and known is None and last - begun < RUN_ROWS:
+            runs[-1] = begun, last, None, [*statements, statement]
         else:
-            runs.append([first, last])
-            names.append(name)
-    for (first, last), name in zip(runs, names, strict=True):
-        yield Chunk(source, text[starts[first - 1] : ends[min(last, len(lines)) - 1]], first, name)
+            runs.append((first, last, name, [statement]))
+    for first, last, name, statements in runs:
+        yield Chunk(source, text[starts[first - 1] : ends[min(last, len(lines)) - 1]], first, name, statements)
 
 
-def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None]] | None:
-    """First row, last row and name of each top-level statement, or None when only libcst knows this syntax."""
+def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, ast.stmt]] | None:
+    """First row, last row, name and `ast` of each top-level statement, or None when only libcst knows this syntax."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(text).body
     except SyntaxError as failure:
         if not _LIMITS.match(str(failure.msg)):
-            _parse(text, 1)
+            from amplint.source.concrete import parse
+
+            parse(text, 1)
             return None
         raise SourceError(str(failure.msg), Position(failure.lineno or 1, failure.offset or 1)) from None
     except (RecursionError, MemoryError, ValueError) as failure:
         raise SourceError(f"too deeply nested to be parsed ({type(failure).__name__})") from None
-    found: list[tuple[int, int, str | None]] = []
+    found: list[tuple[int, int, str | None, ast.stmt]] = []
     for node in body:
         definition = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         decorators = [d.lineno for d in node.decorator_list] if definition else []  # type: ignore[attr-defined]
@@ -236,16 +303,5 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None]] |
         first = min([node.lineno, *decorators])
         while decorators and first > 1 and not lines[first - 1].lstrip().startswith("@"):
             first -= 1  # the decorator stands in parentheses that open further up
-        found.append((first, node.end_lineno or node.lineno, name))
+        found.append((first, node.end_lineno or node.lineno, name, node))
     return found
-
-
-def _parse(text: str, first_row: int) -> cst.Module:
-    try:
-        return cst.parse_module(text)
-    except cst.ParserSyntaxError as failure:
-        message = failure.message.partition("\n")[0].removeprefix("parser error: ")
-        place = Position(max(1, failure.raw_line) + first_row - 1, failure.raw_column + 1)
-        raise SourceError(f"syntax error: {message}", place) from None
-    except RecursionError:
-        raise SourceError("too deeply nested to be parsed", Position(first_row, 1)) from None

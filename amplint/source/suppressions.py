@@ -6,9 +6,9 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from amplint.findings import Position, Span
+from amplint.records import dataclass
 from amplint.source.encoding import SourceError, decode
 
 _NOQA = r"noqa\b(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:\s*,?\s*[a-z]+[0-9]+)*))?"

@@ -1,43 +1,23 @@
-"""Walking libcst trees cheaply: `CSTNode.children` rebuilds every node it visits, this reads attributes."""
+"""Walking syntax trees."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import TypeVar
 
-import libcst as cst
+from amplint.source import syntax as cst
 
-Kind = TypeVar("Kind", bound="cst.CSTNode")
-
-_SKIPPED = ("whitespace", "leading_lines", "lines_after", "trailing", "header", "footer", "comma", "equal", "semicolon")
-_ALSO_SKIPPED = frozenset({"lpar", "rpar", "indent", "newline", "dot"})
-
-
-class _Fields(dict[type, "tuple[str, ...] | None"]):
-    """By kind of node, the fields that can hold nodes worth seeing; None for what is no node."""
-
-    def __missing__(self, kind: type) -> tuple[str, ...] | None:
-        """Work it out the first time."""
-        self[kind] = None
-        if issubclass(kind, cst.CSTNode):
-            names = (field.name for field in dataclasses.fields(kind) if field.type is not str)
-            self[kind] = tuple(n for n in names if not n.startswith(_SKIPPED) and n not in _ALSO_SKIPPED)
-        return self[kind]
-
-
-_FIELDS = _Fields()
+Kind = TypeVar("Kind", bound=cst.CSTNode)
 
 
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """The nodes directly below `node` in source order as declared, without whitespace and punctuation."""
+    """The nodes directly below `node`, in the order of its fields."""
     found: list[cst.CSTNode] = []
-    for name in _FIELDS[type(node)] or ():
+    for name in node.below:
         value = getattr(node, name)
-        kind = type(value)
-        if kind is tuple or kind is list:
+        if type(value) is list:
             found += value
-        elif value is not None and _FIELDS[kind] is not None:
+        elif value is not None:
             found.append(value)
     return found
 
@@ -57,7 +37,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while todo:
         node = todo.pop()
         yield node
-        if _FIELDS[type(node)]:
+        if node.below:
             below = children(node)
             below.reverse()
             todo += below

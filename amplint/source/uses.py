@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
+from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
 from amplint.source.tree import walk
 

@@ -9,8 +9,9 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from amplint.records import dataclass
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment, words
 from amplint.torchlib.promotion import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.torchlib.tables import policy
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from amplint.records import dataclass
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 INTEGRAL = frozenset({"bool", "uint8", "int8", "int16", "int32", "int64"})

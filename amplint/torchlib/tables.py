@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from amplint.records import dataclass
 
 FOLDER = Path(__file__).with_name("autocast")
 _PREFIX, _SUFFIX = "torch-", ".json"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from amplint.records import dataclass
 from amplint.trace.calls import tensors
 from amplint.trace.drift import distance
 from amplint.trace.exact import FAILURES

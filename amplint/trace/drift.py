@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
+
+from amplint.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

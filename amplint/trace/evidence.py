@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.trace.kinds import computes
 from amplint.trace.record import Call, Failure, HalfLoss, Held, NonFinite, Operation, Record, digest
 

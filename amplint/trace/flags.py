@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from amplint.records import dataclass
 from amplint.trace.tally import Kind
 from amplint.trace.values import is_plain, total
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 
+from amplint.records import dataclass
 from amplint.trace.compared import (
     Comparison,
     LineDrift,

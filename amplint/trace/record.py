@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from amplint.records import dataclass
 from amplint.trace.compared import Comparison
 
 SCHEMA = 1

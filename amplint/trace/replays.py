@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from amplint.records import dataclass
 from amplint.trace.bins import WIDTH, bins, count, exponents
 from amplint.trace.record import HalfLoss, dtype_name
 from amplint.trace.tally import Kind, reads_workspace

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from amplint.records import dataclass
 from amplint.trace.partings import Culprit
 from amplint.trace.tally import HALF
 

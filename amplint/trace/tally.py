@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from amplint.records import dataclass
 from amplint.trace.calls import name_of
 from amplint.trace.frames import Line
 from amplint.trace.record import Operation, dtype_name

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from amplint.records import dataclass
 from amplint.trace.frames import NOWHERE, Line
 from amplint.trace.held import parameters
 from amplint.trace.record import Update, dtype_name

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.semantics.events import Accumulation, WindowLost
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.findings import Edit

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.semantics.events import Accumulation, Job, Work
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.findings import Edit

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event
 from amplint.semantics.values.values import Const, Device, Ref, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DTYPES
 
 TAKES = {"device_type": "str", "dtype": "torch.dtype", "enabled": "bool"}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, AutocastUnused, Event, Forward
 from amplint.semantics.values.values import FALSE, Ref
+from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
 
 WARNS_AND_SWITCHES_OFF = AUTOCAST_DEVICES - {"cuda"}

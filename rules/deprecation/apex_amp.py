@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ApiUse
+from amplint.source import syntax as cst
 from amplint.torchlib.legacy import APEX, APEX_MODULES
 
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import TITLES
 
 if TYPE_CHECKING:

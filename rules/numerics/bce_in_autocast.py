@@ -12,8 +12,7 @@ from amplint.semantics.events import Event, TensorOp
 from amplint.torchlib.policy import BANNED, treatment
 
 if TYPE_CHECKING:
-    import libcst as cst
-
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 

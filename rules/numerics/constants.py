@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import TensorOp
 from amplint.semantics.values.values import Number
+from amplint.source import syntax as cst
 
 
 def story(event: TensorOp, number: Number) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import ANGLES, COORDINATES, INTEGERS, Because, Event, Evidence, Operation
 from amplint.semantics.values.values import Tensor
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOWER
 

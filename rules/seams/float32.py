@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import Clash, Operand, Operation
+from amplint.source import syntax as cst
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE

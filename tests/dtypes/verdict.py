@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from unittest import mock
 
-import libcst as cst
-
 from amplint.engine.dispatch import Dispatcher
 from amplint.rule import Registry
 from amplint.semantics.events import Event, Operand, Operation
@@ -20,6 +18,7 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.trackers import TRACKERS
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Tensor, Value
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.names import DTYPES

@@ -17,9 +17,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 
-import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
-
 import amplint.semantics
 from amplint.engine.deep import call_deep
 from amplint.engine.dispatch import Dispatcher
@@ -31,7 +28,9 @@ from amplint.semantics import interpret
 from amplint.semantics.events import ApiUse, Called, Event, Evidence, Index, Operand, ScriptEnd
 from amplint.semantics.reading.program import Program
 from amplint.semantics.values.values import TRUE, Autocast, Const, Ref, Scaler, Unknown
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
+from amplint.source.tree import walk
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
 SEPARATE = frozenset({"node", "statement", "region", "region_with", "steps", "decisions", "idle", "index"})
@@ -192,10 +191,9 @@ class Rendering:
 
 def _places(chunk: Chunk, file: str) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where each node of a chunk stands."""
-    known = MetadataWrapper(chunk.module, unsafe_skip_copy=True).resolve(PositionProvider)
-    above = chunk.first_row - 1
-    for node, place in known.items():
-        yield node, f"{file}{place.start.line + above}:{place.start.column + 1}"
+    for node in walk(chunk.module):
+        start = chunk.span(node).start
+        yield node, f"{file}{start.row}:{start.column}"
 
 
 def _finding(finding: Finding) -> Iterator[str]:

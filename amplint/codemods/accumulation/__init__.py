@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.codemods.accumulation import windows, work
 from amplint.codemods.accumulation.blocks import Blocks
 from amplint.codemods.accumulation.handing import handed_on
@@ -26,6 +24,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Blocks:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._lines = script.lines
-        self._level = script.source.chunks[0].module.default_indent
+        self._level = script.source.chunks[0].default_indent
         self._headers: list[_Header] = []
         self._untouched: set[int] = set()
 
@@ -45,7 +44,7 @@ class Blocks:
         first, last = self._commented(self._rows(statements[0])[0]), self._rows(statements[-1])[1]
         for statement in statements:
             self._untouched |= self._script.string_rows(statement)
-        self._level = self._script.source.chunk_of(statements[0]).module.default_indent
+        self._level = self._script.source.chunk_of(statements[0]).default_indent
         self._headers.append(_Header(first, last, code))
 
     def define(self, code: Sequence[str]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import libcst as cst
+from dataclasses import field
 
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.events import (
     Accumulation,
     Backward,
@@ -21,6 +20,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_OPTIMIZER
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES

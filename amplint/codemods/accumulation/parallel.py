@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import libcst as cst
-
 from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _ALIAS = re.compile(r"\bDistributedDataParallel\s+as\s+(\w+)")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.accumulation import work
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place, counted, has_remainder
@@ -14,6 +12,7 @@ from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.accumulation.lengths import values_of
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _WHOLE_OPERATORS = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide)
@@ -23,7 +22,7 @@ def range_of(script: Script, calls: Calls, loop: cst.While) -> tuple[str, str]:
     It counts each round once, by itself or in a function that it calls, and nothing else changes the two. Raises
     Refusal where that is not certain.
     """
-    test = loop.test if isinstance(loop.test, cst.Comparison) and not loop.test.lpar else None
+    test = loop.test if isinstance(loop.test, cst.Comparison) and not script.rewrite.parentheses(loop.test) else None
     if test is not None and len(test.comparisons) == 1 and loop.orelse is None:
         counter, end = dotted(test.left), test.comparisons[0].comparator
         counts = _changes(script, calls, loop, counter) if counter is not None else []

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 
-import libcst as cst
-
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _DEEP = 12

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.ranges import range_of
@@ -14,7 +11,9 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 Place = cst.For | cst.While | cst.FunctionDef

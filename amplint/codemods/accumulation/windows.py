@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-import libcst as cst
+from dataclasses import replace
 
 from amplint.codemods.accumulation.lengths import has_length
 from amplint.codemods.accumulation.ranges import range_of
@@ -13,8 +11,10 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import EPOCHS, PROGRESS_BAR
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _HELPER_CODE = (
@@ -106,7 +106,9 @@ def over_range(loop: cst.For | cst.While) -> bool:
 def _around(script: Script, loop: cst.For, before: str, name: str, more: str) -> list[Edit]:
     """The edits that make `for x in xs` into `for before x in name(xs more)`; rows that are aligned to `xs` stay so."""
     text = script.rewrite.text(loop.target)
-    target = before + (f"({text})" if isinstance(loop.target, cst.Tuple) and not loop.target.lpar else text)
+    target = before + (
+        f"({text})" if isinstance(loop.target, cst.Tuple) and not script.rewrite.parentheses(loop.target) else text
+    )
     source, strings = script.source.span(loop.iter), script.string_rows(loop.iter)
     shift = " " * (len(target) - len(text) + len(name) + 1)
     aligned = [

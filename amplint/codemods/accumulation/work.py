@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import AVERAGE_CALLED, AVERAGING, COUNTS_STEPS, SAVES_IN_LOOP, SCHEDULER, SCHEDULER_CLASS
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _SCALER_METHODS = ("unscale_", "get_scale")

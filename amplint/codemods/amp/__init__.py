@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.amp import devices, limits
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
@@ -19,6 +17,7 @@ from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
+from amplint.source import syntax as cst
 
 REPAIRS = (
     "scaler-not-checkpointed",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
 
 _STATES = ("state_dict", "load_state_dict")
 

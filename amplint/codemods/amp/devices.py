@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _MAKERS = ("device", "current_accelerator")

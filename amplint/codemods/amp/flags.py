@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.amp.options import NAME, add_option
 from amplint.codemods.amp.parameters import switch_behind
 from amplint.codemods.calls import Calls
@@ -11,6 +9,7 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 
 
 class Flag:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-import libcst as cst
-
 from amplint.codemods.amp.observed import Observed, records_nothing
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _CALLS_LIMIT = 4

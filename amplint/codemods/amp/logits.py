@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods import names
 from amplint.codemods.amp.models import Models, Unclear
 from amplint.codemods.calls import Calls
@@ -18,6 +16,7 @@ from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script
 from amplint.codemods.variables import Given, Held, Variables
 from amplint.findings import Edit, Fix
+from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 from amplint.source.tree import walk
 
@@ -304,7 +303,7 @@ class _Logits:
         targets = above.targets if isinstance(above, cst.Assign) else ()
         if above is not None and [self._script.text_of(one.target) for one in targets] == [text]:
             return self._removed(above)
-        chained = isinstance(above, cst.Attribute) or ("\n" in text and not operand.lpar)
+        chained = isinstance(above, cst.Attribute) or ("\n" in text and not self._script.rewrite.parentheses(operand))
         return self._script.rewrite.replace(call, self._script.rewrite.operand(operand) if chained else text)
 
     def _without_layer(self, layer: cst.Call) -> Iterator[Edit]:

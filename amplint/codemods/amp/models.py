@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-import libcst as cst
-
 from amplint.codemods.calls import Calls
 from amplint.codemods.names import Use
 from amplint.codemods.script import Script
 from amplint.codemods.variables import Variable, Variables
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import LOOKS_AT_MODEL
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _SEQUENTIAL = "torch.nn.Sequential"

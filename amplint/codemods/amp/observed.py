@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-import libcst as cst
+from dataclasses import field
 
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.events import (
     AutocastCreated,
     Backward,
@@ -29,6 +28,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods import names
 from amplint.codemods.amp.parameters import behind, switch_behind
@@ -14,7 +11,9 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 NAME = "use_amp"

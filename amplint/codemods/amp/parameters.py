@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
+from amplint.source import syntax as cst
 
 
 def behind(script: Script, param: cst.Param, text: str) -> Edit:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers, binds_one_of
@@ -14,6 +12,7 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.source import syntax as cst
 
 
 class Protocol:
@@ -48,7 +47,7 @@ class Protocol:
 
     def _inner_text(self, loss: cst.BaseExpression) -> str:
         text = self._script.text_of(loss)
-        return text[1:-1] if loss.lpar and len(loss.lpar) == 1 and "#" not in text else text
+        return text[1:-1] if self._script.rewrite.parentheses(loss) == 1 and "#" not in text else text
 
     def _step(self, call: cst.Call) -> None:
         optimizer = self._script.text_of(self._observed.steps[call])

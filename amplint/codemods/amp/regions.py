@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-
-import libcst as cst
+from dataclasses import field
 
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import Observed
@@ -14,7 +12,9 @@ from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import libcst as cst
-
 from amplint.codemods.amp import parameters
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths, paths
@@ -13,6 +11,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})

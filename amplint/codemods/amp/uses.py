@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import CLIPS, PARAMETERS
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import walk
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
 
 DEPTH = 3
 _BOOLEAN = frozenset(

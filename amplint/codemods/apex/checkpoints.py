@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.script import Script
 from amplint.edits.checkpoint_files import loaded_beside, saved_beside
 from amplint.findings import Edit, Span
+from amplint.source import syntax as cst
 
 
 def states(script: Script, reach: Reach) -> Iterator[cst.Call]:

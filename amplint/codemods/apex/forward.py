@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.codemods.apex.pairs import Flags
 from amplint.codemods.apex.passes import Passes, Stretch
 from amplint.codemods.apex.reach import Reach
@@ -12,6 +10,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.source import syntax as cst
 
 
 def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, training: bool) -> Script:

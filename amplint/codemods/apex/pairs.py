@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import textwrap
 
-import libcst as cst
-
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conditions import conjunction, settled
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
 
 
 class Flags:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.events import Backward, Event, Forward, Purpose, Recipe
 from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _TRIVIAL = frozenset(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.start import scaler_place
@@ -17,6 +15,7 @@ from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.semantics.words import ABOUT_GRADIENTS
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _SCALE_LOSS = ("loss", "optimizers", "loss_id", "model", "delay_unscale", "delay_overflow_check")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-import libcst as cst
-
 from amplint.codemods.apex.setup import Setup
 from amplint.codemods.apex.uses import names_in
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
+from amplint.source.lower import parse_expression
 
 ROUNDS = 10
 
@@ -181,7 +181,7 @@ class Reach:
 
     def same_flag(self, flag: cst.BaseExpression | str, here: Scope, there: Scope) -> bool:
         """Whether a condition means in the function `there` what it means in `here`."""
-        node = cst.parse_expression(flag) if isinstance(flag, str) else flag
+        node = parse_expression(flag) if isinstance(flag, str) else flag
         names = names_in(node) - {"self"}
         uses_self = "self" in names_in(node)
         if uses_self and self.script.class_of(here) != self.script.class_of(there):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.apex.booleans import as_boolean
 from amplint.codemods.apex.uses import AMP, INITIALIZE
@@ -15,6 +12,8 @@ from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 
 _PARAMETERS = (
     "models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",
@@ -194,7 +193,7 @@ def _operand(script: Script, condition: cst.BaseExpression) -> str:
     loose = isinstance(condition, (cst.IfExp, cst.Lambda, cst.NamedExpr)) or (
         isinstance(condition, cst.BooleanOperation) and isinstance(condition.operator, cst.Or)
     )
-    return f"({text})" if loose and not condition.lpar else text
+    return f"({text})" if loose and not script.rewrite.parentheses(condition) else text
 
 
 def _level(script: Script, node: cst.BaseExpression | None) -> tuple[str | None, bool]:

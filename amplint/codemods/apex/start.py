@@ -6,8 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods.apex.checkpoints import states
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup
@@ -16,6 +14,8 @@ from amplint.codemods.conversion import Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.source import syntax as cst
+from amplint.source.lower import parse_expression
 from amplint.source.tree import walk
 
 
@@ -43,7 +43,7 @@ def scaler_place(script: Script, reach: Reach) -> cst.CSTNode:
         return statement
     rows = range(script.row(place), script.row(statement))
     bound = {path for node in script.nodes for path in bound_paths(node, whole=True) if script.row(node) in rows}
-    read = {found for text in setup.switches for found in paths(cst.parse_expression(text))}
+    read = {found for text in setup.switches for found in paths(parse_expression(text))}
     changed = any(one == path or one.startswith(f"{path}.") for path in read for one in bound)
     return statement if changed else place
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.codemods import names
 from amplint.codemods.bindings import bound_by
 from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 AMP, FP16_UTILS = "apex.amp", "apex.fp16_utils"

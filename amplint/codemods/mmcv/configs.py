@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.codemods.bindings import bound_names
 from amplint.codemods.conversion import Remark
 from amplint.codemods.mmcv.inheritance import BASES, WRAPPER, Inherited, inherited
@@ -17,6 +15,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import tidied
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _OTHERS = ("lr_config", "momentum_config", "runner", "total_epochs", "evaluation", "checkpoint_config", "log_config")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.names import Use, imported
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 AUTO, FORCE = "auto_fp16", "force_fp32"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, Decorated, decorated, known
 from amplint.codemods.names import uses
@@ -15,6 +13,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
 
 _HELPER = '''def {name}(value):
@@ -137,7 +136,7 @@ class _Pass:
         for node in _own(one.function.body) if one.output else ():
             if isinstance(node, cst.Return) and node.value is not None:
                 self.casts = True
-                bare = isinstance(node.value, cst.Tuple) and not node.value.lpar
+                bare = isinstance(node.value, cst.Tuple) and not self.script.rewrite.parentheses(node.value)
                 text = self.script.text_of(node.value)
                 code = f"{self.helper}(({text}))" if bare else f"{self.helper}({text})"
                 yield self.script.rewrite.replace(node.value, code)
@@ -173,10 +172,15 @@ class _Pass:
 def _statements(function: cst.FunctionDef) -> list[cst.BaseStatement]:
     """The body below the docstring; empty where it does nothing."""
     body = [each for each in function.body.body if isinstance(each, cst.BaseStatement)]
-    if function.get_docstring(clean=False) is not None:
+    if body and isinstance(body[0], cst.SimpleStatementLine) and _is_docstring(body[0]):
         body = body[1:]
     idle = all(isinstance(each, cst.SimpleStatementLine) and _idle(each) for each in body)
     return [] if idle else body
+
+
+def _is_docstring(line: cst.SimpleStatementLine) -> bool:
+    value = line.body[0].value if isinstance(line.body[0], cst.Expr) else None
+    return isinstance(value, (cst.SimpleString, cst.ConcatenatedString)) and isinstance(value.evaluated_value, str)
 
 
 def _idle(line: cst.SimpleStatementLine) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from amplint.codemods.mmcv.settings import DELETE
 from amplint.codemods.refusal import Refusal
 from amplint.fixes.names import parse
+from amplint.records import dataclass
 from amplint.source.encoding import SourceError, decode
 from amplint.source.files import read
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import libcst as cst
 
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Span
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 from amplint.source.source import NEWLINE
 
 NAMES = ("optimizer", "optimizer_config", "fp16")

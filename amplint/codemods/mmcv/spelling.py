@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.codemods.mmcv.settings import items, key
 from amplint.codemods.mmcv.wrapper import Piece
 from amplint.codemods.script import Script
+from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 
 _WIDTH = 79

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
-
-import libcst as cst
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.mmcv.inheritance import UNKNOWN, Inherited
 from amplint.codemods.mmcv.settings import DELETE, Entry, Setting, items, key
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 
 AMP = "AmpOptimWrapper"
 _HOOKS = {

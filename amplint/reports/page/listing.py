@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from markupsafe import Markup
 from pygments import highlight
@@ -11,6 +11,7 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers.python import PythonLexer
 
 from amplint.findings import Finding
+from amplint.records import dataclass
 from amplint.reports.context import Sources
 from amplint.reports.ran import PASSES, Line, changed, lines, named, share, total_seconds
 from amplint.reports.text import visible

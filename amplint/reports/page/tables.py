@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
+from amplint.records import dataclass
 from amplint.reports.exponents import Range, Shares, shares
 from amplint.reports.page.choice import Shown, most
 from amplint.reports.ran import PASSES, share

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import Const
 from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
+from amplint.source import syntax as cst
 
 COUNTER = "counter"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.accumulation.boundaries import COUNTER
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
@@ -13,6 +11,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Unknown
+from amplint.source import syntax as cst
 from amplint.source.tree import every
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Job, NeverCleared
 from amplint.semantics.memory.undone import Undone
@@ -19,6 +17,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Optimizer
 from amplint.semantics.words import MAY_CLEAR
+from amplint.source import syntax as cst
 
 _COMMENT = re.compile(r"#[^\n]*")
 

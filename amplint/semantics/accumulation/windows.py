@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.accumulation import uncleared
 from amplint.semantics.accumulation.boundaries import (
     COUNTER,
@@ -40,6 +38,7 @@ from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)

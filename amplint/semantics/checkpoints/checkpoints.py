@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.ledger import Ledger
@@ -42,6 +40,7 @@ from amplint.semantics.words import (
     SCALING_STATE,
     SPEAKS_OF_OPTIMIZER,
 )
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import (
     Passes,
     cast_in_both,
@@ -32,6 +30,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
 from amplint.semantics.words import MINDS_AUTOCAST
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.reading.origins import Origins, read
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import LIKE_WEIGHT, RUNS_BACK
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import FLOAT32, LOWER, words
 

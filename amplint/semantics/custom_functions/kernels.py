@@ -7,10 +7,8 @@ tensors that operations of the region made half, others that are float32, such a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import Passes, differentiable
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import quietly
@@ -19,6 +17,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Function, Ref, Unknown
 from amplint.semantics.words import CASTER, KERNEL, KERNEL_WHOLE_NUMBERS, MINDS_AUTOCAST
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 

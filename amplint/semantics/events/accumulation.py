@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
+from amplint.source import syntax as cst
 
 
 class Job(enum.Enum):

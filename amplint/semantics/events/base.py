@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.values.state import Step
 from amplint.semantics.values.values import Autocast
+from amplint.source import syntax as cst
 
 STEPS_TOLD = 8
 

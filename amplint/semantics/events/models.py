@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Set
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Autocast, NewThread
+from amplint.source import syntax as cst
 
 
 class Recipe(enum.Enum):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Autocast, Number, Tensor, Value
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

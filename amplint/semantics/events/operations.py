@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import Tensor, Value
+from amplint.source import syntax as cst
 
 SQUARES = "squares"
 """Products of a tensor with itself."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Set
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import TRUE, Autocast, Manager, Optimizer, Scaler, Value
+from amplint.source import syntax as cst
 
 BFLOAT16 = frozenset({"bfloat16"})
 WIDE = frozenset({"bfloat16", "float32", "float64"})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.models import parameters
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
@@ -13,6 +11,7 @@ from amplint.semantics.tensors import weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Optimizer, Ref, Tensor, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
 
 

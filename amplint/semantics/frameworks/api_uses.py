@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import libcst as cst
-
 from amplint.semantics.events import ApiUse
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
+from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
 from amplint.torchlib.legacy import APEX_MODULES
 from amplint.torchlib.names import SUCCESSORS

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import Called
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Function, Module, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 
 _OF_LIBRARIES = (Module, Optimizer, Ref, Scaler, Tensor)
 

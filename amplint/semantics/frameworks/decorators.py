@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-import libcst as cst
-
 from amplint.semantics.events import InertDecorator
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Ref
+from amplint.source import syntax as cst
 from amplint.torchlib.legacy import CAST_DECORATORS, PLAIN_BASES, SWITCH, is_mmcv
 
 _SET_FROM_OUTSIDE = re.compile(rf"(?<!\bself)\.{SWITCH}\s*=|setattr\([^)]*{SWITCH}")

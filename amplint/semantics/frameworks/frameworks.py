@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import Bypassed, Gradients, GradState, ManagedBackward, Setting
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
@@ -36,6 +34,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import LOOPS, MANAGERS, PRECISION_PARAMETER, PRECISIONS, PREPARING, is_lightning_module
 
 PREPARED = "prepared"

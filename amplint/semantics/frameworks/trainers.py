@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import HalfManaged
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
@@ -13,6 +11,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import LOOPS, PRECISIONS, loop_kind
 
 ARGUMENTS, LOOP = "arguments", "loop"

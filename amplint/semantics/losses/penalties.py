@@ -6,10 +6,8 @@ Only steps that are known to keep a factor are followed from a loss back to such
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events import PenaltyScaled
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Handler, Tracker
@@ -19,6 +17,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, TRUE, Const, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import INVERSE_SCALE
+from amplint.source import syntax as cst
 from amplint.torchlib.policy import words
 
 

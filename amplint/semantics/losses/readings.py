@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events import ScaledLossRead
 from amplint.semantics.losses import shares
 from amplint.semantics.losses.shares import Shares
@@ -23,6 +22,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 

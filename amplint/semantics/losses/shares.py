@@ -7,10 +7,8 @@ it is too small by their number.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events import DividedLossRead
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
@@ -21,6 +19,7 @@ from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.semantics.words import COUNTS_MICRO_BATCHES
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 

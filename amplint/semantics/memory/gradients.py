@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import Gradients, GradState
 from amplint.semantics.values.values import Scaler
+from amplint.source import syntax as cst
 
 NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 CLEARED = Gradients(GradState.NONE)

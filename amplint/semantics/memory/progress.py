@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events import Gradients, GradState, OptState, Stage
 from amplint.semantics.memory.gradients import NO_GRADIENTS, essence
 from amplint.semantics.python.machine import Machine
@@ -15,6 +14,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.values.state import Iteration, Part, State, rounds_since, same_iteration, shared_rounds
 from amplint.semantics.values.values import Scaler
+from amplint.source import syntax as cst
 
 Key = TypeVar("Key")
 Timed = TypeVar("Timed", Stage, "ScalerState")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amplint.records import dataclass
 from amplint.semantics.python.tracker import Tracker
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from amplint.semantics.python.machine import Machine
+    from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.values import Class, Scaler
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.semantics.python.machine import Machine

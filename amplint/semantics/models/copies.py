@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Module, Value
+from amplint.source import syntax as cst
 
 
 def copied(machine: Machine, state: State, node: cst.Call, value: Instance | Module) -> Value:

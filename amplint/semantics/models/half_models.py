@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import Because, Clash, Evidence, Operand, Recipe
 from amplint.semantics.models import models
 from amplint.semantics.models.model_states import Model, ModelStates
@@ -19,6 +17,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Tensor, Unknown, Value
 from amplint.semantics.words import FLOATING
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models
@@ -21,6 +19,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD
+from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.names import HALF_DTYPES

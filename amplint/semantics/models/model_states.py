@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.values.state import Iteration, Part
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ import functools
 import re
 from collections.abc import Hashable, Iterable, Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import (
     Clash,
     Forward,
@@ -48,6 +46,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES

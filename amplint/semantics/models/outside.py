@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import ForwardOutside
 from amplint.semantics.models.models import Models
 from amplint.semantics.python.machine import Machine
@@ -14,6 +12,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.ran import RegionsRun, without_gradients
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Autocast, NewThread, Opaque, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.policy import words
 
 _OF_DATA = words("to cuda cpu get item items pop next")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, Stage
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models.model_states import Model, ModelStates
@@ -36,6 +34,7 @@ from amplint.semantics.values.values import (
     number,
 )
 from amplint.semantics.words import CHANGES_PARAMETERS, OPTIMIZER_MAKER, PRETRAINED
+from amplint.source import syntax as cst
 from amplint.torchlib.names import SHARDING_WRAPPERS
 from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
 

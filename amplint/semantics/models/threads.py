@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import RegionMissed
 from amplint.semantics.models import models
 from amplint.semantics.python import attributes
@@ -31,6 +29,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.semantics.words import MINDS_AUTOCAST
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol.protocol import forget_gradients
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _CLEARING = frozenset({"zero_", "detach_", "requires_grad_"})

@@ -6,14 +6,13 @@ import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 
-import libcst as cst
-
 from amplint.semantics.memory.gradients import essence
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State, rounds_since
 from amplint.semantics.values.values import Function, Items, Method, Partial, Tensor, Value
+from amplint.source import syntax as cst
 from amplint.source.tree import children, target_names, walk
 
 DEAD = "dead"

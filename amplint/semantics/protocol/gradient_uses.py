@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import libcst as cst
-
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import Job
 from amplint.semantics.frameworks import frameworks
@@ -16,6 +14,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Ref, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.names import CLIPPERS
 
 

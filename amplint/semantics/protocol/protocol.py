@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import (
     Backward,
@@ -71,6 +69,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.semantics.words import KEEPS_RECORDS, RUNS_BACKWARD
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer

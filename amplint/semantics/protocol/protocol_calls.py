@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import libcst as cst
-
 from amplint.semantics.events import ScalerCreated
 from amplint.semantics.frameworks import frameworks
 from amplint.semantics.losses import readings
@@ -33,6 +31,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import MAY_SCALE
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import OptState, ScaleLogged
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Scaler
+from amplint.source import syntax as cst
 
 _COMPUTES = (cst.BinaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfExp)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import OptState, SchedulerStep
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.protocol.skips import asks
@@ -12,6 +10,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Unknown, Value
 from amplint.semantics.words import SCHEDULER
+from amplint.source import syntax as cst
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:

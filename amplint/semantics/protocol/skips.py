@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import OptState
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.python.machine import Machine
@@ -13,6 +11,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Optimizer
 from amplint.semantics.words import SCALER_ITSELF, TELLS_SKIPPED
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import NeverUpdated
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.undone import Undone, Unended
@@ -15,6 +13,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, Class
 from amplint.semantics.words import MAY_UPDATE
+from amplint.source import syntax as cst
 
 
 def conclude(machine: Machine) -> None:
@@ -41,7 +40,7 @@ def _texts(machine: Machine, last: Unended) -> Iterator[str]:
         methods = {name: node for name, node in attributes.members(cls).items() if isinstance(node, cst.FunctionDef)}
         for name, node in methods.items():
             if name not in replaced:
-                yield cls.chunk.module.code_for_node(node)
+                yield cls.chunk.source.code(node)
         replaced |= methods.keys()
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.functions import call_function
@@ -34,6 +33,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.constants import CONSTANTS
 

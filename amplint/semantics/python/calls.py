@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.python import attributes, constants
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
@@ -28,6 +26,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 
 _UNSEEN = frozenset({None, "object"})
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Const, Value, number
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.semantics.python.machine import Machine

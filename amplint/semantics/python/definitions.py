@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import class_or_function, imported
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Const, Function, Ref
+from amplint.source import syntax as cst
 from amplint.torchlib.constants import CONSTANTS
 
 

@@ -6,8 +6,6 @@ import ast
 import functools
 from collections.abc import Callable
 
-import libcst as cst
-
 from amplint.semantics.python import attributes, calls, functions, modules, operators
 from amplint.semantics.python.containers import each, hold
 from amplint.semantics.python.machine import Machine
@@ -26,6 +24,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
-import libcst as cst
-
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
@@ -34,6 +32,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 ENTERED = "<entered>"

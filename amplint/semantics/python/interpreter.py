@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 
-import libcst as cst
-
 from amplint.semantics.events.base import Event
 from amplint.semantics.python import attributes, calls
 from amplint.semantics.python.definitions import bind_chunks, node_of
@@ -28,6 +26,7 @@ from amplint.semantics.reading.slicing import Slice
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance
+from amplint.source import syntax as cst
 from amplint.source.tree import every
 
 START_LIMIT = 4

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any, Protocol, TypeVar
 
-import libcst as cst
-
 from amplint.semantics.events.base import Event
 from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
@@ -29,6 +27,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 

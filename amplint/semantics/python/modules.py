@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.program import Target
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Const, Function, Namespace, Ref, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 

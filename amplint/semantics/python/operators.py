@@ -5,8 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine, scale_of
 from amplint.semantics.python.tracker import Operands
 from amplint.semantics.python.truth import assume, decide_value, equal, is_none, negate, symbol_of, truth
@@ -28,6 +26,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source import syntax as cst
 
 _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
     cst.Add: operator.add,

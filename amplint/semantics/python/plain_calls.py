@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import libcst as cst
-
 from amplint.semantics.python import attributes
 from amplint.semantics.python.containers import each, hold
 from amplint.semantics.python.machine import Machine
@@ -13,6 +11,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Device, Items, Method, Unknown, Value
+from amplint.source import syntax as cst
 
 
 def same_again(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
@@ -19,6 +18,7 @@ from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, Entered, Items, Unknown, Value
+from amplint.source import syntax as cst
 
 LOOP_ROUNDS = 3
 PATHS_APART = 4

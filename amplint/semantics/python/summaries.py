@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from amplint.records import dataclass
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import MODULE_FRAME, RESULT, STEPS_KEPT, State, Trail
 from amplint.semantics.values.values import Const, Value

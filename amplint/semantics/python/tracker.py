@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Part, Region, State
 from amplint.semantics.values.values import Class, Function, Instance, Ref, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 
 

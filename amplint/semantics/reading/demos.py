@@ -5,10 +5,9 @@ What it hands to a function says little of what others hand to it.
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.values.values import Function
 from amplint.semantics.words import SELF_TEST
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 

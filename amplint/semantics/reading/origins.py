@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
+from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import TRIGGERS, is_extreme
 from amplint.semantics.words import SCALER
+from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import children, walk

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-import libcst as cst
-
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 
 Find: TypeAlias = Callable[[Source, str], Source | None]

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Set
 
-import libcst as cst
-
 from amplint.semantics.reading.program import Program
 from amplint.semantics.words import MODEL_NAMES, OPTIMIZER_NAME
+from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import every

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-import libcst as cst
-
 from amplint.semantics.reading.parts import Part, parts_of
 from amplint.semantics.words import COUNTS_MICRO_BATCHES
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.names import DTYPES, is_precision
 

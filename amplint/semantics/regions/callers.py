@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import FUNCTION_CLASS
+from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.torchlib.policy import treatment
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.facts import is_on
 from amplint.semantics.values.state import Region, State
 from amplint.semantics.values.values import Autocast, NewThread, Value
+from amplint.source import syntax as cst
 
 
 def innermost(machine: Machine, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.events import RanRegion
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -29,6 +27,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.semantics.words import ASKS_FOR_BFLOAT16, ASKS_FOR_FLOAT16, OTHER_MATTERS
+from amplint.source import syntax as cst
 from amplint.torchlib.methods import IDLE_METHODS
 
 

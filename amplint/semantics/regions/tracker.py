@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import libcst as cst
-
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, RegionMissed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
@@ -36,6 +34,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.semantics.words import HARMLESS_CONTEXT, PRETRAINED
+from amplint.source import syntax as cst
 from amplint.torchlib.names import (
     AUTOCAST_PARAMETERS,
     AUTOCASTS,

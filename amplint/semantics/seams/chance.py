@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.python import attributes
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
@@ -11,6 +9,7 @@ from amplint.semantics.python.modules import quietly
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Function, Instance, Items, Method, Module, Value
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 

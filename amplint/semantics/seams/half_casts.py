@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import HalfCast
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models import models
@@ -15,6 +13,7 @@ from amplint.semantics.tensors.tensors import CASTS
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 

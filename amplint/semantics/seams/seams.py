@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import Because, Evidence, HalfRefused, Operand, Operation, ToNumpy
 from amplint.semantics.models.half_outputs import of_output
 from amplint.semantics.python.machine import Machine
@@ -19,6 +17,7 @@ from amplint.semantics.tensors.provenance import conversion
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
 from amplint.torchlib.names import HALF_DTYPES

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import Checkpointed, Traced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -18,6 +16,7 @@ from amplint.semantics.seams import chance
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 
 CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.checkpoint_sequential": 2}

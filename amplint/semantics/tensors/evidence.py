@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
@@ -12,6 +10,7 @@ from amplint.semantics.tensors.masks import minds_dtypes
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
 
 _BOTH = frozenset(HALF_DTYPES)

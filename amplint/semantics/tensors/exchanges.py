@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors.tensors import used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 
 _FOUND = frozenset({"call", "comprehension", "converted", "each", "fresh", "index", "item", "part"})
 """How the symbols of unknown values begin that containers and functions out of sight can return."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import ONE, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
@@ -14,6 +12,7 @@ from amplint.semantics.tensors.traits import counted
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import SOME_DIMENSIONS, promote

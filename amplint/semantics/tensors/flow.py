@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import SCALED_LATE, Because, Operand, Operation, ScaledLate
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
@@ -20,6 +18,7 @@ from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Tensor, Unknown, Value, number
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime

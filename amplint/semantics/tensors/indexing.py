@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
@@ -13,6 +11,7 @@ from amplint.semantics.tensors.masks import spares_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Tensor, Value, standing
+from amplint.source import syntax as cst
 from amplint.torchlib.names import FLOAT16_MAX
 
 

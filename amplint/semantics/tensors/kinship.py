@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.names import LEGACY_TENSORS
 from amplint.torchlib.policy import words

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import Operand
 from amplint.semantics.python.containers import hold, members
 from amplint.semantics.python.machine import Machine
@@ -18,6 +16,7 @@ from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.policy import BANNED, MODULE_OPS, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 

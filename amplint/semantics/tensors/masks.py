@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Tensor, Value
 from amplint.semantics.words import CAUSAL, DTYPE
+from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import INTEGRAL, words

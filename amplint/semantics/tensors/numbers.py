@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 
-import libcst as cst
-
 from amplint.semantics.events import Because, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.tensors import is_number, tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Number, Tensor, Value, standing
+from amplint.source import syntax as cst
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 

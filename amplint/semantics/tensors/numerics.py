@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import FLAGS, Operation, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
@@ -39,6 +37,7 @@ from amplint.semantics.tensors.tensors import (
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.half_support import RETURNED, lacks
 from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known

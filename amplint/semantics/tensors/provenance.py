@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.origins import KEEPS_DTYPE
+from amplint.source import syntax as cst
 from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _KEPT = "made here", "made as asked", "kept by a module"

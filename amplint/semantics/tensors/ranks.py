@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
+from amplint.source import syntax as cst
 from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE
 from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS

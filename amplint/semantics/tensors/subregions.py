@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import CastBack, StaysHalf
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.python.machine import Machine
@@ -20,6 +18,7 @@ from amplint.semantics.tensors.tensors import Tensors, converts_to, is_data, is_
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
 from amplint.semantics.values.values import FALSE, Autocast, Class, Tensor, Unknown, Value
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import FOLLOWS_INPUT, words

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
 from amplint.semantics.events import HalfAverage, HalfSum
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
@@ -14,6 +12,7 @@ from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Value, number
 from amplint.semantics.words import AVERAGE
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words

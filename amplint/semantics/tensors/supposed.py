@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import libcst as cst
-
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
@@ -13,6 +11,7 @@ from amplint.semantics.tensors.tensors import is_number, tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Unknown, Value
 from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.operations import KNOWN
 from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -27,6 +25,7 @@ from amplint.semantics.values.values import (
     number,
 )
 from amplint.semantics.words import DEVICE
+from amplint.source import syntax as cst
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER
 

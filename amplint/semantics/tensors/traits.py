@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import libcst as cst
-
 from amplint.semantics.events import (
     ANGLES,
     COORDINATES,
@@ -26,6 +24,7 @@ from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import Const, Tensor, Value, number
 from amplint.semantics.words import CHANNELS, SCALE_FACTOR
+from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import libcst as cst
-
 from amplint.semantics.events import NotCast
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import NOT_CAST_IN_PLACE, NOT_CAST_WITH_OUT
 

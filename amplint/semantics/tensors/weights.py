@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-import libcst as cst
-
 from amplint.semantics.events import Because
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
@@ -16,6 +14,7 @@ from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to,
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Module, Tensor, Value
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 

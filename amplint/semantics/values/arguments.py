@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.values.values import Value
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, slots=True)

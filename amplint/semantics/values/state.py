@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Set
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-import libcst as cst
-
+from amplint.records import dataclass
 from amplint.semantics.values.facts import Fact, Facts
 from amplint.semantics.values.values import (
     Autocast,
@@ -24,6 +22,7 @@ from amplint.semantics.values.values import (
     Tensor,
     Value,
 )
+from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
 
 Either = Callable[[Value, Value], Value]

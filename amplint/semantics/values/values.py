@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
-import libcst as cst
-
+from amplint.records import dataclass
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 
 

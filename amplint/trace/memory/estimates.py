@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
+
+from amplint.records import dataclass
 
 KINDS = (
     *("parameters", "gradients", "optimizer", "activations"),

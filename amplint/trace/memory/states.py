@@ -6,7 +6,7 @@ Sources: Micikevicius et al., Mixed Precision Training (ICLR 2018); Rajbhandari 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from amplint.records import dataclass
 
 OPTIMIZERS = {
     "sgd": 0,

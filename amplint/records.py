@@ -1,0 +1,147 @@
+"""Dataclasses whose methods are written when they are first used: a run uses few of the two hundred that it loads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(cls=None, /, **options):
+        """`dataclasses.dataclass` for `frozen`, `slots`, `kw_only`, `eq`, `order` and `repr`."""
+        return (lambda one: _made(one, **options)) if cls is None else _made(cls, **options)
+
+
+_MISSING: Any = object()
+
+
+def _made(
+    cls: type[Any],
+    *,
+    frozen: bool = False,
+    slots: bool = False,
+    kw_only: bool = False,
+    eq: bool = True,
+    order: bool = False,
+    repr: bool = True,
+) -> type[Any]:
+    own = {name for name, value in vars(cls).items() if name != "__hash__" or value is not None}
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    later: dict[str, Callable[[type[Any]], Callable[..., Any]]] = {"__init__": _init_of(frozen)}
+    if eq:
+        later["__eq__"] = _eq_of
+        if frozen:
+            later["__hash__"] = _hash_of
+        elif "__hash__" not in own:
+            made.__hash__ = None
+    if order:
+        later.update({name: _order_of(sign) for name, sign in _SIGNS.items()})
+    if repr and "__repr__" not in own:
+        made.__repr__ = _repr
+    if frozen:
+        made.__setattr__, made.__delattr__ = _refuse_set, _refuse_del
+        if slots:
+            made.__getstate__, made.__setstate__ = _state, _set_state
+    for name, write in later.items():
+        if name not in own:
+            setattr(made, name, _stub(made, name, write))
+    finished: type[Any] = made
+    return finished
+
+
+def _stub(cls: type[Any], name: str, write: Callable[[type[Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    """A method that writes the one of this `name` and gives it its place, when it is called."""
+
+    def first(self: Any, /, *arguments: Any, **named: Any) -> Any:
+        method = write(cls)
+        setattr(cls, name, method)
+        return method(self, *arguments, **named)
+
+    first.__name__ = name
+    return first
+
+
+def _init_of(frozen: bool) -> Callable[[type[Any]], Callable[..., Any]]:
+    def write(cls: type[Any]) -> Callable[..., Any]:
+        known: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": _MISSING}
+        plain: list[str] = []
+        named: list[str] = []
+        body: list[str] = []
+        for field in dataclasses.fields(cls):
+            name, value = field.name, field.name
+            default = field.default is not dataclasses.MISSING
+            made = field.default_factory is not dataclasses.MISSING
+            known[f"_of_{name}"] = field.default if default else field.default_factory
+            if made:
+                value = f"_of_{name}() if {name} is _MISSING else {name}" if field.init else f"_of_{name}()"
+            elif not field.init:
+                value = f"_of_{name}"
+            if field.init:
+                parameter = f"{name}=_MISSING" if made else f"{name}=_of_{name}" if default else name
+                (named if field.kw_only else plain).append(parameter)
+            if field.init or made or default:
+                body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        if hasattr(cls, "__post_init__"):
+            body.append("self.__post_init__()")
+        parameters = ", ".join(["self", *plain, *(["*", *named] if named else [])])
+        return _function("__init__", parameters, body or ["pass"], known)
+
+    return write
+
+
+def _eq_of(cls: type[Any]) -> Callable[..., Any]:
+    return _comparison(cls, "==")
+
+
+def _hash_of(cls: type[Any]) -> Callable[..., Any]:
+    fields = dataclasses.fields(cls)
+    names = [each.name for each in fields if (each.compare if each.hash is None else each.hash)]
+    values = "".join(f"self.{name}, " for name in names)
+    return _function("__hash__", "self", [f"return hash(({values}))"], {})
+
+
+def _order_of(sign: str) -> Callable[[type[Any]], Callable[..., Any]]:
+    return lambda cls: _comparison(cls, sign)
+
+
+_SIGNS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+
+
+def _comparison(cls: type[Any], sign: str) -> Callable[..., Any]:
+    compared = [each.name for each in dataclasses.fields(cls) if each.compare]
+    ours, theirs = (f"({''.join(f'{owner}.{name}, ' for name in compared)})" for owner in ("self", "other"))
+    body = ["if other.__class__ is self.__class__:", f" return {ours} {sign} {theirs}", "return NotImplemented"]
+    return _function(f"comparison {sign}", "self, other", body, {})
+
+
+def _function(name: str, parameters: str, body: list[str], known: dict[str, Any]) -> Callable[..., Any]:
+    lines = "\n".join(f" {line}" for line in body)
+    exec(f"def method({parameters}):\n{lines}", known)
+    method: Callable[..., Any] = known["method"]
+    method.__name__ = method.__qualname__ = name
+    return method
+
+
+def _repr(self: Any) -> str:
+    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in dataclasses.fields(self) if each.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _refuse_set(self: Any, name: str, value: object) -> NoReturn:
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_del(self: Any, name: str) -> NoReturn:
+    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)

@@ -1,0 +1,71 @@
+"""libcst's trees: beside those of `syntax`, and for them where Python cannot parse a file but libcst can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import libcst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+
+from amplint.findings import Position
+from amplint.source import syntax as cst
+from amplint.source.encoding import SourceError
+from amplint.source.layout import Layout
+
+
+def parse(text: str, first_row: int) -> libcst.Module:
+    """libcst's tree of a text that begins in row `first_row` of its file. Raises SourceError."""
+    try:
+        return libcst.parse_module(text)
+    except libcst.ParserSyntaxError as failure:
+        message = failure.message.partition("\n")[0].removeprefix("parser error: ")
+        place = Position(max(1, failure.raw_line) + first_row - 1, failure.raw_column + 1)
+        raise SourceError(f"syntax error: {message}", place) from None
+    except RecursionError:
+        raise SourceError("too deeply nested to be parsed", Position(first_row, 1)) from None
+
+
+def lowered(text: str, layout: Layout) -> cst.Module:
+    """The tree of a whole file by libcst. Raises SourceError."""
+    wrapper = MetadataWrapper(parse(text, 1), unsafe_skip_copy=True)
+    places = wrapper.resolve(PositionProvider)
+
+    def offset(row: int, column: int) -> int:
+        return layout.starts[row - 1] + column
+
+    def made(node: libcst.CSTNode) -> Any:
+        kind: type[cst.CSTNode] = next(
+            vars(cst)[one.__name__] for one in type(node).__mro__ if one.__name__ in vars(cst)
+        )
+        twin = kind(*(value(getattr(node, name)) for name in kind.fields))
+        place = places[node]
+        assert isinstance(place, CodeRange)
+        twin.at = (offset(place.start.line, place.start.column), offset(place.end.line, place.end.column))
+        return twin
+
+    def value(held: object) -> Any:
+        if isinstance(held, libcst.Dot):
+            return "."
+        if isinstance(held, libcst.CSTNode):
+            return made(held)
+        if isinstance(held, str) or held is None:
+            return held
+        return [value(each) for each in held] if isinstance(held, Sequence) else None
+
+    tree: cst.Module = made(wrapper.module)
+    return tree
+
+
+def pairs(node: cst.CSTNode, twin: libcst.CSTNode) -> Iterator[tuple[cst.CSTNode, libcst.CSTNode]]:
+    """The nodes of a tree and of libcst's tree of the same text, those above first."""
+    todo = [(node, twin)]
+    while todo:
+        one, other = todo.pop()
+        yield one, other
+        for name in one.below:
+            held, theirs = getattr(one, name), getattr(other, name)
+            if isinstance(held, cst.CSTNode):
+                todo.append((held, theirs))
+            elif held:
+                todo.extend(zip(held, theirs, strict=True))

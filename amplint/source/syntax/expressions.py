@@ -1,0 +1,395 @@
+"""Expressions and what they are made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from amplint.source.syntax.base import Asynchronous, BaseExpression, CSTNode
+from amplint.source.syntax.operators import BaseBinaryOp, BaseBooleanOp, BaseCompOp, BaseUnaryOp
+
+
+class BaseNumber(BaseExpression):
+    """A number that is written out; `value` is its text."""
+
+    value: str
+
+    @property
+    def evaluated_value(self) -> Any:
+        """The number."""
+        return self.at.value if isinstance(self.at, ast.Constant) else ast.literal_eval(self.value)
+
+
+class BaseString(BaseExpression):
+    """A string or bytes in any form."""
+
+
+class BaseList(BaseExpression):
+    """`[...]`"""
+
+
+class BaseSet(BaseExpression):
+    """`{...}`"""
+
+
+class BaseDict(BaseExpression):
+    """`{...: ...}`"""
+
+
+class BaseComp(BaseExpression):
+    """A comprehension or a generator expression."""
+
+    for_in: CompFor
+
+
+class BaseSimpleComp(BaseComp):
+    """One that makes no dictionary."""
+
+    elt: BaseExpression
+    for_in: CompFor
+
+
+class Name(BaseExpression):
+    """A variable, or a word that is one of `None`, `True` and `False`."""
+
+    value: str
+
+
+class Attribute(BaseExpression):
+    """`value.attr`"""
+
+    value: BaseExpression
+    attr: Name
+
+
+class Ellipsis(BaseExpression):
+    """`...`"""
+
+
+class Integer(BaseNumber):
+    """`1`"""
+
+
+class Float(BaseNumber):
+    """`1.0`"""
+
+
+class Imaginary(BaseNumber):
+    """`1j`"""
+
+
+class SimpleString(BaseString):
+    """A string in one piece that is no f-string; `value` is its text with prefix and quotes."""
+
+    value: str
+
+    @property
+    def evaluated_value(self) -> str | bytes:
+        """What the text means."""
+        found: str | bytes = ast.literal_eval(self.value)
+        return found
+
+    @property
+    def quote(self) -> str:
+        """The quotes it begins and ends with."""
+        text = self.value.lstrip("rRbBuUfF")
+        return text[:3] if text[:3] in ('"' * 3, "'" * 3) else text[:1]
+
+    @property
+    def raw_value(self) -> str:
+        """The text between the quotes."""
+        width = len(self.quote)
+        return self.value.lstrip("rRbBuUfF")[width:-width]
+
+
+class FormattedStringText(CSTNode):
+    """What an f-string spells out; `value` is its text."""
+
+    value: str
+
+
+class FormattedStringExpression(CSTNode):
+    """`{expression!conversion:format_spec}`"""
+
+    expression: BaseExpression
+    conversion: str | None
+    format_spec: Sequence[FormattedStringText | FormattedStringExpression] | None
+
+
+class FormattedString(BaseString):
+    """An f-string; `start` and `end` are its quotes, the former with the prefix."""
+
+    parts: Sequence[FormattedStringText | FormattedStringExpression]
+    start: str
+    end: str
+
+    @property
+    def quote(self) -> str:
+        """The quotes it begins and ends with."""
+        return self.end
+
+
+class ConcatenatedString(BaseString):
+    """Strings that follow each other: the first, and all others."""
+
+    left: SimpleString | FormattedString
+    right: SimpleString | FormattedString | ConcatenatedString
+
+    @property
+    def evaluated_value(self) -> str | bytes | None:
+        """What the strings come to; None with an f-string among them."""
+        if isinstance(self.left, FormattedString) or isinstance(self.right, FormattedString):
+            return None
+        left, right = self.left.evaluated_value, self.right.evaluated_value
+        return None if right is None else left + right  # type: ignore[operator]
+
+
+class ComparisonTarget(CSTNode):
+    """`operator comparator`"""
+
+    operator: BaseCompOp
+    comparator: BaseExpression
+
+
+class Comparison(BaseExpression):
+    """`left < ... < ...`"""
+
+    left: BaseExpression
+    comparisons: Sequence[ComparisonTarget]
+
+
+class UnaryOperation(BaseExpression):
+    """`-expression`, `not expression`"""
+
+    operator: BaseUnaryOp
+    expression: BaseExpression
+
+
+class BinaryOperation(BaseExpression):
+    """`left + right`"""
+
+    left: BaseExpression
+    operator: BaseBinaryOp
+    right: BaseExpression
+
+
+class BooleanOperation(BaseExpression):
+    """`left and right`; of three operands the first two are `left`."""
+
+    left: BaseExpression
+    operator: BaseBooleanOp
+    right: BaseExpression
+
+
+class BaseSlice(CSTNode):
+    """What stands in the brackets of a subscript."""
+
+
+class Index(BaseSlice):
+    """An index; `star` is `*` for `x[*indices]`."""
+
+    value: BaseExpression
+    star: str | None
+
+
+class Slice(BaseSlice):
+    """`lower:upper:step`"""
+
+    lower: BaseExpression | None
+    upper: BaseExpression | None
+    step: BaseExpression | None
+
+
+class SubscriptElement(CSTNode):
+    """One index or slice of several."""
+
+    slice: BaseSlice
+
+
+class Subscript(BaseExpression):
+    """`value[slice]`"""
+
+    value: BaseExpression
+    slice: Sequence[SubscriptElement]
+
+
+class Annotation(CSTNode):
+    """`: annotation`, `-> annotation`"""
+
+    annotation: BaseExpression
+
+
+class ParamStar(CSTNode):
+    """The `*` before parameters that are passed by keyword."""
+
+
+class Param(CSTNode):
+    """A parameter; `star` is empty, `*` or `**`."""
+
+    name: Name
+    annotation: Annotation | None
+    default: BaseExpression | None
+    star: str
+
+
+class Parameters(CSTNode):
+    """The parameters of a function or lambda."""
+
+    params: Sequence[Param]
+    star_arg: Param | ParamStar | None
+    kwonly_params: Sequence[Param]
+    star_kwarg: Param | None
+    posonly_params: Sequence[Param]
+
+
+class Lambda(BaseExpression):
+    """`lambda params: body`"""
+
+    params: Parameters
+    body: BaseExpression
+
+
+class Arg(CSTNode):
+    """An argument; `star` is empty, `*` or `**`."""
+
+    value: BaseExpression
+    keyword: Name | None
+    star: str
+
+
+class Call(BaseExpression):
+    """`func(*args)`"""
+
+    func: BaseExpression
+    args: Sequence[Arg]
+
+
+class Await(BaseExpression):
+    """`await expression`"""
+
+    expression: BaseExpression
+
+
+class IfExp(BaseExpression):
+    """`body if test else orelse`"""
+
+    test: BaseExpression
+    body: BaseExpression
+    orelse: BaseExpression
+
+
+class From(CSTNode):
+    """`from item`, of `yield` and `raise`"""
+
+    item: BaseExpression
+
+
+class Yield(BaseExpression):
+    """`yield value`"""
+
+    value: BaseExpression | From | None
+
+
+class BaseElement(CSTNode):
+    """An item of a list, tuple or set."""
+
+    value: BaseExpression
+
+
+class Element(BaseElement):
+    """A plain item."""
+
+
+class StarredElement(BaseElement, BaseExpression):
+    """`*value`"""
+
+
+class BaseDictElement(CSTNode):
+    """An item of a dictionary."""
+
+    value: BaseExpression
+
+
+class DictElement(BaseDictElement):
+    """`key: value`"""
+
+    key: BaseExpression
+    value: BaseExpression
+
+
+class StarredDictElement(BaseDictElement):
+    """`**value`"""
+
+
+class Tuple(BaseExpression):
+    """`elements`, in parentheses or without"""
+
+    elements: Sequence[BaseElement]
+
+
+class List(BaseList):
+    """`[elements]`"""
+
+    elements: Sequence[BaseElement]
+
+
+class Set(BaseSet):
+    """`{elements}`"""
+
+    elements: Sequence[BaseElement]
+
+
+class Dict(BaseDict):
+    """`{elements}`"""
+
+    elements: Sequence[BaseDictElement]
+
+
+class CompIf(CSTNode):
+    """`if test` in a comprehension"""
+
+    test: BaseExpression
+
+
+class CompFor(CSTNode):
+    """`for target in iter` in a comprehension, with what follows it"""
+
+    target: BaseExpression
+    iter: BaseExpression
+    ifs: Sequence[CompIf]
+    inner_for_in: CompFor | None
+    asynchronous: Asynchronous | None
+
+
+class GeneratorExp(BaseSimpleComp):
+    """`(elt for_in)`; an only argument needs no parentheses."""
+
+
+class ListComp(BaseList, BaseSimpleComp):
+    """`[elt for_in]`"""
+
+    elt: BaseExpression
+    for_in: CompFor
+
+
+class SetComp(BaseSet, BaseSimpleComp):
+    """`{elt for_in}`"""
+
+    elt: BaseExpression
+    for_in: CompFor
+
+
+class DictComp(BaseDict, BaseComp):
+    """`{key: value for_in}`"""
+
+    key: BaseExpression
+    value: BaseExpression
+    for_in: CompFor
+
+
+class NamedExpr(BaseExpression):
+    """`target := value`"""
+
+    target: BaseExpression
+    value: BaseExpression

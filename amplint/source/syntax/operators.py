@@ -1,0 +1,193 @@
+"""Operators; each stands once for every use of it."""
+
+from __future__ import annotations
+
+from amplint.source.syntax.base import CSTNode
+
+
+class BaseBinaryOp(CSTNode):
+    """Between two operands."""
+
+
+class BaseBooleanOp(CSTNode):
+    """`and`, `or`"""
+
+
+class BaseUnaryOp(CSTNode):
+    """Before one operand."""
+
+
+class BaseCompOp(CSTNode):
+    """Compares."""
+
+
+class BaseAugOp(CSTNode):
+    """Changes a variable."""
+
+
+class Add(BaseBinaryOp):
+    """`+`"""
+
+
+class Subtract(BaseBinaryOp):
+    """`-`"""
+
+
+class Multiply(BaseBinaryOp):
+    """`*`"""
+
+
+class Divide(BaseBinaryOp):
+    """`/`"""
+
+
+class FloorDivide(BaseBinaryOp):
+    """`//`"""
+
+
+class Modulo(BaseBinaryOp):
+    """`%`"""
+
+
+class Power(BaseBinaryOp):
+    """`**`"""
+
+
+class MatrixMultiply(BaseBinaryOp):
+    """`@`"""
+
+
+class LeftShift(BaseBinaryOp):
+    """`<<`"""
+
+
+class RightShift(BaseBinaryOp):
+    """`>>`"""
+
+
+class BitAnd(BaseBinaryOp):
+    """`&`"""
+
+
+class BitOr(BaseBinaryOp):
+    """`|`"""
+
+
+class BitXor(BaseBinaryOp):
+    """`^`"""
+
+
+class And(BaseBooleanOp):
+    """`and`"""
+
+
+class Or(BaseBooleanOp):
+    """`or`"""
+
+
+class Plus(BaseUnaryOp):
+    """`+`"""
+
+
+class Minus(BaseUnaryOp):
+    """`-`"""
+
+
+class BitInvert(BaseUnaryOp):
+    """`~`"""
+
+
+class Not(BaseUnaryOp):
+    """`not`"""
+
+
+class LessThan(BaseCompOp):
+    """`<`"""
+
+
+class GreaterThan(BaseCompOp):
+    """`>`"""
+
+
+class Equal(BaseCompOp):
+    """`==`"""
+
+
+class LessThanEqual(BaseCompOp):
+    """`<=`"""
+
+
+class GreaterThanEqual(BaseCompOp):
+    """`>=`"""
+
+
+class NotEqual(BaseCompOp):
+    """`!=`"""
+
+
+class In(BaseCompOp):
+    """`in`"""
+
+
+class Is(BaseCompOp):
+    """`is`"""
+
+
+class NotIn(BaseCompOp):
+    """`not in`"""
+
+
+class IsNot(BaseCompOp):
+    """`is not`"""
+
+
+class AddAssign(BaseAugOp):
+    """`+=`"""
+
+
+class SubtractAssign(BaseAugOp):
+    """`-=`"""
+
+
+class MultiplyAssign(BaseAugOp):
+    """`*=`"""
+
+
+class DivideAssign(BaseAugOp):
+    """`/=`"""
+
+
+class FloorDivideAssign(BaseAugOp):
+    """`//=`"""
+
+
+class ModuloAssign(BaseAugOp):
+    """`%=`"""
+
+
+class PowerAssign(BaseAugOp):
+    """`**=`"""
+
+
+class MatrixMultiplyAssign(BaseAugOp):
+    """`@=`"""
+
+
+class LeftShiftAssign(BaseAugOp):
+    """`<<=`"""
+
+
+class RightShiftAssign(BaseAugOp):
+    """`>>=`"""
+
+
+class BitAndAssign(BaseAugOp):
+    """`&=`"""
+
+
+class BitOrAssign(BaseAugOp):
+    """`|=`"""
+
+
+class BitXorAssign(BaseAugOp):
+    """`^=`"""
