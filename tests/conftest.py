@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -33,6 +34,13 @@ class Ran:
 
 Command = Callable[..., Ran]
 Plugin = Callable[[str], str]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking, again and again, what is loaded and stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
