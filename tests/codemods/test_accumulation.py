@@ -19,10 +19,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from amplint.codemods import Conversion, Wish, convert
 from amplint.codemods.repairs import all_rules, findings_of
+from tests.codemods.larger_batches import MANY
+from tests.codemods.running import conversion
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted((HERE / "micro_batches").glob("*.py"))
-MANY, STEPS = 4, 50
+STEPS = 50
 TOLERANCE, MIXED_TOLERANCE = 2e-5, 0.02
 
 
@@ -67,14 +69,13 @@ def larger(text: str) -> str:
     return text.replace("BATCH = 4\n", f"BATCH = {4 * MANY}\n")
 
 
-@functools.cache
 def converted(text: str, **wishes: Any) -> Conversion:
     """What becomes of a program, of which nothing may be refused."""
-    conversion = convert(text, Wish(accumulate=MANY, **wishes))
-    assert conversion.refused == ()
-    assert conversion.text != text
-    assert conversion.done
-    return conversion
+    found = conversion(text, Wish(accumulate=MANY, **wishes))
+    assert found.refused == ()
+    assert found.text != text
+    assert found.done
+    return found
 
 
 def difference(some: list[torch.Tensor], others: list[torch.Tensor], steps: int = STEPS) -> float:
@@ -99,9 +100,9 @@ def test_in_mixed_precision_too(program: Path, dtype: str, tmp_path: Path) -> No
     text = program.read_text(encoding="utf-8")
     if "autocast" in text:
         return
-    conversion = converted(text, to="amp", device="cpu", dtype=dtype)
-    assert "autocast(" in conversion.text
-    some, _ = run(conversion.text, tmp_path)
+    new = converted(text, to="amp", device="cpu", dtype=dtype).text
+    assert "autocast(" in new
+    some, _ = run(new, tmp_path)
     assert difference(some, run(larger(text), tmp_path)[0]) < MIXED_TOLERANCE
 
 
@@ -114,7 +115,7 @@ def test_the_result_lints_clean_and_stays(program: Path, to: str | None) -> None
 
 def check(before: str, after: str, wish: Wish) -> None:
     """Nothing is found in `after` that is not there without accumulation, and converting it again does nothing."""
-    plain = convert(before, replace(wish, accumulate=None)).text if wish.to is not None else before
+    plain = conversion(before, replace(wish, accumulate=None)).text if wish.to is not None else before
     assert findings(after) <= findings(plain)
     again = convert(after, wish)
     assert (again.text, again.done, again.refused) == (after, (), ())
