@@ -9,11 +9,12 @@ import sys
 import tempfile
 import textwrap
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from proof.client import ProofServer
 
 from amplint.cli.main import main
 
@@ -53,6 +54,13 @@ def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
 def excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back what shows tracebacks: programs that begin a process group leave one of PyTorch's there."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ProofServer]:
+    """What runs programs, each in a process of its own that has PyTorch loaded."""
+    with ProofServer() as started:
+        yield started
 
 
 @pytest.fixture

@@ -147,6 +147,12 @@ class Rendering:
                 yield self._text(known) if named & BARE else f"{field.name}={self._text(known)}"
 
     def _text(self, value: object) -> str:
+        if isinstance(value, str):  # the most frequent ones come first
+            return value if _PLAIN.fullmatch(value) else repr(value)
+        if value is None or isinstance(value, (bool, int, float)):
+            return repr(value)
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(self._text, value))}]"
         if isinstance(value, cst.CSTNode):
             return self._places.get(value, "0:0")
         if isinstance(value, Const):
@@ -159,8 +165,6 @@ class Rendering:
             return value.filename
         if isinstance(value, enum.Enum):
             return str(value.value).replace(" ", "_")
-        if isinstance(value, str):
-            return value if _PLAIN.fullmatch(value) else repr(value)
         if isinstance(value, Autocast):
             return self._autocast(value)
         if isinstance(value, Scaler):
@@ -175,10 +179,6 @@ class Rendering:
             return f"{{{' '.join(sorted(f'{self._text(key)}: {self._text(each)}' for key, each in value.items()))}}}"
         if isinstance(value, (set, frozenset)):
             return f"{{{' '.join(sorted(map(self._text, value)))}}}"
-        if isinstance(value, tuple):
-            return f"[{', '.join(map(self._text, value))}]"
-        if value is None or isinstance(value, (bool, int, float)):
-            return repr(value)
         raise TypeError(f"{type(value).__name__} has no text")
 
     def _autocast(self, region: Autocast) -> str:

@@ -107,7 +107,7 @@ def test_a_module_of_a_package(tmp_path: Path) -> None:
     (package / "__init__.py").write_text("")
     (package / "other.py").write_text("NAME = 'other'\n")
     (package / "train.py").write_text("from .other import NAME\nimport sys\nprint(NAME, sys.argv[1:], __package__)\n")
-    ran = trace_afresh(tmp_path, "-q", "-m", "tools.train", "--flag")
+    ran = trace(tmp_path, "-q", "-m", "tools.train", "--flag")
     assert (ran.returncode, ran.stdout) == (0, "other ['--flag'] tools\n"), ran.stderr
 
 
