@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
 import tempfile
 import textwrap
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from proof.client import ProofServer
 
 from amplint.cli.main import main
 
@@ -35,6 +37,13 @@ Command = Callable[..., Ran]
 Plugin = Callable[[str], str]
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking, again and again, what is loaded and stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 @pytest.fixture(autouse=True)
 def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that a test runs in this process is not what worker processes of a later test begin with."""
@@ -45,6 +54,13 @@ def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
 def excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put back what shows tracebacks: programs that begin a process group leave one of PyTorch's there."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ProofServer]:
+    """What runs programs, each in a process of its own that has PyTorch loaded."""
+    with ProofServer() as started:
+        yield started
 
 
 @pytest.fixture

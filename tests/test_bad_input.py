@@ -5,6 +5,7 @@ from __future__ import annotations
 import encodings
 import errno
 import importlib.metadata
+import itertools
 import os
 import pkgutil
 import sys
@@ -134,22 +135,26 @@ def test_the_deep_thread_passes_on_what_is_raised() -> None:
 CODECS = sorted(module.name for module in pkgutil.iter_modules(encodings.__path__))
 
 
-@pytest.mark.parametrize("suppression", ["", "  # noqa: AMP205", "  # amplint: ignore[AMP205]  # GradScaler"])
-def test_every_codec(amplint: Command, project: Path, suppression: str) -> None:
+SUPPRESSIONS = ("", "  # noqa: AMP205", "  # amplint: ignore[AMP205]  # GradScaler")
+
+
+@pytest.mark.parametrize(("first", "option"), [*enumerate(("--no-cache", "--diff", "--fix"))])
+def test_every_codec(amplint: Command, project: Path, first: int, option: str) -> None:
+    """Each codec meets each option and each suppression, and each option each suppression."""
     assert "rot_13" in CODECS
-    text = f"{BAD}x = 1{suppression}\n"
     (project / "all").mkdir()
-    for codec in CODECS:
-        (project / "all" / f"{codec}.py").write_bytes(f"# coding: {codec}\n{text}".encode())
+    suppressions = itertools.islice(itertools.cycle(SUPPRESSIONS), first, None)
+    for codec, suppression in zip(CODECS, suppressions, strict=False):
+        (project / "all" / f"{codec}.py").write_bytes(f"# coding: {codec}\n{BAD}x = 1{suppression}\n".encode())
     (project / "all" / "zz_good.py").write_text(f"import rot_13\n{BAD}", encoding="utf-8")
-    for option in ("--no-cache", "--diff", "--fix"):
-        ran = amplint("all", option, "--output-format", "concise")
-        assert ran.status == 1
-        assert "AMP003" not in ran.out + ran.err
-        assert "all/rot_13.py:1:1: AMP001[syntax-error] error: the text cannot be decoded" in ran.out + ran.err
-        if option == "--no-cache":
-            assert "\nall/zz_good.py:12:9: AMP205" in ran.out
-    assert "unscale_" in (project / "all" / "zz_good.py").read_text(encoding="utf-8")
+    ran = amplint("all", option, "--output-format", "concise")
+    assert ran.status == 1
+    assert "AMP003" not in ran.out + ran.err
+    assert "all/rot_13.py:1:1: AMP001[syntax-error] error: the text cannot be decoded" in ran.out + ran.err
+    if option == "--no-cache":
+        assert "\nall/zz_good.py:12:9: AMP205" in ran.out
+    repaired = "unscale_" in (project / "all" / "zz_good.py").read_text(encoding="utf-8")
+    assert repaired == (option == "--fix")
     assert "AMP001" in amplint("all/rot_13.py").out  # in the format that shows the source
 
 

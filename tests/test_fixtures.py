@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 import pytest
 from proof.client import Outcome, ProofServer
@@ -27,12 +26,6 @@ GOOD = [program for program in PROGRAMS if not program.is_bad]
 def each(chosen: list[Program]) -> pytest.MarkDecorator:
     """Run the test once for each of the programs."""
     return pytest.mark.parametrize("program", chosen, ids=lambda program: program.name)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProofServer]:
-    with ProofServer() as started:
-        yield started
 
 
 @functools.cache

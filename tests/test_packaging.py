@@ -78,8 +78,9 @@ def test_every_package_folder_is_listed() -> None:
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
-    for name in installed_names():
-        assert f"{name.rpartition('/')[0]}/__init__.py" in installed_names(), f"{name} is in no package"
+    installed = installed_names()
+    for name in installed:
+        assert f"{name.rpartition('/')[0]}/__init__.py" in installed, f"{name} is in no package"
 
 
 def test_dependencies_are_few_and_have_no_upper_bound() -> None:

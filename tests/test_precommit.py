@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,24 +56,30 @@ def hooks(tmp_path: Path) -> Path:
     return git_repository(folder)
 
 
-def try_repo(hooks: Path, project: Path) -> subprocess.CompletedProcess[str]:
+def run_hooks(project: Path, store: Path) -> subprocess.CompletedProcess[str]:
     """Run all hooks on all files of `project`; skip the test where the libraries cannot be downloaded."""
-    command = [sys.executable, "-m", "pre_commit", "try-repo", str(hooks), "--all-files", "--color", "never"]
+    command = [sys.executable, "-m", "pre_commit", "run", "--all-files", "--color", "never"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment["PRE_COMMIT_HOME"] = str(store)
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     if "No matching distribution found" in done.stdout or "Temporary failure in name resolution" in done.stdout:
         pytest.skip("the package registry cannot be reached")
     return done
 
 
-def test_try_repo_fails_with_the_finding_and_passes_once_fixed(hooks: Path, tmp_path: Path) -> None:
+def test_the_hooks_fail_with_the_finding_and_pass_once_fixed(hooks: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     script = project / "train.py"
     script.write_text(BAD, encoding="utf-8")
+    names = re.findall(r"^- id: (\S+)$", (hooks / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert names
+    revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=hooks, capture_output=True, text=True, check=True)
+    wanted = {"repo": str(hooks), "rev": revision.stdout.strip(), "hooks": [{"id": name} for name in names]}
+    (project / ".pre-commit-config.yaml").write_text(json.dumps({"repos": [wanted]}), encoding="utf-8")
     git_repository(project)
 
-    first = try_repo(hooks, project)
+    first = run_hooks(project, tmp_path / "store")
     assert first.returncode == 1, first.stdout + first.stderr
     assert "train.py:11:9" in first.stdout
     assert "AMP205" in first.stdout
@@ -79,6 +87,6 @@ def test_try_repo_fails_with_the_finding_and_passes_once_fixed(hooks: Path, tmp_
     fixed = script.read_text(encoding="utf-8")
     assert fixed == BAD.replace("        torch.nn", "        scaler.unscale_(optimizer)\n        torch.nn")
 
-    second = try_repo(hooks, project)
+    second = run_hooks(project, tmp_path / "store")
     assert second.returncode == 0, second.stdout + second.stderr
     assert script.read_text(encoding="utf-8") == fixed

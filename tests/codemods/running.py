@@ -16,7 +16,7 @@ from unittest import mock
 
 import torch
 
-from amplint.codemods import Wish, convert
+from amplint.codemods import Conversion, Wish, convert
 
 LOOP = """import torch
 from torch import nn
@@ -58,14 +58,19 @@ def distance(after: tuple[float, ...], before: tuple[float, ...]) -> float:
 
 
 @functools.cache
+def conversion(text: str, wish: Wish) -> Conversion:
+    """What a codemod makes of a program."""
+    return convert(text, wish)
+
+
 def converted(text: str, wish: Wish) -> str:
     """What becomes of a program, of which nothing may be refused; other files may have to know of logits."""
-    conversion = convert(text, wish)
-    assert conversion.refused == ()
-    assert [remark for remark in conversion.left if "returns logits now" not in remark.text] == []
-    assert conversion.text != text
-    assert conversion.done
-    return conversion.text
+    found = conversion(text, wish)
+    assert found.refused == ()
+    assert [remark for remark in found.left if "returns logits now" not in remark.text] == []
+    assert found.text != text
+    assert found.done
+    return found.text
 
 
 def _ran(text: str, *runs: tuple[str, ...]) -> tuple[float, ...]:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from amplint.codemods import Wish, convert
+from amplint.codemods import Wish
+from tests.codemods.expected import ACCUMULATED, Case, of_accumulation
 from tests.codemods.larger_batches import DOUBLE, EDITS, HELPERS, MANY, REFUSED, TOGETHER, with_larger_batches
+from tests.codemods.running import conversion
 from tests.codemods.test_accumulation import check, difference, findings, gentle_scaler, run
 
 PROGRAMS = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "programs").glob("*.py")}
@@ -49,11 +51,11 @@ def precision(dtype: torch.dtype) -> Iterator[None]:
 
 def both(name: str, wish: Wish, folder: Path) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The weights after each step of a program that accumulates, and of the one with larger batches."""
-    conversion = convert(PROGRAMS[name], wish)
-    assert conversion.refused == ()
-    check(PROGRAMS[name], conversion.text, wish)
-    assert wish.to is None or findings(conversion.text) == set()
-    some, left = run(conversion.text, folder)
+    found = conversion(PROGRAMS[name], wish)
+    assert found.refused == ()
+    check(PROGRAMS[name], found.text, wish)
+    assert wish.to is None or findings(found.text) == set()
+    some, left = run(found.text, folder)
     assert len(left["losses"]) == ROUNDS
     assert all(math.isfinite(loss) for loss in left["losses"])
     return some, run(with_larger_batches(name, PROGRAMS[name]), folder, HELPERS)[0]
@@ -64,10 +66,15 @@ def test_every_program_is_accounted_for() -> None:
     assert TOGETHER.keys() | DOUBLE.keys() <= EDITS.keys()
 
 
+@pytest.mark.parametrize("case", [*of_accumulation()], ids=str)
+def test_the_result_is_the_one_that_is_kept(case: Case) -> None:
+    assert case.now() == case.kept()
+
+
 @pytest.mark.parametrize("name", sorted(EDITS))
 def test_windows_train_as_larger_batches(name: str, tmp_path: Path) -> None:
     with precision(torch.float64 if name in DOUBLE else torch.float32):
-        some, others = both(name, Wish(accumulate=MANY), tmp_path)
+        some, others = both(name, ACCUMULATED, tmp_path)
     assert difference(some, others, STEPS) < TOLERANCE
 
 
@@ -79,11 +86,11 @@ def test_in_mixed_precision_too(dtype: Any, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_refused(name: str) -> None:
-    conversion = convert(PROGRAMS[name], Wish(accumulate=MANY))
-    assert [REFUSED[name] in remark.text for remark in conversion.refused] == [True]
-    assert (conversion.text, conversion.done) == (PROGRAMS[name], ())
+    found = conversion(PROGRAMS[name], ACCUMULATED)
+    assert [REFUSED[name] in remark.text for remark in found.refused] == [True]
+    assert (found.text, found.done) == (PROGRAMS[name], ())
 
 
 def test_what_accumulates_is_left_alone() -> None:
-    conversion = convert(PROGRAMS[ACCUMULATES], Wish(accumulate=MANY))
-    assert (conversion.text, conversion.done, conversion.refused) == (PROGRAMS[ACCUMULATES], (), ())
+    found = conversion(PROGRAMS[ACCUMULATES], ACCUMULATED)
+    assert (found.text, found.done, found.refused) == (PROGRAMS[ACCUMULATES], (), ())

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import runpy
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,10 +20,12 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from amplint.codemods import Conversion, Wish, convert
 from amplint.codemods.repairs import all_rules, findings_of
+from tests.codemods.larger_batches import MANY
+from tests.codemods.running import conversion
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted((HERE / "micro_batches").glob("*.py"))
-MANY, STEPS = 4, 50
+STEPS = 50
 TOLERANCE, MIXED_TOLERANCE = 2e-5, 0.02
 
 
@@ -67,14 +70,13 @@ def larger(text: str) -> str:
     return text.replace("BATCH = 4\n", f"BATCH = {4 * MANY}\n")
 
 
-@functools.cache
 def converted(text: str, **wishes: Any) -> Conversion:
     """What becomes of a program, of which nothing may be refused."""
-    conversion = convert(text, Wish(accumulate=MANY, **wishes))
-    assert conversion.refused == ()
-    assert conversion.text != text
-    assert conversion.done
-    return conversion
+    found = conversion(text, Wish(accumulate=MANY, **wishes))
+    assert found.refused == ()
+    assert found.text != text
+    assert found.done
+    return found
 
 
 def difference(some: list[torch.Tensor], others: list[torch.Tensor], steps: int = STEPS) -> float:
@@ -83,11 +85,18 @@ def difference(some: list[torch.Tensor], others: list[torch.Tensor], steps: int 
     return max(float(((a - b).abs() / (1 + b.abs())).max()) for a, b in zip(some, others, strict=True))
 
 
+@functools.cache
+def with_larger(text: str) -> tuple[list[torch.Tensor], dict[str, Any]]:
+    """What the program does with larger batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run(larger(text), Path(folder))
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_windows_train_as_larger_batches(program: Path, tmp_path: Path) -> None:
     text = program.read_text(encoding="utf-8")
     some, left = run(converted(text).text, tmp_path)
-    others, expected = run(larger(text), tmp_path)
+    others, expected = with_larger(text)
     assert difference(some, others) < (MIXED_TOLERANCE if "autocast" in text else TOLERANCE)
     if "result" in expected:
         torch.testing.assert_close(left["result"], expected["result"], rtol=1e-4, atol=1e-4)
@@ -99,10 +108,10 @@ def test_in_mixed_precision_too(program: Path, dtype: str, tmp_path: Path) -> No
     text = program.read_text(encoding="utf-8")
     if "autocast" in text:
         return
-    conversion = converted(text, to="amp", device="cpu", dtype=dtype)
-    assert "autocast(" in conversion.text
-    some, _ = run(conversion.text, tmp_path)
-    assert difference(some, run(larger(text), tmp_path)[0]) < MIXED_TOLERANCE
+    new = converted(text, to="amp", device="cpu", dtype=dtype).text
+    assert "autocast(" in new
+    some, _ = run(new, tmp_path)
+    assert difference(some, with_larger(text)[0]) < MIXED_TOLERANCE
 
 
 @pytest.mark.parametrize("to", [None, "amp"])
@@ -114,7 +123,7 @@ def test_the_result_lints_clean_and_stays(program: Path, to: str | None) -> None
 
 def check(before: str, after: str, wish: Wish) -> None:
     """Nothing is found in `after` that is not there without accumulation, and converting it again does nothing."""
-    plain = convert(before, replace(wish, accumulate=None)).text if wish.to is not None else before
+    plain = conversion(before, replace(wish, accumulate=None)).text if wish.to is not None else before
     assert findings(after) <= findings(plain)
     again = convert(after, wish)
     assert (again.text, again.done, again.refused) == (after, (), ())

@@ -1,13 +1,15 @@
-"""`--to amp`: programs converted in every way they allow lint clean, are fixed points, and train as they did."""
+"""`--to amp`: programs converted in all the ways they allow lint clean, are fixed points, and train as they did."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from amplint.codemods import Wish, convert
+from tests.codemods.expected import HALF, NARROWED, Case, in_pairs, of_programs
 from tests.codemods.running import converted, distance, losses, resumed, resumes
 from tests.conftest import Command
 
@@ -16,15 +18,6 @@ NAMES = sorted(PROGRAMS)
 FLAGGED = [name for name in NAMES if any(word in PROGRAMS[name] for word in ("ArgumentParser", "click"))]
 TOLERANCE = {"float16": 0.003, "bfloat16": 0.02}
 """How far a loss may be from the one of the original, relative to 1 plus its size, on each of the 50 steps."""
-HALF = Wish(to="amp", device="cpu")
-NARROWED = Wish(source="float16")
-
-
-def in_every_way(name: str) -> list[Wish]:
-    """The wishes that a program allows: `auto` needs a `torch.device` that tells the device."""
-    devices = ("cuda", "cpu", "auto") if "torch.device(" in PROGRAMS[name] else ("cuda", "cpu")
-    wishes = [Wish(to="amp", device=device, dtype=dtype) for device in devices for dtype in TOLERANCE]
-    return [*wishes, Wish(to="amp", device="cpu", add_flag=True)] if name in FLAGGED else wishes
 
 
 def check(amplint: Command, project: Path, text: str, wish: Wish) -> None:
@@ -36,9 +29,14 @@ def check(amplint: Command, project: Path, text: str, wish: Wish) -> None:
     assert (again.text, again.done, again.refused) == (text, (), ())
 
 
+@pytest.mark.parametrize("case", [*of_programs()], ids=str)
+def test_the_result_is_the_one_that_is_kept(case: Case) -> None:
+    assert case.now() == case.kept()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_result_lints_clean_and_stays(amplint: Command, project: Path, name: str) -> None:
-    for wish in in_every_way(name):
+    for wish in in_pairs(name):
         text = converted(PROGRAMS[name], wish)
         assert text.count("GradScaler(") == (wish.dtype == "float16")
         check(amplint, project, text, wish)
@@ -56,9 +54,10 @@ def test_the_result_trains_to_the_same_losses(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "torch.device(" in PROGRAMS[name]])
 def test_the_device_of_the_script_decides(name: str) -> None:
-    text = converted(PROGRAMS[name], Wish(to="amp", device="auto"))
+    (wish,) = (wish for wish in in_pairs(name) if wish.device == "auto")
+    text = converted(PROGRAMS[name], wish)
     assert text.count('"cpu"') == PROGRAMS[name].count('"cpu"')
-    assert losses(text) == losses(converted(PROGRAMS[name], HALF))
+    assert losses(text) == losses(converted(PROGRAMS[name], replace(wish, device="cpu")))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if resumes(PROGRAMS[name])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import math
 import runpy
@@ -17,13 +16,14 @@ import pytest
 import torch
 
 from amplint.codemods import Conversion, Wish, convert
+from tests.codemods.expected import APEX, Case, of_apex
+from tests.codemods.running import conversion
 from tests.conftest import Command
 
 PROGRAMS = sorted((Path(__file__).parent / "apex_programs").glob("*.py"))
 STEPS = 50
 TOLERANCE = 0.02
 """How far a loss may be from the one of the original, relative to 1 plus its size, on each of the 50 steps."""
-APEX = Wish(source="apex")
 
 
 def _apex() -> types.ModuleType:
@@ -60,13 +60,17 @@ def losses(path: Path) -> list[float]:
         sys.argv = before
 
 
-@functools.cache
 def converted(text: str, device: str = "cuda") -> Conversion:
     """The conversion of `text`, which must not be refused."""
-    conversion = convert(text, Wish(source="apex", device=device))
-    assert conversion.refused == ()
-    assert conversion.text != text
-    return conversion
+    found = conversion(text, Wish(source="apex", device=device))
+    assert found.refused == ()
+    assert found.text != text
+    return found
+
+
+@pytest.mark.parametrize("case", [*of_apex()], ids=str)
+def test_the_result_is_the_one_that_is_kept(case: Case) -> None:
+    assert case.now() == case.kept()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)

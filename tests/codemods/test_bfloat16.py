@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import math
 from pathlib import Path
@@ -11,30 +10,29 @@ import pytest
 import torch
 
 from amplint.codemods import Wish, convert
+from tests.codemods.expected import NARROWED
+from tests.codemods.running import conversion
 from tests.codemods.test_apex import PROGRAMS, STEPS, losses
 from tests.conftest import Command
 
 TOLERANCE = 0.1
 """How far a loss may be from the one in float16, relative to 1 plus its size, on each of the 50 steps."""
-FLOAT16 = Wish(source="float16")
 NAMES = [path.stem for path in PROGRAMS if path.stem != "off"]
 
 
-@functools.cache
 def in_float16(name: str, device: str) -> str:
     """A program in float16: what becomes of a program that used apex."""
     program = next(path for path in PROGRAMS if path.stem == name)
-    return convert(program.read_text(encoding="utf-8"), Wish(source="apex", device=device)).text
+    return conversion(program.read_text(encoding="utf-8"), Wish(source="apex", device=device)).text
 
 
-@functools.cache
 def in_bfloat16(name: str, device: str) -> str:
     """The same program in bfloat16."""
     text = in_float16(name, device)
-    conversion = convert(text, FLOAT16)
-    assert conversion.refused == ()
-    assert conversion.text != text
-    return conversion.text
+    found = conversion(text, NARROWED)
+    assert found.refused == ()
+    assert found.text != text
+    return found.text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,7 +43,7 @@ def test_the_result_lints_clean_and_stays(amplint: Command, project: Path, name:
     (project / "program.py").write_text(new, encoding="utf-8")
     ran = amplint("check", "--select", "ALL", "--ignore", "AMP9", "--output-format", "concise", "program.py")
     assert (ran.status, ran.out) == (0, "")
-    again = convert(new, FLOAT16)
+    again = convert(new, NARROWED)
     assert (again.text, again.done, again.refused) == (new, (), ())
 
 
@@ -134,14 +132,14 @@ def train(model, optimizer, scheduler, batches, use_amp, path=None):
 
 
 def test_a_whole_conversion() -> None:
-    conversion = convert(SCRIPT, FLOAT16)
+    conversion = convert(SCRIPT, NARROWED)
     assert conversion.refused == conversion.left == ()
     assert conversion.text == CONVERTED
-    assert convert(SCRIPT.replace("\n", "\r\n"), FLOAT16).text == CONVERTED.replace("\n", "\r\n")
+    assert convert(SCRIPT.replace("\n", "\r\n"), NARROWED).text == CONVERTED.replace("\n", "\r\n")
 
 
 def test_a_method_may_have_the_name_of_the_scale() -> None:
-    conversion = convert(SCRIPT.replace("scale_before", "scale"), FLOAT16)
+    conversion = convert(SCRIPT.replace("scale_before", "scale"), NARROWED)
     assert (conversion.text, conversion.refused) == (CONVERTED, ())
 
 
@@ -153,7 +151,7 @@ def test_annotations_and_keywords_go_with_the_scaler() -> None:
     )
     text = text.replace("}, path)", ")}, path)")
     expected = CONVERTED.replace('"optimizer": optimizer.state_dict()}', "**dict(optimizer=optimizer.state_dict())}")
-    conversion = convert(text, FLOAT16)
+    conversion = convert(text, NARROWED)
     assert (conversion.text, conversion.refused) == (expected, ())
 
 
@@ -195,7 +193,7 @@ REFUSALS = {
 def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None:
     assert old in SCRIPT
     text = SCRIPT.replace(old, new)
-    conversion = convert(text, FLOAT16)
+    conversion = convert(text, NARROWED)
     assert conversion.text == text
     assert conversion.done == conversion.left == ()
     assert [remark.row for remark in conversion.refused] == [row]
@@ -204,7 +202,7 @@ def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None
 
 def test_two_sides_that_differ_stay_two() -> None:
     text = SCRIPT.replace("            optimizer.step()\n            scheduler", "            scheduler")
-    conversion = convert(text, FLOAT16)
+    conversion = convert(text, NARROWED)
     assert conversion.refused == ()
     assert "        if use_amp:\n            # all of it\n            loss.backward()  # scaled\n" in conversion.text
     assert "scaler" not in conversion.text
@@ -212,7 +210,7 @@ def test_two_sides_that_differ_stay_two() -> None:
 
 def test_what_speaks_of_float16_elsewhere_is_named() -> None:
     text = SCRIPT.replace("    for batch in", "    model.buffer = model.buffer.half()\n    for batch in")
-    conversion = convert(text, FLOAT16)
+    conversion = convert(text, NARROWED)
     assert [(remark.row, remark.text) for remark in conversion.left] == [(19, "this still speaks of float16")]
 
 
@@ -220,11 +218,11 @@ def test_what_may_hand_bfloat16_to_numpy_is_named() -> None:
     text = SCRIPT.replace(
         "        if use_amp:\n", "        log(batch.numpy(), loss.float().numpy())\n        if use_amp:\n"
     )
-    told = [remark for remark in convert(text, FLOAT16).left if "numpy()" in remark.text]
+    told = [remark for remark in convert(text, NARROWED).left if "numpy()" in remark.text]
     assert [remark.row for remark in told] == [22]
 
 
 @pytest.mark.parametrize("text", [CONVERTED, "import torch\n", "with torch.autocast('cpu'):\n    pass\n"])
 def test_what_is_not_in_float16_is_left_alone(text: str) -> None:
-    conversion = convert(text, FLOAT16)
+    conversion = convert(text, NARROWED)
     assert (conversion.text, conversion.done, conversion.refused) == (text, (), ())

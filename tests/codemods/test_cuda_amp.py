@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from amplint.codemods import Wish, convert
+from tests.codemods.expected import CUDA_AMP, Case, of_cuda_amp
 from tests.codemods.running import converted, distance, losses, resumed, resumes
 from tests.conftest import Command
 
 PROGRAMS = {
     path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "cuda_amp_programs").glob("*.py")
 }
-CUDA_AMP = Wish(source="cuda-amp")
 TOLERANCE = 0.02
 """How far a loss in bfloat16 may be from that of float32, relative to 1 plus its size, on each of the 50 steps."""
 
@@ -77,6 +77,11 @@ def test_the_result_means_the_same(old: str, new: str) -> None:
         assert not run(False)
         assert run(True) is (torch.cuda.is_available() or old is CALLED_WITHOUT_TORCH)
     assert convert(conversion.text, Wish(source="cuda-amp")).text == conversion.text
+
+
+@pytest.mark.parametrize("case", [*of_cuda_amp()], ids=str)
+def test_the_result_is_the_one_that_is_kept(case: Case) -> None:
+    assert case.now() == case.kept()
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

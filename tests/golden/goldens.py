@@ -16,7 +16,7 @@ from amplint.semantics.reading.program import Program, nothing
 from amplint.source.source import Source
 from tests.dtypes.verdict import claims
 from tests.golden.corpora import Corpus, Sample
-from tests.golden.recording import RULES, events, findings
+from tests.golden.recording import RULES, Rendering, events, findings
 
 FOLDER = Path(__file__).parent / "expected"
 HEAD = "== "
@@ -66,7 +66,8 @@ def _record(corpus: Corpus, sample: Sample) -> Iterator[str]:
     follow = Lookups(Modules(), source) if sample.path and follows(sample.text.encode()) else nothing
     program = Program(source, follow)
     rules = [rule for rule in RULES if rule.default or not corpus.convertible]
-    told, found = events(program, assuming=False), findings(program, rules, assuming=False)
+    rendering = Rendering(program)
+    told, found = events(rendering, assuming=False), findings(program, rules, assuming=False)
     if corpus.readable:
         yield from (*told, *found)
     else:
@@ -76,15 +77,15 @@ def _record(corpus: Corpus, sample: Sample) -> Iterator[str]:
     if corpus.dtypes:
         yield from _claims(sample.text)
     elif corpus.readable:
-        yield from _assuming(program, told, found, rules)
+        yield from _assuming(rendering, told, found, rules)
 
 
-def _assuming(program: Program, told: list[str], found: list[str], rules: list[type[Rule]]) -> Iterator[str]:
+def _assuming(rendering: Rendering, told: list[str], found: list[str], rules: list[type[Rule]]) -> Iterator[str]:
     """What is different where tensors of unknown dtype are taken for half."""
-    before, now = list(_digests(told)), list(_digests(events(program, assuming=True)))
+    before, now = list(_digests(told)), list(_digests(events(rendering, assuming=True)))
     yield from (f"not assuming: {line}" for line in before if line not in now)
     yield from (f"assuming: {line}" for line in now if line not in before)
-    assumed = findings(program, rules, assuming=True)
+    assumed = findings(rendering.program, rules, assuming=True)
     yield from (f"assuming: {line}" for line in assumed if assumed != found)
 
 

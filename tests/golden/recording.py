@@ -68,19 +68,23 @@ def kinds() -> Set[str]:
     return frozenset(kind.kind for kind in found)
 
 
-def events(program: Program, *, assuming: bool) -> list[str]:
+def events(rendering: Rendering, *, assuming: bool) -> list[str]:
     """The events of a program. With `assuming`, tensors of unknown dtype are taken for half."""
     told: list[Event] = []
     words = words_of(rule for rule in RULES if rule.assumed) if assuming else None
-    call_deep(interpret, program, told.append, kinds(), words)
-    return Rendering(program).lines(told)
+    call_deep(interpret, rendering.program, told.append, kinds(), words)
+    return rendering.lines(told)
 
 
 def findings(program: Program, rules: Sequence[type[Rule]], *, assuming: bool) -> list[str]:
     """The findings of `rules`, with notes and repairs; `assuming` is as if each of them were selected by name."""
     asked = {rule.code for rule in rules} if assuming else frozenset[str]()
-    rules = screen(rules, program.main.text.encode(), asked)
-    assumed = [rule for rule in rules if rule.assumed and rule.code in asked]
+    chosen = tuple(screen(rules, program.main.text.encode(), asked))
+    return _findings(program, chosen, tuple(rule for rule in chosen if rule.assumed and rule.code in asked))
+
+
+@functools.lru_cache(maxsize=1)
+def _findings(program: Program, rules: tuple[type[Rule], ...], assumed: tuple[type[Rule], ...]) -> list[str]:
     dispatcher = Dispatcher(program, rules, {rule.code for rule in assumed})
     call_deep(interpret, program, dispatcher.emit, dispatcher.kinds, words_of(assumed) if assumed else None)
     return [line for finding in dispatcher.findings() for line in _finding(finding)]
@@ -90,15 +94,22 @@ class Rendering:
     """The text of the events of one program, once it has been interpreted."""
 
     def __init__(self, program: Program) -> None:
+        self.program = program
         self._places: dict[cst.CSTNode, str] = {}
-        for source in program.sources:
-            file = "" if source is program.main else f"{source.filename}:"
+        self._known: set[Chunk] = set()
+
+    def _find(self) -> None:
+        """Learn where the nodes of trees stand that have been built since."""
+        for source in self.program.sources:
+            file = "" if source is self.program.main else f"{source.filename}:"
             for chunk in source.chunks:
-                if chunk.grown:
+                if chunk.grown and chunk not in self._known:
+                    self._known.add(chunk)
                     self._places.update(_places(chunk, file))
 
     def lines(self, events: list[Event]) -> list[str]:
         """A line for each distinct event, and for what leads to events."""
+        self._find()
         found = {self._event(event) for event in events if not isinstance(event, ApiUse) and not _of_a_library(event)}
         names = defaultdict[str, set[str]](set)
         for event in events:
@@ -133,6 +144,12 @@ class Rendering:
                 yield self._text(known) if named & BARE else f"{field.name}={self._text(known)}"
 
     def _text(self, value: object) -> str:
+        if isinstance(value, str):  # the most frequent ones come first
+            return value if _PLAIN.fullmatch(value) else repr(value)
+        if value is None or isinstance(value, (bool, int, float)):
+            return repr(value)
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(self._text, value))}]"
         if isinstance(value, cst.CSTNode):
             return self._places.get(value, "0:0")
         if isinstance(value, Const):
@@ -145,8 +162,6 @@ class Rendering:
             return value.filename
         if isinstance(value, enum.Enum):
             return str(value.value).replace(" ", "_")
-        if isinstance(value, str):
-            return value if _PLAIN.fullmatch(value) else repr(value)
         if isinstance(value, Autocast):
             return self._autocast(value)
         if isinstance(value, Scaler):
@@ -161,10 +176,6 @@ class Rendering:
             return f"{{{' '.join(sorted(f'{self._text(key)}: {self._text(each)}' for key, each in value.items()))}}}"
         if isinstance(value, (set, frozenset)):
             return f"{{{' '.join(sorted(map(self._text, value)))}}}"
-        if isinstance(value, tuple):
-            return f"[{', '.join(map(self._text, value))}]"
-        if value is None or isinstance(value, (bool, int, float)):
-            return repr(value)
         raise TypeError(f"{type(value).__name__} has no text")
 
     def _autocast(self, region: Autocast) -> str:

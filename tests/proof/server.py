@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import json
 import os
@@ -41,6 +42,8 @@ def _preload() -> None:
     """Load what programs make PyTorch import lazily; start no thread and touch no GPU, which a fork would lose."""
     torch.set_num_threads(1)
     torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]).zero_grad()
+    gc.collect()
+    gc.freeze()
 
 
 def _run_in_child(request: dict[str, Any]) -> Reply:

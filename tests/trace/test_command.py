@@ -14,6 +14,7 @@ from amplint.trace.record import Record
 from amplint.trace.run import run as watched
 from amplint.trace.watching import Watch
 from amplint.trace.window import Window
+from tests.trace.forked import python
 
 SCRIPT = """\
 import sys
@@ -30,16 +31,25 @@ for step in range(5):
 """
 
 
+def environment() -> dict[str, str]:
+    """What commands find."""
+    return {**os.environ, "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python with `arguments` in `folder`."""
-    environment = {**os.environ, "COLUMNS": "100", "PYTHONWARNINGS": "ignore"}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
 
 
 def trace(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `amplint trace` with `arguments` in `folder`."""
+    return python(folder, environment(), "-m", "amplint", "trace", *arguments)
+
+
+def trace_afresh(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in a process that is started for it."""
     return run(folder, "-m", "amplint", "trace", *arguments)
 
 
@@ -60,7 +70,7 @@ def test_the_script_ends_behind_the_window(tmp_path: Path, script: str) -> None:
 
 
 def test_the_script_can_go_on(tmp_path: Path, script: str) -> None:
-    ran = trace(tmp_path, "--then", "continue", "--output", "trace.json", script, "x")
+    ran = trace_afresh(tmp_path, "--then", "continue", "--output", "trace.json", script, "x")
     alone = run(tmp_path, script, "x")
     assert (ran.returncode, ran.stdout) == (alone.returncode, alone.stdout)
     record = Record.from_json((tmp_path / "trace.json").read_text(encoding="utf-8"))

@@ -10,11 +10,12 @@ import pytest
 
 from amplint.trace.dry import CannotFollow, dry_run
 from amplint.trace.gpus import GPUS
-from tests.trace.test_command import run, trace
+from tests.trace.forked import python
+from tests.trace.test_command import environment, trace
 
 
 def test_every_function_of_torch_cuda_works_or_says_why_not(tmp_path: Path) -> None:
-    ran = run(Path(__file__).parents[2], "-m", "tests.trace.dry_sweep")
+    ran = python(Path(__file__).parents[2], environment(), "-m", "tests.trace.dry_sweep")
     assert ran.returncode == 0, ran.stderr
     came = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
     assert len(came) > 150

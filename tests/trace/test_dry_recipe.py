@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from amplint.trace.record import Record
-from tests.trace.test_command import run
+from tests.trace.forked import python
+from tests.trace.test_command import environment
 
 ROOT = Path(__file__).parents[2]
 (RECIPE,) = re.findall(
@@ -23,7 +24,7 @@ COMMANDS = [shlex.split(command) for command in re.findall(r"- run: (.*)", RECIP
 def test_the_recipe_traces_a_script(tmp_path: Path, example: str, status: int) -> None:
     shutil.copy(ROOT / "examples" / example, tmp_path / "train.py")
     (command,) = (words for words in COMMANDS if words[0] == "amplint")
-    ran = run(tmp_path, "-m", *command)
+    ran = python(tmp_path, environment(), "-m", *command)
     assert ran.returncode == status, ran.stderr
     record = Record.from_json((tmp_path / "trace.json").read_text("utf-8"))
     assert (record.device, record.steps, record.gpu) == ("cuda", 1 - status, "NVIDIA A100-SXM4-80GB")

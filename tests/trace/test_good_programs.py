@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from proof.client import ProofServer
 from proof.programs import Program, programs
@@ -14,12 +12,6 @@ from amplint.trace.record import Record
 GOOD = [program for program in programs() if not program.is_bad]
 TRUE = {"AMP706-trainer-with-half-model/good_half_without_scaler.py": ["AMP807"]}
 """Programs that are good for their rule, and of which a run shows something else."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProofServer]:
-    with ProofServer() as started:
-        yield started
 
 
 @pytest.mark.parametrize("program", GOOD, ids=lambda program: program.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,12 +61,6 @@ def marked(path: Path, record: Record, select: tuple[str, ...] | None = None) ->
 def verdict(finding: Finding) -> Verdict | None:
     """The verdict of the run, None without a mark."""
     return finding.mark.verdict if finding.mark else None
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ProofServer]:
-    with ProofServer() as started:
-        yield started
 
 
 def traced(

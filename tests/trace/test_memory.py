@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import runpy
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +18,13 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from amplint.trace.gpus import GPUS
+from amplint.trace.memory import estimating
 from amplint.trace.memory.estimates import KINDS, Variant, variants
 from amplint.trace.memory.refused import Refused
 from amplint.trace.memory.running import tracked
 from amplint.trace.memory.tracker import Tracker
 from tests.conftest import Command
+from tests.trace.forked import python
 
 TRAINED = Path(__file__).parent / "trained"
 MIB = 2**20
@@ -442,19 +447,30 @@ def test_averages_of_parameters_and_what_was_loaded_are_no_activations(tmp_path:
 
 def test_packed_sequences_are_as_long_as_they_are() -> None:
     def script() -> None:
-        lengths = torch.tensor([3, 512, 100])
-        padded = torch.randn(3, 512, 64).cuda().requires_grad_()
+        lengths = torch.tensor([3, 64, 20])
+        padded = torch.randn(3, 64, 8).cuda().requires_grad_()
         packed = pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False)
-        assert (packed.data.shape, packed.data.is_cuda) == ((615, 64), True)
-        assert (packed.batch_sizes.is_cuda, packed.batch_sizes[[0, 2, 3, 100]].tolist()) == (False, [3, 3, 2, 1])
-        result, _ = nn.LSTM(64, 32, bidirectional=True).cuda()(packed)
+        assert (packed.data.shape, packed.data.is_cuda) == ((87, 8), True)
+        assert (packed.batch_sizes.is_cuda, packed.batch_sizes[[0, 2, 3, 20]].tolist()) == (False, [3, 3, 2, 1])
+        result, _ = nn.LSTM(8, 32, bidirectional=True).cuda()(packed)
         unpacked, sizes = pad_packed_sequence(result, batch_first=True)
-        assert (unpacked.shape, sizes.tolist()) == ((3, 512, 64), [3, 512, 100])
+        assert (unpacked.shape, sizes.tolist()) == ((3, 64, 64), [3, 64, 20])
         unpacked.sum().backward()
         assert padded.grad is not None
         assert padded.grad.shape == padded.shape
 
-    assert peak(script)["parameters"] == 2 * 4 * 4 * 32 * (64 + 32 + 2)
+    assert peak(script)["parameters"] == 2 * 4 * 4 * 32 * (8 + 32 + 2)
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scripts run in forks of a process that has PyTorch loaded."""
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        ran = python(Path.cwd(), os.environ, *command[1:])
+        return subprocess.CompletedProcess(command, ran.returncode, ran.stdout.encode(), ran.stderr.encode())
+
+    monkeypatch.setattr(estimating, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL))
 
 
 def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,6 +485,7 @@ def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, mo
     assert found["accumulate 4"]["refused"].startswith("no DataLoader")
 
 
+@pytest.mark.usefixtures("forked")
 def test_the_tracer_has_it_as_an_option(amplint: Command, project: Path) -> None:
     (project / "train.py").write_text("import sys\nraise ValueError(sys.argv[1])\n", encoding="utf-8")
     (project / "inspect.py").write_text("raise SystemExit('the wrong module')\n", encoding="utf-8")
@@ -477,6 +494,7 @@ def test_the_tracer_has_it_as_an_option(amplint: Command, project: Path) -> None
     assert (done.out, done.err) == ("", "Error: train.py: ValueError: --epochs (train.py:2)\n")
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -491,6 +509,7 @@ def test_a_script_that_ends_early_gets_no_table(amplint: Command, project: Path,
     assert (done.status, done.out, done.err) == (2, "", f"Error: train.py: {why}\n")
 
 
+@pytest.mark.usefixtures("forked")
 def test_all_variants_draw_the_same_numbers(amplint: Command, project: Path) -> None:
     lines = "import random, numpy, torch", "n = random.random(), numpy.random.rand(), torch.rand(1).item()"
     (project / "train.py").write_text("\n".join([*lines, "raise SystemExit(str(n))"]), encoding="utf-8")
@@ -524,6 +543,7 @@ def test_accumulation_goes_with_memory_only(amplint: Command) -> None:
     assert "--accumulate goes with --memory only" in done.err
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_module_that_is_not_there_is_named_once(amplint: Command) -> None:
     done = amplint("trace", "--memory", "-m", "nothing_of_the_kind")
     assert (done.status, done.err) == (2, "Error: nothing_of_the_kind: no such module\n")

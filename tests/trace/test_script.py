@@ -13,7 +13,7 @@ from amplint.trace.record import Record
 from amplint.trace.run import run as watched
 from amplint.trace.watching import Watch
 from amplint.trace.window import Window
-from tests.trace.test_command import run, trace
+from tests.trace.test_command import run, trace, trace_afresh
 
 SCRIPT = """\
 import argparse, atexit, os, pickle, sys, threading, time
@@ -65,7 +65,7 @@ def test_processes_threads_pickles_and_paths(tmp_path: Path) -> None:
     (tmp_path / "sub" / "train.py").write_text(SCRIPT)
     (tmp_path / "data.txt").write_text("data")
     alone = run(tmp_path, "sub/train.py", "--lr", "0.5")
-    ran = trace(tmp_path, "-q", "--then", "continue", "sub/train.py", "--lr", "0.5")
+    ran = trace_afresh(tmp_path, "-q", "--then", "continue", "sub/train.py", "--lr", "0.5")
     assert alone.returncode == ran.returncode == 3, ran.stderr
     assert ran.stdout == alone.stdout
 
