@@ -10,10 +10,12 @@ import pytest
 
 from docs import generate
 from tests.conftest import Command, Plugin
+from tests.test_architecture import ROOMS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def code_blocks(text: str, language: str) -> list[str]:
@@ -64,3 +66,20 @@ def test_plugin_of_the_readme_works(amplint: Command, plugin: Plugin, project: P
     page = amplint("rule", "ACME001")
     assert page.status == 0
     assert "bare-scaler" in page.out
+
+
+def test_files_and_functions_of_the_architecture_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)`(?: \| ((?:`\w+`(?:, )?)+) \|)?", ARCHITECTURE)
+    assert len(named) > 20
+    for file, names in named:
+        found = [path for path in (ROOT / file, ROOT / "amplint" / file) if path.exists()]
+        assert found, file
+        text = found[0].read_text(encoding="utf-8")
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"^\s*(def|class) {name}\b", text, re.MULTILINE), f"{file} defines no {name}"
+
+
+def test_rooms_of_the_architecture_are_in_order() -> None:
+    (table,) = re.findall(r"<!-- rooms -->\n(.*?)<!-- /rooms -->", ARCHITECTURE, re.DOTALL)
+    rooms = re.findall(r"^\| `(\w+)`", table, re.MULTILINE)
+    assert [*reversed(rooms), "__init__"] == [*ROOMS]
