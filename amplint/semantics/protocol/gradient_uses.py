@@ -1,4 +1,4 @@
-"""Gradients that a script reads and changes itself: by methods of `parameter.grad`, and by PyTorch's clipping."""
+"""Gradients that a script reads and changes itself: by what is done to `parameter.grad`, and by PyTorch's clipping."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ class GradientUses(Tracker):
         assert isinstance(call.callee, Ref)
         return _clip(self.machine, state, call.node, call.callee.name, call.arguments)
 
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """Functions of PyTorch that do to `parameter.grad` what methods do; in place where it is their `out`, too."""
+        given, callee = call.arguments, call.callee
+        if not isinstance(callee, Ref) or not callee.name.startswith("torch.") or not given.given:
+            return
+        owner, out = given.values[0], given.value("out")
+        if _is_gradient(self.machine, owner):
+            in_place = out is not None and _is_gradient(self.machine, out)
+            name = callee.name.rpartition(".")[2] + "_" * in_place
+            _gradient_method(self.machine, state, call.node, owner, name, Arguments(given.given[1:]))
+
     def method(self, state: State, call: Call) -> Value | None:
         """Methods of `parameter.grad`."""
         if call.owner is None or not _is_gradient(self.machine, call.owner):
@@ -48,9 +59,12 @@ def _is_gradient(machine: Machine, owner: Value) -> bool:
     return False
 
 
-_MEASURES = frozenset({"norm", "abs", "mean", "std", "max"})
-_CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_"})
-"""In-place methods that do not commute with the loss scale; multiplying and dividing do."""
+_MEASURES = frozenset({"norm", "vector_norm", "abs", "mean", "std", "max"})
+_CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_", "nan_to_num_"})
+"""What does not commute with the loss scale; multiplying and dividing do.
+
+Nor does what hides from the scaler that gradients have overflowed.
+"""
 _SETS = frozenset({"zero_", "copy_", "set_", "fill_"})
 
 
