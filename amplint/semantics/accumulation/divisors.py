@@ -68,7 +68,7 @@ class _Judge:
         if kind in ("sum", "prod", "div", "mul", "builtins.sum", "scale of"):
             return None
         if kind == "call":
-            return self._called(str(key[1]), parts, depth)
+            return self._called(symbol, parts, depth)
         if kind == "either":
             parts = tuple(p if isinstance(p, int) else getattr(p, "symbol", -1) for p in key[1:])
             if -1 in parts:
@@ -88,18 +88,19 @@ class _Judge:
                 return self.of(one, depth - 1)
         return None
 
-    def _called(self, name: str, parts: tuple[int, ...], depth: int) -> bool | None:
+    def _called(self, symbol: int, parts: tuple[int, ...], depth: int) -> bool | None:
         if any(part in self.owners for part in parts):
             return None
-        callee = name.removeprefix("of ")
-        if not callee.isdigit():
+        callee = self.machine.symbols.callee(symbol)
+        if callee is None:
+            name = str(self.machine.symbols.key(symbol)[1])
             return None if name.rpartition(".")[2] in _RESCALES else False
-        key = self.machine.symbols.key(int(callee))
+        key = self.machine.symbols.key(callee)
         if key[0] == "value" and isinstance(key[1], Method) and isinstance(key[1].owner, Const):
             return None  # such as `None.scale`, where there may be no scaler
         if key[0] != "attribute":
             return False
-        owner = self.machine.symbols.parts(int(callee))[0]
+        owner = self.machine.symbols.parts(callee)[0]
         if key[1] in _RESCALES:
             return None
         return self.of(owner, depth - 1) if key[1] in _KEEPS else False

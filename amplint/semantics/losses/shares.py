@@ -85,10 +85,9 @@ def share_in(machine: Machine, value: Value) -> tuple[Share, Tensor | Unknown] |
     symbol = value.symbol
     while symbol not in machine[Shares].known:
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-        if key[0] == "call" and parts and str(key[1]).startswith("of "):
-            callee = machine.symbols.key(parts[0])
-            known = callee[0] == "attribute" and callee[1] in _SAME_VALUE
-            parts = machine.symbols.parts(parts[0]) if known else ()
+        if machine.symbols.callee(symbol) is not None:
+            name, of = machine.symbols.method(symbol) or ("", ())
+            parts = of if name in _SAME_VALUE else ()
         elif key[0] not in _SAME_VALUE and key[:2] not in (("call", "builtins.float"), ("attribute", "data")):
             return None
         if not parts:

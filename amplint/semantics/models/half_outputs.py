@@ -70,9 +70,8 @@ def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> Iterabl
     """What `symbol` has its dtype from."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     callee = str(key[1]) if key[0] == "call" and len(key) > 1 else ""
-    method = callee.removeprefix("of ")
-    if method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
-        name, parts = machine.symbols.key(int(method))[1], machine.symbols.parts(int(method))
+    if (method := machine.symbols.method(symbol)) is not None:
+        name, parts = method
         follows = name in KEEPS_DTYPE
     elif callee.rpartition(".")[2][:1].isupper() and not callee.startswith("torch."):
         return parts if "wrapped" in passed else ()

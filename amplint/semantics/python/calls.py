@@ -12,6 +12,7 @@ from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
     Class,
     Const,
@@ -263,4 +264,4 @@ def unseen(machine: Machine, state: State, made: Call) -> Value:
     for hook in machine.hooks.unseen:
         hook(state, made)
     symbol = symbol_of(machine, made.callee)
-    return same_again(machine, state, f"of {symbol}", made.arguments, made.node, (symbol,))
+    return same_again(machine, state, Callee(symbol), made.arguments, made.node, (symbol,))

@@ -10,6 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import Const, Device, Items, Method, Unknown, Value
 from amplint.source import syntax as cst
 
@@ -17,7 +18,7 @@ from amplint.source import syntax as cst
 def same_again(
     machine: Machine,
     state: State,
-    name: str,
+    name: str | Callee,
     arguments: Arguments,
     node: cst.Call | None = None,
     callee: tuple[int, ...] = (),

@@ -329,7 +329,9 @@ class Trackers:
         self._needed = [tracker for tracker in self.known.values() if tracker.is_needed()]
         self.library: dict[str, Handler] = {}
         for tracker in self._needed:
-            self.library.update(tracker.library())
+            handled = tracker.library()
+            assert self.library.keys().isdisjoint(handled), f"{type(tracker).__name__}: another tracker has these names"
+            self.library.update(handled)
         self._handlers = {
             name: tuple(getattr(tracker, name) for tracker in self._needed if _overrides(tracker, name))
             for name in HOOKS

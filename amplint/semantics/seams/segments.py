@@ -27,7 +27,7 @@ _NOTHING_TO_CAST = re.compile(
     r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype"
 )
 """What speaks of weights that require no gradient or are half already."""
-_MOVES = {("attribute", name) for name in ("to", "cuda", "float", "half", "bfloat16")}
+_MOVES = frozenset({"to", "cuda", "float", "half", "bfloat16"})
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
 _RENAMED = re.compile(r"\bcheckpoint(?:_sequential)? as (\w+)")
 
@@ -79,9 +79,8 @@ def _comes_straight(machine: Machine, symbol: int) -> bool:
     if key[0] == "item":
         return True
     if key[0] == "call":
-        method = str(key[1]).removeprefix("of ")
-        moved = method.isdigit() and machine.symbols.key(int(method))[:2] in _MOVES
-        return moved and _comes_straight(machine, machine.symbols.parts(int(method))[0])
+        name, of = machine.symbols.method(symbol) or ("", ())
+        return name in _MOVES and _comes_straight(machine, of[0])
     return (key[0] in _PARTS or key[0] in KEEPS_DTYPE) and bool(parts) and _comes_straight(machine, parts[0])
 
 

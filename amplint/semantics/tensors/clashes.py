@@ -13,7 +13,7 @@ from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.kinship import belongs, follows, is_only_moved, tensors_in
 from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, called, ingredient, is_kept, maker
+from amplint.semantics.tensors.provenance import ARITHMETIC, behind, ingredient, is_kept, maker
 from amplint.semantics.tensors.tensors import used_as_tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -118,7 +118,7 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return _is_computed(machine, parts[0], depth - 1)
     if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
         return _runs_layers(machine) and any(_is_computed(machine, part, depth - 1) for part in parts)
-    callee = called(machine, symbol)
+    callee = machine.symbols.method(symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
 
 
@@ -145,7 +145,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
     if key[0] == "item":
         return True
     if key[0] != "parameter":
-        return called(machine, symbol) is not None or symbol in machine[HalfResults].symbols
+        return machine.symbols.method(symbol) is not None or symbol in machine[HalfResults].symbols
     return any(str(key[2]) in tensors_in(function) for function in machine.calls)
 
 

@@ -35,24 +35,15 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
     name = str(key[0]).partition(" ")[0].removesuffix("_")
     if name == "attribute":
         name = str(key[1])
-    elif (callee := called(machine, symbol)) is not None:
+    elif (callee := machine.symbols.method(symbol)) is not None:
         name, parts = callee
     return parts[0] if parts and name in _VIEWS else None
-
-
-def called(machine: Machine, symbol: int) -> tuple[str, tuple[int, ...]] | None:
-    """The method by whose unseen call something was made, and what that belongs to."""
-    key = machine.symbols.key(symbol)
-    callee = str(key[1]).removeprefix("of ") if key[0] == "call" and len(key) > 1 else ""
-    if not callee.isdigit() or machine.symbols.key(int(callee))[0] != "attribute":
-        return None
-    return str(machine.symbols.key(int(callee))[1]), machine.symbols.parts(int(callee))
 
 
 def conversion(machine: Machine, symbol: int) -> str | None:
     """The dtype that a tensor, or what it was computed from by its methods, was last converted to."""
     while machine.symbols.key(symbol)[0] not in _CONVERSIONS:
-        callee = called(machine, symbol)
+        callee = machine.symbols.method(symbol)
         parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
         if not parts:
             return None

@@ -137,17 +137,10 @@ def _was_converted(machine: Machine, symbol: int) -> bool:
         if key[0] in ("cast", "converted"):
             return True
         seen.add(current)
-        callee = _callee(machine, current)
+        callee = machine.symbols.callee(current)
         behind = (*machine.symbols.parts(current), *(() if callee is None else (callee,)))
         todo += [part for part in behind if part not in seen]
     return False
-
-
-def _callee(machine: Machine, symbol: int) -> int | None:
-    """What was called, where `symbol` is the result of a call that could not be looked into."""
-    key = machine.symbols.key(symbol)
-    callee = str(key[1]).removeprefix("of ") if key[0] == "call" else ""
-    return int(callee) if callee.isdigit() else None
 
 
 def _is_parameter(machine: Machine, symbol: int) -> bool:
@@ -166,7 +159,7 @@ def _root(machine: Machine, symbol: int) -> int:
         if key[0] in FOLLOWS_INPUT or key[0] in ("index", "to") or key[:2] in (("attribute", "T"), ("attribute", "mT")):
             symbol = parts[0]
             continue
-        callee = _callee(machine, symbol)
+        callee = machine.symbols.callee(symbol)
         method = machine.symbols.key(callee) if callee is not None else ()
         if callee is None or method[0] != "attribute" or str(method[1]) not in FOLLOWS_INPUT:
             return symbol

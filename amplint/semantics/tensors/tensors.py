@@ -226,15 +226,15 @@ def is_data(machine: Machine, symbol: int) -> bool:
     while todo:
         current = todo.pop()
         key = machine.symbols.key(current)
-        method = str(key[1]).removeprefix("of ") if key[0] == "call" else ""
+        method = machine.symbols.method(current)
         if key[0] == "item":
             found = True
         elif key[0] in LOWER:
             return False
         elif key[0] != "call":
             todo += machine.symbols.parts(current)[: 1 if key[0] == "index" else None]
-        elif method.isdigit() and machine.symbols.key(int(method))[0] == "attribute":
-            todo += machine.symbols.parts(int(method))
+        elif method is not None:
+            todo += method[1]
         else:
             return False
     return found

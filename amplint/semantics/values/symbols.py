@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Set
 
+from amplint.records import dataclass
+
 Key = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """What an unseen call calls that has no qualified name, in the key of what the call comes to."""
+
+    symbol: int
 
 
 class Symbols:
@@ -52,6 +61,18 @@ class Symbols:
     def time(self, symbol: int) -> int:
         """When the youngest part of `symbol` was made; 0 for what was there from the start."""
         return self._times[symbol]
+
+    def callee(self, symbol: int) -> int | None:
+        """The symbol of what was called, where `symbol` is the result of an unseen call of something without a name."""
+        key = self._keys[symbol]
+        return key[1].symbol if key[0] == "call" and len(key) > 1 and isinstance(key[1], Callee) else None
+
+    def method(self, symbol: int) -> tuple[str, tuple[int, ...]] | None:
+        """The method by whose unseen call `symbol` was made, and what that belongs to."""
+        callee = self.callee(symbol)
+        if callee is None or self._keys[callee][0] != "attribute":
+            return None
+        return str(self._keys[callee][1]), self._parts[callee]
 
     def involves(self, symbol: int, *names: Hashable) -> bool:
         """Whether an operation whose key begins with `names` went into `symbol`."""
