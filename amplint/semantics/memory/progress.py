@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -89,6 +89,10 @@ class Progress(Part):
             told.setdefault(essence(gradients), []).extend(optimizers)
         told.pop(ambient, None)
         return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in told.items())
+
+    def symbols(self) -> Iterable[int]:
+        """Scalers and optimizers."""
+        return (*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair))
 
     def blurred(self, other: Progress) -> Progress:
         """With everything unknown wherever the two disagree."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from amplint.records import dataclass
 from amplint.semantics.values.state import Iteration, Part
@@ -35,6 +35,10 @@ class ModelStates(Part):
         twin = ModelStates.__new__(ModelStates)
         twin.known = self.known
         return twin
+
+    def symbols(self) -> Iterable[int]:
+        """The models."""
+        return self.known
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can tell apart."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
+from amplint.semantics.python.garbage import collect
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.python.summaries import Summary
 from amplint.semantics.python.truth import symbol_of
@@ -218,6 +219,7 @@ def _outcomes(
     elif machine.entered_from is None:
         machine.entered_from = site
     frame, regions, home = machine.new_frame(function), state.regions, state.frame
+    began = machine.symbols.tick()
     inner = state.copy()
     inner.frames[frame] = _bind(machine, inner, function, positional, keywords, site)
     inner.frames[frame][DEPTH] = Const(len(regions))
@@ -248,6 +250,7 @@ def _outcomes(
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
             end.frames = left
+        collect(machine, state, end, result, began)
         end.bind(home, RESULT, result)
         for function_ends in machine.hooks.function_ends:
             function_ends(end)

@@ -222,9 +222,12 @@ def default_dtype(machine: Machine) -> str | None:
 
 def is_data(machine: Machine, symbol: int) -> bool:
     """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model."""
-    todo, found = [symbol], False
+    todo, seen, found = [symbol], set[int](), False
     while todo:
         current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
         key = machine.symbols.key(current)
         method = machine.symbols.method(current)
         if key[0] == "item":

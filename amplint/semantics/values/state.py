@@ -78,6 +78,10 @@ class Part:
         """What rules can tell apart in the iteration `now`: paths where it is equal may be joined."""
         raise NotImplementedError
 
+    def symbols(self) -> Iterable[int]:
+        """The objects that it knows of."""
+        return ()
+
     def joined(self: P, other: P) -> P:
         """What is left of both where paths of equal keys join."""
         return self

@@ -1,0 +1,82 @@
+"""Objects that a call has made and that nothing holds when it is over: their attributes cannot be seen any more."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Class, Const, Function, Value
+
+_HOLDING = frozenset({"symbol", "owner", "plain"})
+"""The fields of values that hold symbols."""
+
+
+def collect(machine: Machine, before: State, end: State, result: Value, began: int) -> None:
+    """Forget the attributes of objects made since `began` that neither `result` nor anything older leads to.
+
+    Otherwise two paths that have made different objects on the way would stay apart, and each object would be copied
+    and compared with the rest of the state from there on.
+    """
+    young = {symbol for symbol in end.heap if symbol >= 0 and machine.symbols.time(symbol) >= began}
+    if young:
+        for symbol in young - _reached(machine, end, _roots(before, end, result, young), began, young):
+            del end.heap[symbol]
+
+
+def _roots(before: State, end: State, result: Value, young: set[int]) -> Iterator[int]:
+    """The symbols by which a path can come to what the call has made."""
+    yield from _symbols_in(result)
+    for part in end.parts.values():
+        yield from part.symbols()
+    for region in end.regions:
+        yield from _symbols_in(region.context)
+    for tables, older in ((end.frames, before.frames), (end.heap, before.heap)):
+        for key, table in tables.items():
+            if older.get(key) is not table and key not in young:
+                for value in table.values():
+                    yield from _symbols_in(value)
+
+
+def _reached(machine: Machine, end: State, roots: Iterable[int], began: int, young: set[int]) -> set[int]:
+    """What was made since `began` and can be reached; what was made of something reached can be made again."""
+    reached: set[int] = set()
+    todo = [*roots]
+    while todo:
+        symbol = todo.pop()
+        if symbol >= 0 and symbol not in reached and machine.symbols.time(symbol) >= began:
+            reached.add(symbol)
+            todo += machine.symbols.parts(symbol)
+            todo += [inner for value in end.heap.get(symbol, {}).values() for inner in _symbols_in(value)]
+        if not todo:
+            left = young - reached
+            todo = [one for one in left if any(part in reached for part in machine.symbols.parts(one))]
+    return reached
+
+
+def _symbols_in(value: object) -> list[int]:
+    """The symbols that a value holds."""
+    found: list[int] = []
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if type(one) is tuple:
+            todo += one
+            continue
+        for name in _names(type(one)):  # type: ignore[arg-type]
+            inner = getattr(one, name)
+            if type(inner) is not int:
+                todo.append(inner)
+            elif name in _HOLDING:
+                found.append(inner)
+    return found
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a kind of values in which there can be symbols."""
+    if kind.__module__ != Const.__module__ or kind in (Const, Function, Class):
+        return ()
+    return tuple(field.name for field in fields(kind))
