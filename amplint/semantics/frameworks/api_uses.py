@@ -8,16 +8,17 @@ from amplint.semantics.events import ApiUse
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Ref
 from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
 from amplint.torchlib.legacy import APEX_MODULES
-from amplint.torchlib.names import SUCCESSORS
+from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
 _NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
 
 
 class ApiUses(Tracker):
-    """Emits each use of a name once."""
+    """Follows the names of libraries, and emits each use of one once."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -43,3 +44,9 @@ class ApiUses(Tracker):
             if is_fallback(machine.module(state), node, re.compile(rf"{call}|{imported}")):
                 return
         machine.emit(state, ApiUse, node, name=name)
+
+    def joined_name(self, left: Ref, right: Ref) -> Ref | None:
+        """Of a name imported from two libraries, as code for several kinds of devices does, the one of PyTorch."""
+        alike = left.name.rpartition(".")[2] == right.name.rpartition(".")[2]
+        known = [ref for ref in (left, right) if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
+        return known[0] if alike and len(known) == 1 else None

@@ -44,5 +44,5 @@ class Callees(Tracker):
         runs(self.machine, state, node, function)
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Or something in a library."""
+        """Something in a library may run."""
         leaves(self.machine, state, call.node, call.callee, call.owner)

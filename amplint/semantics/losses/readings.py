@@ -242,7 +242,7 @@ class Readings(Tracker):
         return None
 
     def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
-        """So are values in a text."""
+        """Values in a text are read."""
         formatted(self.machine, state, node, values)
 
     def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from amplint.semantics.events import Place
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.values import Scaler
-
-if TYPE_CHECKING:
-    from amplint.semantics.python.machine import Machine
 
 
 class Ledger(Tracker):

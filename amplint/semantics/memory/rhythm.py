@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from amplint.records import dataclass
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
-
-if TYPE_CHECKING:
-    from amplint.semantics.python.machine import Machine
-    from amplint.source import syntax as cst
+from amplint.source import syntax as cst
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from amplint.records import dataclass
 from amplint.semantics.memory.progress import Progress
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Scaler
 from amplint.source import syntax as cst
-
-if TYPE_CHECKING:
-    from amplint.semantics.python.machine import Machine
-    from amplint.semantics.values.state import State
 
 
 @dataclass(frozen=True, slots=True)

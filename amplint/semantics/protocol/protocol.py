@@ -576,7 +576,7 @@ class Protocol(Tracker):
         forget(self.machine, state, values)
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """So may those whose methods are among them."""
+        """Scalers whose methods are among what a skipped call gets may be used."""
         forget(self.machine, state, [value for value in given if isinstance(value, Method)])
 
     def unseen(self, state: State, call: Call) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Const, Value, number
 from amplint.source import syntax as cst
-
-if TYPE_CHECKING:
-    from amplint.semantics.python.machine import Machine
-    from amplint.source.source import Source
+from amplint.source.source import Source
 
 
 def held(machine: Machine, source: Source, value: Value, node: cst.BaseExpression) -> Value:

@@ -29,7 +29,6 @@ from amplint.semantics.values.values import (
 )
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 Result = TypeVar("Result")
 T = TypeVar("T")
@@ -273,8 +272,11 @@ class Machine:
     def _either(self, left: Value, right: Value) -> Value:
         if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
             return right if left == NONE else left
-        if isinstance(left, Ref) and isinstance(right, Ref) and (known := _known_api(left, right)) is not None:
-            return known
+        if isinstance(left, Ref) and isinstance(right, Ref):
+            for joined_name in self.hooks.joined_name:
+                known: Ref | None = joined_name(left, right)
+                if known is not None:
+                    return known
         if scale_of(left) != scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         if (one_of := alternatives((left, right))) is not None:
@@ -402,13 +404,6 @@ class Machine:
                 **details,
             )
         )
-
-
-def _known_api(left: Ref, right: Ref) -> Ref | None:
-    """Of a name imported from two libraries, as code for several kinds of devices does, the one PyTorch documents."""
-    alike = left.name.rpartition(".")[2] == right.name.rpartition(".")[2]
-    known = [ref for ref in (left, right) if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
-    return known[0] if alike and len(known) == 1 else None
 
 
 def scale_of(value: Value) -> int | None:

@@ -260,6 +260,9 @@ class Tracker:
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
         """`node` has come to `value`."""
 
+    def joined_name(self, left: Ref, right: Ref) -> Ref | None:
+        """The name that stands for both of two that a variable holds on two paths."""
+
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """A variable that holds `left` on one path and `right` on another holds `joint` where the paths join."""
 
@@ -309,12 +312,12 @@ def call_each(handlers: Iterable[Callable[..., None]], states: Iterable[State], 
             handler(state, *details)
 
 
-_QUESTIONS = frozenset({"is_needed", "offers", "library"})
-"""Methods of trackers that are asked once."""
+_BY_NAME = frozenset({"is_needed", "library", "library_call", "method", "offers"})
+"""What `Trackers` asks or calls by names."""
 HOOKS = tuple(
     name
     for name, member in vars(Tracker).items()
-    if callable(member) and not name.startswith("_") and name not in _QUESTIONS
+    if callable(member) and not name.startswith("_") and name not in _BY_NAME
 )
 
 

@@ -199,13 +199,13 @@ class RegionUse(Tracker):
         note(self.machine, state, function)
 
     def unseen(self, state: State, call: Call) -> None:
-        """So may an object of the tree whose class lets nothing be seen of it; some methods certainly do not."""
+        """An object whose class cannot be seen may do work; methods known to be idle do none."""
         if call.entered is None and not isinstance(call.callee, Ref) and call.name in IDLE_METHODS:
             self.machine.idle.add(call.node)
         if call.entered == "object" and call.owner is not None:
             note(self.machine, state, call.owner)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """And whatever else cannot be seen."""
+        """What cannot be seen may do the work of a forward pass."""
         if call.entered is None and state.regions and call.node not in self.machine.idle:
             note(self.machine, state, result)
