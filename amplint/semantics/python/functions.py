@@ -9,6 +9,7 @@ from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.garbage import collect
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
+from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.summaries import Summary
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading import demos
@@ -40,6 +41,10 @@ ENTERED = "<entered>"
 MANAGER = "<context manager>"
 DEPTH = "<regions>"
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
+CALLS = Patience(runs=2, steps=100)
+"""When a call from one place, in the same regions and with the same flags, is not followed any more."""
+CHANGING_CALLS = Patience(runs=3, steps=500)
+"""The same for functions that change what trackers know of the path."""
 
 
 def call_function(
@@ -63,37 +68,13 @@ def call_function(
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _not_followed(machine, function)
-    given = (*positional, *keywords.values())
-    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(state, value) for value in given))
     key = (machine.choices.taken, node)
-    memory = machine.choices.memory
-    outcomes = memory.get(key)
-    if outcomes is None and signature in machine.closed:
-        _skip(machine, state, function)
-        return _not_followed(machine, function)
+    outcomes = machine.choices.memory.get(key)
     if outcomes is None:
-        progress = state.progress()
-        call = (function.frame, progress, *positional, *keywords.items())
-        outcomes = machine.summaries.find(body, call, state)
-        context = (signature, node, progress, *(_assumed(state, value) for value in given))
-        if outcomes is None and machine.summaries.is_without_effect(context, state):
-            _skip(machine, state, function)
-            return _not_followed(machine, function)
-        if outcomes is None and machine.summaries.exhausted(body):
-            return _out_of_reach(machine, state, function)
+        outcomes = _followed(machine, state, function, positional, keywords, node)
         if outcomes is None:
-            contacts, left = machine.contacts, machine.steps_left
-            began = machine.symbols.tick()
-            outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
-            if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
-                machine.summaries.keep_without_effect(context, read)
-            of_round = _of_round(machine, state, outcomes)
-            summary = Summary(state.copy(), read, outcomes, of_round)
-            machine.summaries.keep(body, call, summary, left - machine.steps_left)
-            quiet = machine.contacts == contacts and bool(outcomes)
-            if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
-                machine.closed.add(signature)
-        memory[key] = outcomes
+            return _not_followed(machine, function)
+        machine.choices.memory[key] = outcomes
     if not outcomes:
         if _is_abstract(body):
             return Unknown(machine.fresh())
@@ -103,6 +84,56 @@ def call_function(
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
     return result
+
+
+def _followed(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: cst.CSTNode | None,
+) -> list[State] | None:
+    """The states in which a call can end, None where such calls have told all there is to tell."""
+    body, given = node_of(function), (*positional, *keywords.values())
+    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(state, value) for value in given))
+    if signature in machine.closed:
+        _skip(machine, state, function)
+        return None
+    progress = state.progress()
+    call = (function.frame, progress, *positional, *keywords.items())
+    known = machine.summaries.find(body, call, state)
+    if known is not None:
+        return known
+    context = (signature, node, progress, *(_assumed(state, value) for value in given))
+    if machine.summaries.is_without_effect(context, state):
+        _skip(machine, state, function)
+        return None
+    run = (body, node, state.regions, *keywords, *map(_flag, given))
+    changing = body in machine.changing
+    if machine.novelty.is_over(run, CHANGING_CALLS if changing else CALLS):
+        if changing:
+            machine.forget(state)
+        _skip(machine, state, function, given)
+        return None
+    contacts, left, told = machine.contacts, machine.steps_left, machine.novelty.told
+    began = machine.symbols.tick()
+    outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
+    if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
+        machine.summaries.keep_without_effect(context, read)
+    machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, _of_round(machine, state, outcomes)))
+    machine.novelty.ran(run, told, left - machine.steps_left)
+    if any(end.progress() != progress for end in outcomes):
+        machine.changing.add(body)
+    quiet = machine.contacts == contacts and bool(outcomes)
+    if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
+        machine.closed.add(signature)
+    return outcomes
+
+
+def _flag(value: Value) -> Value | None:
+    """An argument that can send a call another way, None for any other."""
+    return value if isinstance(value, (Const, Ref)) else None
 
 
 def _skip(machine: Machine, state: State, function: Function, given: Sequence[Value] = ()) -> None:
@@ -144,13 +175,6 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
     kept = all(end.heap[key] is before.heap.get(key) for key in older)
     kept = kept and all(part.is_unchanged(before.parts[kind]) for kind, part in end.parts.items())
     return kept and end.progress() == before.progress() and _says_nothing(machine, end.frames[end.frame][RESULT])
-
-
-def _out_of_reach(machine: Machine, state: State, function: Function) -> Unknown:
-    """A function that has been run so often that another call is not followed: whatever it could change is unknown."""
-    machine.complete = False
-    machine.forget(state)
-    return _not_followed(machine, function)
 
 
 def _not_followed(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:

@@ -13,6 +13,7 @@ from amplint.semantics.python.functions import MANAGER, leave
 from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.interruptions import interrupted
 from amplint.semantics.python.machine import PATH_LIMIT, Machine
+from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
@@ -21,6 +22,8 @@ from amplint.semantics.values.values import NONE, Entered, Items, Unknown, Value
 from amplint.source import syntax as cst
 
 LOOP_ROUNDS = 3
+LOOPS = Patience(runs=3, steps=100)
+"""When a loop is run once only."""
 PATHS_APART = 4
 """As many paths run a loop each by itself; more of them run it together."""
 
@@ -215,6 +218,8 @@ def _loop(
     exits: list[State] = []
     broken: list[State] = []
     seen = Heads(machine.slice.deciding)
+    told, left = machine.novelty.told, machine.steps_left
+    once = once or machine.novelty.is_over(node, LOOPS)
     heads = states
     for state in heads:
         seen.is_new(state)
@@ -246,6 +251,7 @@ def _loop(
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
+    machine.novelty.ran(node, told, left - machine.steps_left)
     call_each(machine.hooks.loop_ends, exits + broken, node)
     if endless:
         exits = []

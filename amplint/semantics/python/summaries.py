@@ -17,9 +17,6 @@ RUNS = 3
 """How often a function is run before its summaries are used: up to here every call has results of its own."""
 RUNS_WITHOUT_EFFECT = 2
 """How many runs without effect, from one place and in one state, before a call is not followed any more."""
-RUNS_AT_MOST = 160
-STEPS_AT_MOST = 5_000
-"""A function whose many runs have taken this many steps is not run again: further calls cannot be followed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,6 @@ class Summaries:
     """The summaries of a file's functions, by whatever tells two calls apart."""
 
     runs: Counter[Hashable] = field(default_factory=Counter)
-    steps: Counter[Hashable] = field(default_factory=Counter)
     _without_effect: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
     _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
 
@@ -79,14 +75,9 @@ class Summaries:
         """Remember that a call has changed nothing and returned nothing to go by, having `read` these assumptions."""
         self._without_effect.setdefault(context, []).append(read)
 
-    def exhausted(self, function: Hashable) -> bool:
-        """Whether a function has been run so often, and at such cost, that another call is not followed."""
-        return self.runs[function] >= RUNS_AT_MOST and self.steps[function] >= STEPS_AT_MOST
-
-    def keep(self, function: Hashable, call: Hashable, summary: Summary, steps: int) -> None:
-        """Remember how a run of `function` ended, and how many steps it took."""
+    def keep(self, function: Hashable, call: Hashable, summary: Summary) -> None:
+        """Remember how a run of `function` ended."""
         self.runs[function] += 1
-        self.steps[function] += steps
         self._known.setdefault((function, call), []).append(summary)
 
 

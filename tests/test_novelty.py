@@ -1,0 +1,107 @@
+"""Code is run until it has nothing new to tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.semantics.events import Backward, Unscale
+from amplint.semantics.python import functions
+from amplint.semantics.python.novelty import Novelty, Patience
+from amplint.source import syntax as cst
+
+RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
+NODE = cst.Name(value="loss")
+
+
+def test_code_is_over_when_it_tells_nothing_for_some_runs_that_cost_something() -> None:
+    novelty, patience = Novelty(), Patience(runs=2, steps=30)
+    for steps in (10, 10):
+        assert not novelty.is_over("train", patience)
+        novelty.ran("train", novelty.told, steps)
+    assert not novelty.is_over("train", patience)
+    novelty.ran("train", novelty.told, 10)
+    assert novelty.is_over("train", patience)
+    assert not novelty.is_over("validate", patience)
+
+
+def test_what_is_new_begins_the_patience_anew() -> None:
+    novelty, patience = Novelty(), Patience(runs=1, steps=0)
+    novelty.ran("train", novelty.told, 1)
+    before = novelty.told
+    novelty.tell(Backward, NODE, {"loss": object()})
+    novelty.ran("train", before, 1)
+    assert not novelty.is_over("train", patience)
+
+
+def test_new_is_another_place_kind_or_flag() -> None:
+    novelty = Novelty()
+    for kind, node, details in [
+        (Unscale, NODE, {"again": False}),
+        (Unscale, NODE, {"again": True}),
+        (Backward, NODE, {"again": True}),
+        (Backward, cst.Name(value="loss"), {"again": True}),
+        (Unscale, NODE, {"again": False}),
+    ]:
+        novelty.tell(kind, node, details)
+    assert novelty.told == 4
+
+
+VALIDATED = """
+import torch
+
+def validate(model, loader, trains):
+    for inputs in loader:
+        outputs = model(inputs)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if trains:
+            with torch.autocast("cuda"):
+                model(inputs).sum().backward()
+{work}
+
+def train(model, optimizer, loader, args):
+    scaler = torch.amp.GradScaler()
+    for epoch in range(args.epochs):
+        for inputs in loader:
+            with torch.autocast("cuda"):
+                loss = model(inputs).sum()
+            if args.one:
+                scaler.scale(loss).backward()
+            if args.two:
+                scaler.unscale_(optimizer)
+            if args.three:
+                scaler.step(optimizer)
+                scaler.update()
+            validate(model, [inputs, args.other], False)
+    validate(model, loader, {last})
+"""
+WORK = "\n".join(f"        total_{i} = outputs[{i}] * {i}" for i in range(40))
+
+
+def lint(text: str) -> list[str]:
+    """The codes found in a file with this text."""
+    return [finding.code for finding in analyse(Job("train.py", "", text.encode(), RULES), Modules()).findings]
+
+
+def runs(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the functions of a script are run."""
+    bodies: list[object] = []
+    outcomes = functions._outcomes
+    with monkeypatch.context() as patch:
+        patch.setattr(functions, "_outcomes", lambda *given: bodies.append(given) or outcomes(*given))
+        lint(text)
+    return len(bodies)
+
+
+def test_a_function_that_tells_nothing_new_is_not_run_for_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = VALIDATED.format(work=WORK, last="False")
+    few = runs(text, monkeypatch)
+    monkeypatch.setattr(Novelty, "is_over", lambda *_: False)
+    assert few < runs(text, monkeypatch)
+
+
+def test_a_call_with_another_flag_is_run() -> None:
+    assert "AMP101" not in lint(VALIDATED.format(work=WORK, last="False"))
+    assert "AMP101" in lint(VALIDATED.format(work=WORK, last="True"))
