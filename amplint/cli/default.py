@@ -11,7 +11,7 @@ class ByDefault(click.Group):
     default = ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {*self.commands, *self.get_help_option_names(ctx), *self._options(ctx)}
+        own = {*self.list_commands(ctx), *self.get_help_option_names(ctx), *self._options(ctx)}
         if not args or args[0] not in own:
             args = [self.default, *args]
         return super().parse_args(ctx, args)

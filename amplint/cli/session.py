@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
 import click
 
 from amplint.cli.failures import Failure, load_rules
-from amplint.cli.marking import marked
 from amplint.cli.options import Options
-from amplint.cli.report import read
 from amplint.cli.settings import describe_settings
 from amplint.cli.summary import summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
@@ -55,19 +54,28 @@ def run(options: Options) -> int:
         if options.show_settings:
             click.echo(describe_settings(options.paths, projects), nl=False)
             return NOTHING if complete else FAILED
-        record = read(options.trace) if options.trace is not None else None
+        marked = _marking(options.trace) if options.trace is not None else None
         outcome = _lint_stdin(options, projects) if options.from_stdin else _lint_files(options, projects)
     except ConfigError as failure:
         raise Failure(str(failure)) from None
     if options.diff:
         click.echo(outcome.diff, nl=False)
         outcome.findings = [finding for finding in outcome.findings if finding.code in ALWAYS_ON]
-    if record is not None:
-        outcome.findings = marked(outcome.findings, record, outcome.given)
+    if marked is not None:
+        outcome.findings = marked(outcome.findings, outcome.given)
     _report(outcome, options, registry.rules)
     if outcome.incomplete or not complete or any(finding.code == RuleCrashed.code for finding in outcome.findings):
         return FAILED
     return FINDINGS if (outcome.findings or outcome.diff) and not options.exit_zero else NOTHING
+
+
+def _marking(path: Path) -> Callable[[list[Finding], dict[str, bytes]], list[Finding]]:
+    """What marks findings by the record at `path`. Raises Failure."""
+    from amplint.cli.marking import marked  # all of the trace's reports
+    from amplint.cli.report import read
+
+    record = read(path)
+    return lambda findings, given: marked(findings, record, given)
 
 
 def _lint_files(options: Options, projects: Projects) -> _Outcome:

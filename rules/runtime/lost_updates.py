@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
-from statistics import mean
 
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
@@ -66,17 +65,21 @@ class UpdateLost(Check):
             shares: dict[str, list[float]] = {}
             for update in group:
                 shares.setdefault(update.name, []).append(update.lost)
-            lost = {name: mean(share) for name, share in shares.items() if mean(share) > _SHARE}
+            lost = {name: _mean(share) for name, share in shares.items() if _mean(share) > _SHARE}
             if lost and row:
                 names = sorted(lost, key=lambda name: -lost[name])
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 yield self.found(
                     filename,
                     row,
-                    f"{mean(lost.values()):.0%} of what {optimizer} updates in {dtype} stays as it was: "
+                    f"{_mean(lost.values()):.0%} of what {optimizer} updates in {dtype} stays as it was: "
                     f"{', '.join(names[:_NAMED])}{more}",
                     advice="Keep the model in float32 and let autocast convert.",
                 )
+
+
+def _mean(shares: Collection[float]) -> float:
+    return sum(shares) / len(shares)
 
 
 def _kind(update: Update) -> tuple[str, int, str, str]:
