@@ -69,6 +69,21 @@ _THREAD_TARGET = re.compile(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
     r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"
 )
+_HANDS_TO_THREADS = frozenset(
+    {
+        "target",
+        "submit",
+        "map",
+        "imap",
+        "imap_unordered",
+        "starmap",
+        "starmap_async",
+        "apply_async",
+        "to_thread",
+        "run_in_threadpool",
+        "run_in_executor",
+    }
+)
 THREAD_CALLS = frozenset(
     {
         "Thread",
@@ -161,6 +176,8 @@ def model_names(chunks: Collection[Chunk]) -> frozenset[str]:
 
 @per_chunk
 def _named_models(chunk: Chunk) -> frozenset[str]:
+    if chunk.words.isdisjoint(_OF_MODELS):
+        return frozenset()
     return frozenset(_MODEL_NAME.findall(chunk.text)) - {"self"}
 
 
@@ -177,6 +194,8 @@ def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
 
 @per_chunk
 def _thread_targets(chunk: Chunk) -> frozenset[str]:
+    if chunk.words.isdisjoint(_HANDS_TO_THREADS):
+        return frozenset()
     return frozenset(name for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
 
 
@@ -199,10 +218,9 @@ def is_extreme(number: float) -> bool:
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
 
 
-_TRAINS = re.compile(
-    r"\.(?:backward|zero_grad)\(|\bunscale_|GradScaler|autocast|clip_grad|\.grad\.|custom_fwd|no_sync"
-    r"|(?i:\w*(?:opt|sch|scal|adam|sgd)\w*|\b\w\w?|[])])\.step\("
-)
+_TRAINS = (".backward(", ".zero_grad(", "GradScaler", "autocast", "clip_grad", ".grad.", "custom_fwd", "no_sync")
+_UNSCALES = re.compile(r"\bunscale_")
+_OPTIMIZES = re.compile(r"opt|sch|scal|adam|sgd", re.IGNORECASE)
 _SWITCHES = re.compile(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
 
 
@@ -251,7 +269,23 @@ def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]
 def _trains(chunk: Chunk) -> bool:
     """Whether `chunk` does training work; environments are stepped too, and libraries use contexts that do nothing."""
     text = chunk.code
-    return _TRAINS.search(text) is not None or ("nullcontext" in text and _SWITCHES.search(text) is not None)
+    if any(sign in text for sign in _TRAINS) or ("unscale_" in text and _UNSCALES.search(text)) or _steps(text):
+        return True
+    return "nullcontext" in text and _SWITCHES.search(text) is not None
+
+
+def _steps(text: str) -> bool:
+    """Whether `step` is called of what is named like an optimizer, by one or two letters, or by an expression."""
+    end = text.find(".step(")
+    while end >= 0:
+        start = end
+        while start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
+            start -= 1
+        name = text[start:end]
+        if _OPTIMIZES.search(name) or len(name) in (1, 2) or (not name and text[end - 1 : end] in ("]", ")")):
+            return True
+        end = text.find(".step(", end + 1)
+    return False
 
 
 @per_chunk
