@@ -27,7 +27,6 @@ _AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile
 """Methods that other objects than tensors have, too."""
 _WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
 """Methods of tensors that refuse to write another dtype."""
-_WIDE = frozenset({"float32", "float64"})
 _SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX
 

@@ -26,6 +26,7 @@ from amplint.semantics.values.values import Const, Tensor, Value, number
 from amplint.semantics.words import CHANNELS, SCALE_FACTOR
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
@@ -40,7 +41,7 @@ _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
 _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
-_TRANSPOSES = words("transpose t T mT swapaxes swapdims")
+_TRANSPOSES = having("transposes") - {"H", "mH"}
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
