@@ -92,7 +92,6 @@ FACTS = {
     "weights": "takes weights, which a class of torch.nn hands it",
     "drops": "drops numbers at random",
     "fills": "fills its input with numbers that do not depend on it",
-    "first-numbers": "gives a tensor its first numbers, or none",
     "blank": "gives a tensor memory and no numbers",
     "creates": "makes a tensor",
     "creates-like": "makes a tensor like another one",
@@ -385,55 +384,55 @@ where           fm  keeps promotes out-alike replaces beside=other:1 number=othe
 
 # New tensors and random numbers
 alpha_dropout         fn   drops
-arange                f    creates float32 first-numbers
+arange                f    creates float32
 as_tensor             f    creates float32 of-content
-bernoulli             fmi  follows into-any out-any first-numbers
+bernoulli             fmi  follows into-any out-any
 copy                  i    fills into-any
 dropout               fn   follows needs-floating same-rank drops module=Dropout,Dropout1d,Dropout2d
 dropout1d             n    follows drops
 dropout2d             n    follows drops
 dropout3d             n    drops
-empty                 f    creates float32 sized first-numbers blank
-empty_like            f    creates-like first-numbers blank
-empty_permuted        f    first-numbers blank
-empty_quantized       d    blank first-numbers
-empty_strided         f    first-numbers blank
-exponential           i    fills first-numbers
-eye                   f    creates float32 first-numbers
+empty                 f    creates float32 sized blank
+empty_like            f    creates-like blank
+empty_permuted        f    blank
+empty_quantized       f    blank
+empty_strided         f    blank
+exponential           i    fills
+eye                   f    creates float32
 feature_alpha_dropout fn   drops
-fill                  fi   fills into-any same-rank first-numbers number=value:0
+fill                  fi   fills into-any same-rank number=value:0
 FloatTensor           f    float32
-full                  f    creates float32 first-numbers
-full_like             f    creates-like first-numbers
-linspace              f    creates float32 first-numbers
+full                  f    creates float32
+full_like             f    creates-like
+linspace              f    creates float32
 logspace              f    creates float32
 new                   m    sized
-new_empty             m    creates-new sized first-numbers blank
-new_empty_strided     m    first-numbers blank
-new_full              m    creates-new first-numbers
-new_ones              m    creates-new sized first-numbers
+new_empty             m    creates-new sized blank
+new_empty_strided     m    blank
+new_full              m    creates-new
+new_ones              m    creates-new sized
 new_tensor            m    creates-new of-content
-new_zeros             m    creates-new sized first-numbers
-normal                fi   fills creates float32 first-numbers
-ones                  f    creates float32 sized first-numbers
-ones_like             f    creates-like first-numbers
-rand                  f    creates float32 sized first-numbers
-rand_like             f    creates-like first-numbers
-randint               f    creates first-numbers
-randn                 f    creates float32 sized first-numbers
-randn_like            f    creates-like first-numbers
+new_zeros             m    creates-new sized
+normal                fi   fills creates float32
+ones                  f    creates float32 sized
+ones_like             f    creates-like
+rand                  f    creates float32 sized
+rand_like             f    creates-like
+randint               f    creates
+randn                 f    creates float32 sized
+randn_like            f    creates-like
 random                i    fills into-any
 randperm              f    creates
-resize                mi   first-numbers blank
-resize_as             mi   first-numbers blank
-scalar_tensor         f    first-numbers
-set                   i    first-numbers
+resize                mi   blank
+resize_as             mi   blank
+scalar_tensor         f   
+set                   i   
 Tensor                fnsx float32
 tensor                f    creates float32 of-content
-uniform               i    fills first-numbers
-zero                  i    fills into-any first-numbers
-zeros                 f    creates float32 sized first-numbers
-zeros_like            f    creates-like first-numbers
+uniform               i    fills
+zero                  i    fills into-any
+zeros                 f    creates float32 sized
+zeros_like            f    creates-like
 
 # Conversions
 bfloat16 fm casts=bfloat16

@@ -10,17 +10,11 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
 
 _DEEP = 12
 _KEEPS = ("to", "float", "double", "cuda", "cpu", "clone", "squeeze", "view", "reshape", "contiguous", "abs", "neg")
-_LOSSES = frozenset(
-    [
-        *("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"),
-        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "ctc_loss", "cosine_embedding_loss"),
-        *("margin_ranking_loss", "triplet_margin_loss", "hinge_embedding_loss", "poisson_nll_loss"),
-        *("multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss", "gaussian_nll_loss"),
-    ]
-)
+_LOSSES = having("loss") - {"multilabel_soft_margin_loss"}
 
 
 class Reduction(enum.Enum):
