@@ -74,7 +74,7 @@ FACTS = {
     "replaces": "gives the numbers of its input, some of them replaced",
     "writes": "writes the numbers of another operand into its first one",
     "tensor-source": "takes what it writes as a tensor only",
-    "bounded": "gives numbers that are no larger than its input, or than 1",
+    "bounded": "gives numbers that are no larger than its input, than 1 or than a number it is given",
     "limits": "limits its input by what is beside it",
     "steps": "gives numbers that jump where its input does not",
     "indices-too": "returns positions beside its result",
@@ -90,7 +90,7 @@ FACTS = {
     "convolves": "a convolution",
     "normalises": "brings numbers to a mean and a variance",
     "weights": "takes weights, which a class of torch.nn hands it",
-    "drops": "drops numbers at random",
+    "drops": "drops numbers at random, and is run by this class of torch.nn",
     "fills": "fills its input with numbers that do not depend on it",
     "blank": "gives a tensor memory and no numbers",
     "creates": "makes a tensor",
@@ -175,7 +175,7 @@ acos               fmi  cast same-rank
 add                fmi  keeps promotes beside=other:0 operator=Add
 addcdiv            fmi  follows promotes-to-floating cast beside=tensor1:0,tensor2:1
 addcmul            fmi  keeps promotes cast beside=tensor1:0,tensor2:1
-arctan2            fmi  promotes-to-floating beside=other:0 alias=atan2
+arctan2            fmi  promotes-to-floating alias=atan2 beside=other:0
 asin               fmi  cast same-rank
 atan               fmi  follows same-rank
 atan2              fmi  promotes-to-floating cast beside=other:0
@@ -187,11 +187,11 @@ celu               fn   follows needs-floating same-rank module=CELU
 clamp              fmi  keeps promotes bounded limits beside=min:0,max:1
 clamp_max          fmi  keeps bounded limits beside=max:0
 clamp_min          fmi  keeps bounded limits beside=min:0
-clip               fmi  keeps limits beside=min:0,max:1 alias=clamp
+clip               fmi  keeps limits alias=clamp beside=min:0,max:1
 cos                fmi  follows same-rank bounded
 cosh               fmi  cast same-rank
 div                fmi  follows promotes-to-floating beside=other:0 operator=Divide
-divide             fmi  promotes-to-floating beside=other:0 alias=div
+divide             fmi  promotes-to-floating alias=div beside=other:0
 einsum_elementwise -    promotes cast operators=einsum
 elu                n    follows needs-floating same-rank module=ELU
 erf                fmis follows same-rank
@@ -259,7 +259,7 @@ tanh               fmin follows same-rank bounded module=Tanh
 tanhshrink         n    follows needs-floating same-rank
 threshold          fn   bounded
 threshold_backward d    bounded
-true_divide        fmi  promotes-to-floating beside=other:0 alias=div
+true_divide        fmi  promotes-to-floating alias=div beside=other:0
 trunc              fmi  keeps out-alike same-rank bounded steps
 xlogy              fmis promotes-to-floating beside=other:0
 
@@ -275,7 +275,7 @@ avg_pool3d              n   needs-floating cast same-rank
 batch_norm              fn  follows needs-floating same-rank normalises weights
                             beside=running_mean:0,running_var:1,weight:2,bias:3
                             module=BatchNorm1d,BatchNorm2d,BatchNorm3d
-embedding               fn  some-rank selects weights
+embedding               fn  some-rank weights
 grid_sample             n   alike cast beside=grid:0 operators=grid_sampler
 group_norm              fn  needs-floating cast same-rank normalises weights beside=weight:1,bias:2 module=GroupNorm
 gru                     f   recurrent=GRU
@@ -301,6 +301,7 @@ rnncell                 -   cell=RNNCell
 # Shapes, selections and copies
 _unsafe_view      d   reshapes view
 alias             d   copies view
+as_strided        fmi keeps view selects
 broadcast_to      fm  keeps repeats view
 cat               f   keeps promotes cast some-rank joins
 chunk             fm  keeps adds-dimension selects view
@@ -345,8 +346,8 @@ sort              fm  keeps same-rank reorders indices-too
 split             fm  keeps adds-dimension selects view
 squeeze           fmi keeps reshapes view
 stack             f   keeps promotes cast some-rank adds-dimension joins
-swapaxes          fmi keeps same-rank reorders view transposes alias=transpose
-swapdims          fmi reorders view transposes alias=transpose
+swapaxes          fmi keeps same-rank reorders transposes view alias=transpose
+swapdims          fmi reorders transposes view alias=transpose
 T                 a   reorders view transposes
 t                 fmi keeps reorders view transposes
 take              fm  selects
@@ -373,7 +374,7 @@ masked_fill     fmi keeps replaces number=value:1
 masked_scatter  fmi alike replaces writes tensor-source beside=source:1
 scatter         fmi keeps alike same-rank replaces writes beside=src:2 number=value:2
 scatter_add     fmi alike cast same-rank writes tensor-source beside=src:2
-scatter_reduce  fmi alike writes beside=src:2
+scatter_reduce  fmi alike writes tensor-source beside=src:2
 select_backward d   replaces
 select_scatter  fm  replaces
 slice_backward  d   replaces
@@ -383,15 +384,15 @@ triu            fmi keeps out-alike same-rank replaces
 where           fm  keeps promotes out-alike replaces beside=other:1 number=other:1
 
 # New tensors and random numbers
-alpha_dropout         fn   drops
+alpha_dropout         fn   drops=AlphaDropout
 arange                f    creates float32
 as_tensor             f    creates float32 of-content
 bernoulli             fmi  follows into-any out-any
 copy                  i    fills into-any
-dropout               fn   follows needs-floating same-rank drops module=Dropout,Dropout1d,Dropout2d
-dropout1d             n    follows drops
-dropout2d             n    follows drops
-dropout3d             n    drops
+dropout               fn   follows needs-floating same-rank drops=Dropout module=Dropout,Dropout1d,Dropout2d
+dropout1d             n    follows drops=Dropout1d
+dropout2d             n    follows drops=Dropout2d
+dropout3d             n    drops=Dropout3d
 empty                 f    creates float32 sized blank
 empty_like            f    creates-like blank
 empty_permuted        f    blank
@@ -399,7 +400,7 @@ empty_quantized       f    blank
 empty_strided         f    blank
 exponential           i    fills
 eye                   f    creates float32
-feature_alpha_dropout fn   drops
+feature_alpha_dropout fn   drops=FeatureAlphaDropout
 fill                  fi   fills into-any same-rank number=value:0
 FloatTensor           f    float32
 full                  f    creates float32
@@ -425,8 +426,8 @@ random                i    fills into-any
 randperm              f    creates
 resize                mi   blank
 resize_as             mi   blank
-scalar_tensor         f   
-set                   i   
+scalar_tensor         f
+set                   i
 Tensor                fnsx float32
 tensor                f    creates float32 of-content
 uniform               i    fills
@@ -646,6 +647,11 @@ def parameters(fact: str) -> dict[str, tuple[tuple[str, int], ...]]:
     """Operation -> parameters, each with its position after the first one, for a fact that lists some."""
     listed = {op: (one.partition(":") for one in value.split(",")) for op, value in valued(fact).items()}
     return {op: tuple((name, int(place)) for name, _, place in found) for op, found in listed.items()}
+
+
+def spellings(*operations: str) -> frozenset[str]:
+    """These operations by all their names."""
+    return frozenset(operations).union(name for name, same in valued("alias").items() if same in operations)
 
 
 def in_place(operations: Set[str]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import called_as, having, valued
 from amplint.torchlib.promotion import FLOATING
 
 IDLE_METHODS = frozenset(
@@ -78,3 +78,5 @@ CASTS = valued("casts")
 FLOATING_CASTS = frozenset(name for name, dtype in CASTS.items() if dtype in FLOATING)
 CLEARING = ("zero_", "detach_", "requires_grad_")
 """Methods of `parameter.grad` after which it holds no gradient that was added up before."""
+SAME_NUMBERS = called_as("m") & FLOATING_CASTS.union(*map(having, ("reshapes", "copies", "transfers")))
+"""Methods of tensors that give all its numbers in the same order, perhaps in another shape or dtype, or elsewhere."""

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping, Set
 
 from amplint.records import dataclass
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import having, in_place, valued
 from amplint.torchlib.tables import policy
 
 
@@ -66,11 +66,10 @@ NOT_CAST_IN_PLACE = words("addbmm_ addmm_ addmv_ addr_ baddbmm_")
 NOT_CAST_WITH_OUT = having("out-not-cast")
 """Forms of `LOWER`'s operations that autocast leaves alone: in-place methods, and functions that are given `out`."""
 
-KEEPS = having("keeps") | words(
-    "add_ clamp_ clamp_min_ clip_ fill_ index_fill_ masked_fill_ mul_ nan_to_num_ relu_ scatter_ sub_ tril_ triu_"
-)
+KEEPS = having("keeps") | in_place(having("keeps")) | {"fill_"}
 """Operations whose result has the dtype of their input, integers included."""
-FOLLOWS_INPUT = KEEPS | having("follows") | words("div_ exp_ log_ sigmoid_ sqrt_ tanh_")
+_ALONE = having("same-rank", "cast") - having("beside")
+FOLLOWS_INPUT = KEEPS | having("follows") | in_place(having("follows") | _ALONE)
 """Operations whose result has the dtype of their floating input, on every device."""
 
 BOOLEAN, INTEGER = having("bool"), having("int64")

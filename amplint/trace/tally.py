@@ -13,7 +13,7 @@ from amplint.trace.calls import name_of
 from amplint.trace.frames import Line
 from amplint.trace.record import Operation, dtype_name
 
-_MOVERS = frozenset[str]().union(
+_MOVERS = frozenset({"embedding"}).union(
     *map(having, ("reshapes", "selects", "reorders", "repeats", "joins", "copies", "replaces"))
 )
 """Operators that put numbers elsewhere."""

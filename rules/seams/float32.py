@@ -12,7 +12,7 @@ from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
 from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
 
 MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
-WRITES = having("writes") - {"scatter_reduce"}
+WRITES = having("writes")
 """Operations that write into a tensor what has to have its dtype."""
 JOINS = having("joins")
 MEETING = (*MAKING, b"register_buffer", b"Parameter", b"Embedding(", *sorted(name.encode() for name in WRITES))

@@ -11,10 +11,11 @@ from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
+from amplint.torchlib.methods import SAME_NUMBERS
 
 _DEEP = 12
-_KEEPS = ("to", "float", "double", "cuda", "cpu", "clone", "squeeze", "view", "reshape", "contiguous", "abs", "neg")
-_LOSSES = having("loss") - {"multilabel_soft_margin_loss"}
+_KEEPS = SAME_NUMBERS | {"abs", "neg", "scale"}
+_LOSSES = having("loss")
 
 
 class Reduction(enum.Enum):
@@ -78,7 +79,7 @@ class Reductions:
             of_one = over_all or len(call.args) == 0
             inner = call.args[0].value if name in ("torch.mean", "torch.sum") and call.args else call.func.value
             return self._reduced(inner, last, deep) if of_one else Reduction.UNKNOWN
-        if isinstance(call.func, cst.Attribute) and last in (*_KEEPS, "scale"):
+        if isinstance(call.func, cst.Attribute) and last in _KEEPS:
             inner = call.args[0].value if last == "scale" and call.args else call.func.value
             return self.of(inner, deep - 1)
         return self._called(call, name, deep)

@@ -11,11 +11,11 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
-from amplint.torchlib.catalogue import called_as, having
+from amplint.torchlib.catalogue import called_as, having, in_place
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
 
-_PROMOTE = having("promotes") | having("promotes-to-floating") | having("alike")
-_MIXES = _PROMOTE - having("limits") | words("add_ div_ gather masked_fill max min mul_ scatter_ sub_")
+_PROMOTE = (having("promotes") | having("promotes-to-floating") | having("alike")) - having("limits")
+_MIXES = _PROMOTE | in_place(_PROMOTE) | words("gather masked_fill max min")
 KEEPS_DTYPE = FOLLOWS_INPUT - _MIXES
 """Functions and methods whose result has the dtype of the one tensor they work on."""
 _SAME = having("view") & called_as("a")

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import having, spellings, valued
 from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE
 from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
 REDUCES = having("reduces")
 """Operations that give one number, unless they are told along which dimension to go."""
-_SAME, _SOME = having("same-rank") | {"exp_"}, having("some-rank")
-_LOSSES, _COMPARES = having("loss"), having("compares")
+_SAME, _SOME = having("same-rank"), having("some-rank")
+_LOSSES, _COMPARES, _CAT = having("loss"), having("compares"), spellings("cat")
 _ADDS = having("adds-dimension")
 """Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
 _BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
@@ -62,7 +62,7 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return elementwise(op, operands[:2]) if len(operands) > 1 else None
     if op in _ADDS and rank is not None and rank >= 0:
         return rank + 1
-    if op == "cat" and rank is not None:
+    if op in _CAT and rank is not None:
         return rank
     if op == "linear":
         weight = _rank(operands[1]) if len(operands) > 1 else 2

@@ -26,6 +26,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import DEVICE
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER
@@ -33,7 +34,7 @@ from amplint.torchlib.policy import LOWER
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
 _SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
-_VIEWS = frozenset({"data", "T", "mT", "values"})
+_VIEWS = having("view") & called_as("a") | {"values"}
 _ASKED = frozenset(
     {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
 )

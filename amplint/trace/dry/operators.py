@@ -10,13 +10,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from amplint.torchlib.catalogue import having
-from amplint.torchlib.policy import words
 from amplint.trace.calls import tensors
 from amplint.trace.dry.refusals import lacks_half, refuse
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
-_PRODUCTS = having("blas") - words("addbmm addmv dot mv vdot") | {"convolution", "convolution_backward"}
+_PRODUCTS = having("blas") | {"convolution", "convolution_backward"}
 """What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 """What gives a tensor that lies with its operand and lengths that the CPU has."""

@@ -14,6 +14,7 @@ import torch
 from amplint.torchlib.catalogue import having
 from amplint.trace.gpus import Gpu
 
+_PRODUCTS = having("blas")
 _KIB = 1024
 _HOPPER = (9, 0)
 
@@ -23,7 +24,7 @@ def cublas(name: str, gpu: Gpu) -> int:
 
     Forward and backward have a handle each, for they run in two threads.
     """
-    if name not in having("blas") - {"vdot"}:
+    if name not in _PRODUCTS:
         return 0
     return 4096 * 8 * _KIB if gpu.capability == _HOPPER else (4096 * 2 + 16 * 8) * _KIB
 
