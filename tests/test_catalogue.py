@@ -47,6 +47,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "stride": lambda x: x.stride(),
     "take": lambda x: x.take(ROWS),
     "tensor_split": lambda x: x.tensor_split(2),
+    "tensordot": lambda x: torch.tensordot(x, x, dims=1),
     "threshold": lambda x: F.threshold(x, 0.1, 0.2),
 }
 
@@ -171,6 +172,13 @@ def test_ranks_of_products(op: str, rank: int) -> None:
     x = matrix()
     found = torch.dist(x, x) if op == "dist" else getattr(x[0], op)(x[0]) if op in ("dot", "vdot") else called(op, x)
     assert found.dim() == rank
+
+
+@pytest.mark.parametrize("op", sorted(having("matrices")))
+def test_products_are_summed_up(op: str) -> None:
+    x = torch.ones(4, 4)
+    found = getattr(torch, op)(x[0], x[0]) if op in ("dot", "vdot") else called(op, x)
+    assert found.min() >= 4
 
 
 @pytest.mark.parametrize("op", sorted(having("bounded") & (called_as("m") | called_as("n"))))

@@ -62,9 +62,9 @@ FLOAT32 = treatment().float32["cuda"]
 BANNED = treatment().banned["cuda"]
 """What the newest version does on CUDA."""
 
-NOT_CAST_IN_PLACE = words("addbmm_ addmm_ addmv_ addr_ baddbmm_")
 NOT_CAST_WITH_OUT = having("out-not-cast")
-"""Forms of `LOWER`'s operations that autocast leaves alone: in-place methods, and functions that are given `out`."""
+NOT_CAST_IN_PLACE = in_place(NOT_CAST_WITH_OUT)
+"""Forms of `LOWER`'s operations that autocast leaves alone: functions that are given `out`, and in-place methods."""
 
 KEEPS = having("keeps") | in_place(having("keeps")) | {"fill_"}
 """Operations whose result has the dtype of their input, integers included."""

@@ -56,8 +56,8 @@ from amplint.torchlib.policy import (
 from amplint.torchlib.promotion import FLOATING, INTEGRAL, promote
 
 ARITHMETIC = ("Add", "Subtract", "Multiply")
-_NUMBERS = {op: put[0] for op, put in parameters("number").items() if op != "fill"}
-FILLS = _NUMBERS | {f"{op}_": put[0] for op, put in parameters("number").items() if f"{op}_" in in_place({op})}
+_PUT = {op: put[0] for op, put in parameters("number").items()}
+FILLS = {form: put for op, put in _PUT.items() for form in (op, *in_place({op})) if form != "fill"}
 """Function or method -> its parameter for a number that it puts into a tensor, and the position after the tensor."""
 BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 PLAIN = {operator: op for op, operator in valued("operator").items()}

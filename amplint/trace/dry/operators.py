@@ -15,7 +15,7 @@ from amplint.trace.dry.refusals import lacks_half, refuse
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
-_PRODUCTS = having("blas") | {"convolution", "convolution_backward"}
+_PRODUCTS = having("blas") | having("convolves")
 """What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 """What gives a tensor that lies with its operand and lengths that the CPU has."""
