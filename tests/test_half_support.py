@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
 
 INFO = Path(torch.__file__).parent / "testing" / "_internal"
 HALVES = (torch.float16, torch.bfloat16)
@@ -40,18 +41,37 @@ def arguments(name: str, dtype: torch.dtype) -> tuple[object, ...]:
     return (matrix,)
 
 
+def ran(name: str, dtype: torch.dtype) -> object:
+    """What the operation makes of matrices of this dtype."""
+    given = arguments(name, dtype)
+    if name == "solve_triangular":
+        return torch.linalg.solve_triangular(*given, *given, upper=True)
+    return function(name)(*given)  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("name", sorted(NEVER | LIFTED))
 def test_refused_on_the_cpu(name: str, dtype: torch.dtype) -> None:
-    run = function(name)
-    options = {"upper": True} if name == "solve_triangular" else {}
-    given = arguments(name, dtype)
-    wide = arguments(name, torch.float32)
-    if name == "solve_triangular":
-        given, wide = given * 2, wide * 2
-    run(*wide, **options)  # type: ignore[operator]
+    ran(name, torch.float32)
     with pytest.raises((RuntimeError, NotImplementedError)):
-        run(*given, **options)  # type: ignore[operator]
+        ran(name, dtype)
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_is_returned(name: str) -> None:
+    found = ran(name, torch.float32)
+    listed = list(found) if isinstance(found, tuple) else [found]
+    alike, count = RETURNED[name]
+    assert len(listed) == count
+    assert {each.dtype for each in listed[:alike]} == {torch.float32}
+    assert not [each for each in listed[alike:] if each.dtype is torch.float32 and each.numel()]
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_refused_on_the_cpu_alone(dtype: torch.dtype) -> None:
+    assert having("no-half-on-cpu") == {"cdist", "multi_margin_loss"}
+    with pytest.raises(RuntimeError, match="not implemented for"):
+        torch.nn.functional.multi_margin_loss(torch.ones(4, 4, dtype=dtype), torch.arange(4))
 
 
 @pytest.mark.parametrize("name", sorted(FFT))

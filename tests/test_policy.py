@@ -38,10 +38,14 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(image(x), 1),
     "addbmm": lambda x: torch.addbmm(x, x.unsqueeze(0), x.unsqueeze(0)),
     "addcdiv": lambda x: torch.addcdiv(x, x, x),
+    "addcdiv_": lambda x: x.addcdiv_(x, x),
     "addcmul": lambda x: torch.addcmul(x, x, x),
+    "addcmul_": lambda x: x.addcmul_(x, x),
     "addmm": lambda x: torch.addmm(x, x, x),
     "addmv": lambda x: torch.addmv(row(x), x, row(x)),
     "addr": lambda x: torch.addr(x, row(x), row(x)),
+    "as_strided": lambda x: x.as_strided((2, 2), (1, 2)),
+    "as_strided_": lambda x: x.as_strided_((2, 2), (1, 2)),
     "avg_pool1d": lambda x: F.avg_pool1d(x.unsqueeze(0), 2),
     "avg_pool2d": lambda x: F.avg_pool2d(image(x), 2),
     "avg_pool3d": lambda x: F.avg_pool3d(volume(x), 2),
@@ -55,6 +59,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "clamp": lambda x: x.clamp(0, 1),
     "clamp_": lambda x: x.clamp_(0, 1),
     "clamp_max": lambda x: x.clamp_max(1),
+    "clamp_max_": lambda x: x.clamp_max_(1),
     "clamp_min": lambda x: x.clamp_min(0),
     "clamp_min_": lambda x: x.clamp_min_(0),
     "clip": lambda x: x.clip(0, 1),
@@ -87,6 +92,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "kl_div": lambda x: F.kl_div(x, x, reduction="batchmean"),
     "layer_norm": lambda x: F.layer_norm(x, (4,)),
     "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "lerp_": lambda x: x.lerp_(x, 0.5),
     "linear": lambda x: F.linear(x, x),
     "local_response_norm": lambda x: F.local_response_norm(image(x), 2),
     "masked_fill": lambda x: x.masked_fill(x > 0, 1.0),
@@ -126,12 +132,15 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "split": lambda x: x.split(2),
     "stack": lambda x: torch.stack([x, x]),
     "swapaxes": lambda x: x.swapaxes(0, 1),
+    "swapaxes_": lambda x: x.swapaxes_(0, 1),
     "take_along_dim": lambda x: x.take_along_dim(x.argsort(0), 0),
     "topk": lambda x: x.topk(2),
     "transpose": lambda x: x.transpose(0, 1),
+    "transpose_": lambda x: x.transpose_(0, 1),
     "unflatten": lambda x: x.unflatten(0, (2, 2)),
     "unfold": lambda x: x.unfold(0, 2, 1),
     "unsqueeze": lambda x: x.unsqueeze(0),
+    "unsqueeze_": lambda x: x.unsqueeze_(0),
     "vecdot": lambda x: torch.linalg.vecdot(x, x),
     "vector_norm": torch.linalg.vector_norm,
     "view": lambda x: x.view(16),
@@ -154,7 +163,18 @@ PAIRS = (
     "sub",
     "sub_",
 )
-ALONG = ("cummax", "cummin", "cumprod", "cumsum", "log_softmax", "logsumexp", "softmax", "softmin")
+ALONG = (
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumprod_",
+    "cumsum",
+    "cumsum_",
+    "log_softmax",
+    "logsumexp",
+    "softmax",
+    "softmin",
+)
 
 
 def result_dtype(op: str, given: str | None, regime: Regime | None) -> str | None:
@@ -179,8 +199,8 @@ def lifted(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.float16 else x
 
 
-def run(op: str, x: Tensor) -> str:
-    """The dtype of what `op` makes of the 4x4 matrix `x`."""
+def called(op: str, x: Tensor) -> Any:
+    """What `op` makes of the 4x4 matrix `x`; the first tensor where it makes several."""
     if op in CALLS:
         result = CALLS[op](x)
     else:
@@ -191,7 +211,12 @@ def run(op: str, x: Tensor) -> str:
             result = function(x, x) if op in PAIRS else function(x, 0) if op in ALONG or op == "unbind" else function(x)
     while isinstance(result, tuple | list):
         result = result[0]
-    return str(result.dtype).removeprefix("torch.")
+    return result
+
+
+def run(op: str, x: Tensor) -> str:
+    """The dtype of what `op` makes of the 4x4 matrix `x`."""
+    return str(called(op, x).dtype).removeprefix("torch.")
 
 
 @contextlib.contextmanager

@@ -6,44 +6,24 @@ CUDA; tests/test_half_support.py asks both.
 
 from __future__ import annotations
 
-from amplint.torchlib.policy import words
+from amplint.torchlib.catalogue import called_as, having, valued
 
-NEVER = words(
-    "quantile nanquantile cholesky cholesky_ex cholesky_inverse cholesky_solve inv inv_ex inverse det logdet slogdet "
-    "svd svdvals svd_lowrank pca_lowrank qr geqrf householder_product orgqr ormqr eigh eigvalsh eig eigvals solve "
-    "solve_triangular triangular_solve tensorsolve tensorinv lu lu_factor lu_factor_ex lu_solve ldl_factor lstsq "
-    "matrix_rank cond pinv pinverse polar"
-)
+NEVER = having("no-half")
 """Operations of `torch`, `torch.linalg` and tensors that refuse float16 and bfloat16 on every device."""
 
-RETURNED = {
-    **dict.fromkeys(NEVER - words("polar eig eigvals matrix_rank"), (1, 1)),
-    **dict.fromkeys(words("svd svd_lowrank pca_lowrank lu"), (3, 3)),
-    **dict.fromkeys(words("qr geqrf eigh slogdet triangular_solve"), (2, 2)),
-    **dict.fromkeys(words("lu_factor ldl_factor inv_ex cholesky_ex"), (1, 2)),
-    "lu_factor_ex": (1, 3),
-    "lstsq": (2, 4),
-}
+RETURNED = {op: tuple(map(int, counts.split("/"))) for op, counts in valued("returns").items()}
 """Operation of `NEVER` -> how many of the tensors it returns have the dtype of its operand, and how many there are."""
 
-LIFTED = words("cdist pdist")
+LIFTED = having("no-half-but-cast")
 """Operations that refuse both, too, and that CUDA autocast computes in float32."""
 
-FFT = words("fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft")
+FFT = having("no-bfloat16") & called_as("x")
 """Functions of `torch.fft` that refuse bfloat16 on every device; CUDA takes float16 for some sizes."""
 
-COMPLEX = words("complex view_as_complex")
+COMPLEX = having("no-bfloat16") & called_as("f")
 """Functions of `torch` that refuse bfloat16 on every device."""
 
-
-CUDA_LACKS = words(
-    "angle histc igamma igammac lu_unpack ldl_solve ctc_loss ndtri log_ndtr erfcx zeta airy_ai spherical_bessel_j0 "
-    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
-    "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 chebyshev_polynomial_t "
-    "chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he "
-    "laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
-    "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w"
-)
+CUDA_LACKS = having("no-half-on-cuda")
 """Operations of `torch`, `torch.linalg` and `torch.special` that refuse both on CUDA alone."""
 
 

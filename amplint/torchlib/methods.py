@@ -1,6 +1,9 @@
-"""Names of methods that are known to be harmless whatever they are called on."""
+"""Names of methods and functions by what they do, whatever they are called on."""
 
 from __future__ import annotations
+
+from amplint.torchlib.catalogue import called_as, having, valued
+from amplint.torchlib.promotion import FLOATING
 
 IDLE_METHODS = frozenset(
     [
@@ -67,8 +70,13 @@ INHERITED_HARMLESS = frozenset(
 )
 """Methods out of sight that leave gradients, scalers and optimizers of their object alone."""
 
-FLOAT32_BY_DEFAULT = (
-    *("zeros", "ones", "empty", "full", "rand", "randn", "eye", "normal", "linspace", "logspace", "arange"),
-    *("tensor", "as_tensor", "Tensor", "FloatTensor"),
-)
+FLOAT32_BY_DEFAULT = tuple(sorted(having("float32")))
 """Functions that make float32 tensors where they are given no dtype, some of them depending on the content."""
+
+CASTS = valued("casts")
+"""Method of tensors -> the dtype it converts to."""
+FLOATING_CASTS = frozenset(name for name, dtype in CASTS.items() if dtype in FLOATING)
+CLEARING = ("zero_", "detach_", "requires_grad_")
+"""Methods of `parameter.grad` after which it holds no gradient that was added up before."""
+SAME_NUMBERS = called_as("m") & FLOATING_CASTS.union(*map(having, ("reshapes", "copies", "transfers")))
+"""Methods of tensors that give all its numbers in the same order, perhaps in another shape or dtype, or elsewhere."""

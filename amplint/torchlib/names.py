@@ -116,6 +116,7 @@ DTYPES = {
     "torch.int8": "int8", "torch.int16": "int16", "torch.short": "int16",
 }  # fmt: skip
 HALF_DTYPES = frozenset({"float16", "bfloat16"})
+WIDE_DTYPES = frozenset({"float32", "float64"})
 LEGACY_TENSORS = {
     "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "FloatTensor": "float32", "DoubleTensor": "float64",
     "LongTensor": "int64", "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",

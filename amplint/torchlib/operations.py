@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from amplint.records import dataclass
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment, words
+from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment
 from amplint.torchlib.promotion import (
     FLOATING,
     INTEGRAL,
@@ -28,61 +29,15 @@ from amplint.torchlib.promotion import (
 
 POSSIBILITIES = 128
 """Of how many combinations of dtypes the outcome is worked out."""
-ELEMENTWISE = words(
-    "add sub mul where cat stack maximum minimum fmod remainder floor_divide pow addcmul rsub addr "
-    "hstack vstack concat concatenate bitwise_and bitwise_or bitwise_xor outer fmax fmin clamp "
-    "einsum_elementwise"
-)
-"""Operations that promote their operands."""
-FLOATING_ELEMENTWISE = words("div true_divide divide atan2 arctan2 hypot addcdiv logaddexp xlogy")
-"""Operations that promote their operands, integers to floating."""
-ALIKE = words(
-    "addbmm addmm addmv baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "conv_transpose3d dot linear matmul mm multi_dot mv scaled_dot_product_attention lerp index_add index_copy "
-    "scatter_add index_put prelu vdot bilinear tensordot vecdot einsum cdist scatter scatter_reduce cross "
-    "masked_scatter grid_sample binary_cross_entropy"
-)
-"""Operations that refuse operands of different dtypes."""
-JOINS = words("hstack vstack concat concatenate roll")
-"""Operations that are made of `cat`, `roll` on the CPU."""
-FILLS = words("fill normal uniform random exponential zero copy")
-"""What in-place operations put into a tensor of any dtype."""
-INTO_ANY = words("bernoulli copy fill random zero")
-"""In-place operations that put what they make into a tensor of any dtype."""
-PRODUCTS_INSIDE = words("chain_matmul multi_dot tensordot")
-"""What is made of products: on the CPU, autocast sees only these, behind the check that operands are alike."""
-PROMOTED = words(
-    "dist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss kl_div poisson_nll_loss cross_entropy "
-    "multilabel_soft_margin_loss margin_ranking_loss triplet_margin_loss"
-)
-"""Floating operations that promote their operands."""
-EXPANDED = words("cosine_similarity l1_loss mse_loss smooth_l1_loss")
-"""Those that bring their operands to one shape first, so that what had no dimensions counts as what has some."""
-FROM_FIRST = words("huber_loss hinge_embedding_loss soft_margin_loss rms_norm")
-"""Operations whose result has the dtype of their first operand, whatever that of the others is."""
-NOT_IN_HALF = words("cdist multi_margin_loss")
-"""Operations that the CPU has no kernels of for the half dtypes."""
-NEEDS_FLOATING = words(
-    "mean std var nanmean batch_norm layer_norm group_norm instance_norm rms_norm softmax log_softmax dropout gelu "
-    "silu selu celu elu mish leaky_relu hardsigmoid hardswish softplus logsigmoid tanhshrink softsign glu normalize "
-    "norm vector_norm avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d interpolate cdist "
-    "cosine_similarity linear conv1d conv2d conv3d"
-)
-"""Operations that refuse integers, or take them in some cases only."""
-COUNTS = words("sum prod cumsum cumprod nansum trace")
-"""Operations that add up integers in int64."""
-INTEGERS_TOO = KEEPS | words("hardtanh square")
-"""Operations whose result for integers has their dtype."""
-NOT_NARROWING = words("norm vector_norm matrix_norm")
-"""Operations that refuse a `dtype` that does not hold what they are given."""
-OUT_ALIKE = words(
-    "abs absolute amax amin ceil diag floor frac gelu log_softmax logsigmoid masked_select matrix_norm nan_to_num neg "
-    "norm quantile round sign softmax softplus take_along_dim tril triu trunc vector_norm where"
-)
-"""Operations that write only into an `out` of the dtype they make."""
-OUT_OF_ANY = words("bernoulli chain_matmul cumprod cumsum prod sum")
-"""Operations that write into an `out` of any dtype."""
-NORMS = words("layer_norm group_norm batch_norm instance_norm")
+ELEMENTWISE, FLOATING_ELEMENTWISE = having("promotes"), having("promotes-to-floating")
+"""Operations that promote their operands, the latter integers to floating."""
+ALIKE, PROMOTED, EXPANDED = having("alike"), having("promotes-floating"), having("expands")
+JOINS, PRODUCTS_INSIDE, NOT_IN_HALF = having("of-cat"), having("of-products"), having("no-half-on-cpu")
+FROM_FIRST, NEEDS_FLOATING, NOT_NARROWING = having("of-first"), having("needs-floating"), having("widens-only")
+COUNTS, INTEGERS_TOO = having("counts"), KEEPS | having("keeps-integers")
+FILLS, INTO_ANY = having("fills"), having("into-any")
+OUT_ALIKE, OUT_OF_ANY = having("out-alike"), having("out-any")
+NORMS = having("normalises")
 KNOWN = FOLLOWS_INPUT.union(
     *treatment().lower.values(),
     *treatment().float32.values(),

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
+from amplint.torchlib.catalogue import having
 from amplint.trace.blame import Blame, Ran
 from amplint.trace.calls import tensors
 from amplint.trace.compared import Comparison
@@ -32,7 +33,7 @@ _SMALL = 0.01
 """A gradient counts as at least so large, relative to all of them: what cancels out is noise in any dtype."""
 _LEFT = 0.1
 """Where less is left of the numbers in a sum, they cancelled out."""
-_NUMBERLESS = ("empty", "new_empty", "resize", "set")
+_NUMBERLESS = having("blank") | {"set"}
 _SUMS = frozenset({"add", "sub", "sum"})
 """Operators of which little may be left. In the backward pass that is noise: a bias in front of a normalisation."""
 
@@ -68,7 +69,7 @@ class Comparer:
 
     def look(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Compare what `kind` made of `inputs` with what it would have made."""
-        if not self._involved or kind.phase == "optimizer" or kind.op.startswith(_NUMBERLESS):
+        if not self._involved or kind.phase == "optimizer" or kind.op.rstrip("_") in _NUMBERLESS:
             return
         targets = written(kind.func, args, kwargs)
         if not targets and not any(is_plain(one) and not shares_storage(one, inputs) for one in outputs):

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from amplint.records import dataclass
+from amplint.torchlib.catalogue import having
 from amplint.trace.tally import Kind
 from amplint.trace.values import is_plain, total
 
+_BLANK = having("blank")
 _UNKNOWN = -1
 """The flag of memory that nothing was written to yet."""
 _MOST = 20_000
@@ -54,7 +56,7 @@ class Flags:
             return
         made = [tensor for tensor in outputs if is_plain(tensor)]
         given = [self._known(tensor, any(tensor is result for result in made)) for tensor in inputs if is_plain(tensor)]
-        blank = kind.op.startswith(("empty", "new_empty", "resize"))
+        blank = kind.op.rstrip("_") in _BLANK
         results = [_UNKNOWN if blank else self._sum(tensor) for tensor in made]
         self._memory.update(zip(map(_memory, made), results, strict=True))
         if kind.computes and made:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from functools import cache
 
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.methods import FLOATING_CASTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.tables import policy
 from amplint.trace.check import plain
 from amplint.trace.record import Operation, is_floating
 
-PRODUCTS = frozenset({"addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "convolution", "linear", "mm", "mv"})
+PRODUCTS = having("blas") - {"dot", "vdot"} | {"addr", "convolution", "linear"}
 """Matrix products and convolutions by their names in the dispatcher."""
-_IDLE = frozenset(
-    {
-        *("alias", "detach", "empty", "empty_like", "expand", "lift_fresh", "permute", "reshape", "select", "slice"),
-        *("squeeze", "t", "transpose", "unsqueeze", "_unsafe_view", "view"),
-    }
-)
+_IDLE = having("view") | having("blank")
 """Operators that compute nothing."""
-_CONVERSIONS = frozenset(
-    f"torch.Tensor.{name}" for name in ("bfloat16", "double", "float", "half", "to", "type", "type_as")
-)
+_CONVERSIONS = frozenset(f"torch.Tensor.{name}" for name in (*FLOATING_CASTS, "to", "type", "type_as"))
 
 
 _INNER = {

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-_ARITHMETIC = {
-    "add": ("Add", "radd", "iadd"),
-    "sub": ("Subtract", "subtract", "rsub", "isub"),
-    "mul": ("Multiply", "multiply", "rmul", "imul"),
-    "div": ("Divide", "divide", "truediv", "rdiv", "rtruediv", "itruediv", "true_divide"),
-    "pow": ("Power", "rpow", "square"),
-    "matmul": ("rmatmul", "imatmul"),
-    "clamp": ("clamp_min", "clamp_max", "clip"),
-    "index_put": ("setitem",),
-    "to": ("half", "bfloat16", "float", "double", "type_as", "type", "to_copy"),
+from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.methods import FLOATING_CASTS
+
+_OPERATORS = {operator: op for op, operator in valued("operator").items()}
+_ONE_NAME = {
+    **_OPERATORS,
+    **valued("alias"),
+    **{f"{side}{op}": op for op in _OPERATORS.values() for side in "ri"},
+    **dict.fromkeys(("truediv", "rtruediv", "itruediv"), "div"),
+    **dict.fromkeys(having("limits"), "clamp"),
+    **dict.fromkeys((*FLOATING_CASTS, "type_as", "type", "to_copy"), "to"),
+    "square": "pow",
+    "setitem": "index_put",
 }
-_ONE_NAME = {other: name for name, others in _ARITHMETIC.items() for other in others}
 
 
 def names_of(*names: str) -> set[str]:

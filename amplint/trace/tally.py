@@ -7,35 +7,21 @@ from typing import Any
 import torch
 
 from amplint.records import dataclass
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.policy import words
 from amplint.trace.calls import name_of
 from amplint.trace.frames import Line
 from amplint.trace.record import Operation, dtype_name
 
-_MOVERS = frozenset(
-    {
-        *("_cat", "cat", "clone", "constant_pad_nd", "embedding", "flip", "gather", "index", "index_select", "roll"),
-        *("lift", "lift_fresh", "lift_fresh_copy", "masked_select", "repeat", "repeat_interleave", "scatter", "stack"),
-        *("select_scatter", "slice_scatter", "sort", "topk", "tril", "triu", "take", "where", "masked_fill"),
-        *("masked_scatter", "index_fill", "index_copy", "index_put", "select_backward", "slice_backward", "unfold"),
-    }
+_MOVERS = frozenset({"embedding"}).union(
+    *map(having, ("reshapes", "selects", "reorders", "repeats", "joins", "copies", "replaces"))
 )
 """Operators that put numbers elsewhere."""
-_FILLERS = frozenset(
-    {
-        *("arange", "bernoulli", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "fill", "full"),
-        *("full_like", "linspace", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "normal"),
-        *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "resize", "scalar_tensor"),
-        *("uniform", "zero", "zeros", "zeros_like", "exponential", "set"),
-    }
+_FILLERS = (having("fills") - {"copy"}).union(
+    *map(having, ("creates", "creates-like", "creates-new", "blank")), words("bernoulli scalar_tensor set")
 )
 """Operators that give a tensor its first numbers, or none: what `empty` returns means nothing."""
-_BOUNDED = frozenset(
-    {
-        *("_softmax", "abs", "amax", "amin", "ceil", "clamp", "clamp_max", "clamp_min", "floor", "hardtanh", "max"),
-        *("max_pool2d_with_indices", "maximum", "min", "minimum", "neg", "relu", "round", "sigmoid", "sign", "tanh"),
-        *("threshold", "threshold_backward", "trunc", "cos", "sin"),
-    }
-)
+_BOUNDED = having("bounded")
 """Operators whose results are no larger than their inputs, or than 1."""
 _CASTS = frozenset({"_to_copy", "copy"})
 _STATEFUL = ("batch_norm", "rnn", "lstm", "gru", "dropout", "fused_moving_avg")

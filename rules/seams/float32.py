@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from amplint.semantics.events import Clash, Operand, Operation
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
 from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
 
 MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
-WRITES = frozenset({"index_put", "index_copy", "index_add", "scatter", "scatter_add", "masked_scatter"})
+WRITES = having("writes")
 """Operations that write into a tensor what has to have its dtype."""
-JOINS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack"})
-WIDE = frozenset({"float32", "float64"})
+JOINS = having("joins")
 MEETING = (*MAKING, b"register_buffer", b"Parameter", b"Embedding(", *sorted(name.encode() for name in WRITES))
 
 
@@ -36,7 +36,7 @@ def is_told_elsewhere(event: Operation) -> bool:
 def half_of(event: Operation) -> Operand | None:
     """The half operand of an operation that has another one, or weights, in float32."""
     halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
-    others = [operand for operand in event.operands if operand.dtype in WIDE]
+    others = [operand for operand in event.operands if operand.dtype in WIDE_DTYPES]
     return halves[0] if halves and (others or event.module is not None) else None
 
 

@@ -8,12 +8,13 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
 
 _SIZED = frozenset(
     {"list", "tuple", "sorted", "range", "TensorDataset", "random_split", "ConcatDataset", "ImageFolder"}
 )
 _SIZED_MODULES = ("datasets.", "torchvision.datasets.", "torch.utils.data.TensorDataset")
-_TENSORS = ("torch.randn", "torch.rand", "torch.randint", "torch.zeros", "torch.ones", "torch.arange", "torch.randperm")
+_TENSORS = frozenset(f"torch.{name}" for name in having("creates"))
 _SAMPLERS = ("DistributedSampler", "RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
 _DEEP = 4
 

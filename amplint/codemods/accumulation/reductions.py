@@ -10,17 +10,12 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.methods import SAME_NUMBERS
 
 _DEEP = 12
-_KEEPS = ("to", "float", "double", "cuda", "cpu", "clone", "squeeze", "view", "reshape", "contiguous", "abs", "neg")
-_LOSSES = frozenset(
-    [
-        *("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"),
-        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "ctc_loss", "cosine_embedding_loss"),
-        *("margin_ranking_loss", "triplet_margin_loss", "hinge_embedding_loss", "poisson_nll_loss"),
-        *("multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss", "gaussian_nll_loss"),
-    ]
-)
+_KEEPS = SAME_NUMBERS | {"abs", "neg", "scale"}
+_LOSSES = having("loss")
 
 
 class Reduction(enum.Enum):
@@ -84,7 +79,7 @@ class Reductions:
             of_one = over_all or len(call.args) == 0
             inner = call.args[0].value if name in ("torch.mean", "torch.sum") and call.args else call.func.value
             return self._reduced(inner, last, deep) if of_one else Reduction.UNKNOWN
-        if isinstance(call.func, cst.Attribute) and last in (*_KEEPS, "scale"):
+        if isinstance(call.func, cst.Attribute) and last in _KEEPS:
             inner = call.args[0].value if last == "scale" and call.args else call.func.value
             return self.of(inner, deep - 1)
         return self._called(call, name, deep)

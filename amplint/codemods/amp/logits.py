@@ -19,11 +19,12 @@ from amplint.findings import Edit, Fix
 from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
 _FUNCTION, _CLASS = "torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"
 _SUCCESSORS = {_FUNCTION: "binary_cross_entropy_with_logits", _CLASS: "BCEWithLogitsLoss"}
-_SHAPING = frozenset({"view", "reshape", "squeeze", "unsqueeze", "flatten", "view_as", "contiguous", "to", "cuda", "t"})
+_SHAPING = having("reshapes") | {"contiguous", "to", "cuda", "t"}
 _ABOUT_SHAPE = frozenset({"size", "shape", "dim", "numel", "device", "ndim"})
 _THE_TENSOR_ITSELF = frozenset({"grad", "grad_fn", "retain_grad", "register_hook", "backward"})
 

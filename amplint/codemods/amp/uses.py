@@ -12,8 +12,8 @@ from amplint.semantics.words import CLIPS, PARAMETERS
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import walk
+from amplint.torchlib.methods import CLEARING
 
-_CLEARING = ("zero_", "detach_", "requires_grad_")
 _PARAMETERS = ("weight", "bias")
 
 
@@ -47,7 +47,7 @@ def _reads(source: Source, node: cst.Attribute) -> bool:
     if isinstance(above, (cst.AssignTarget, cst.ImportAlias)):
         return False
     while isinstance(above, cst.Attribute):
-        if above.attr.value in _CLEARING:
+        if above.attr.value in CLEARING:
             return False
         above = source.parent(above)
     return not isinstance(above, (cst.If, cst.BooleanOperation, cst.UnaryOperation)) or above is not source.parent(node)

@@ -11,11 +11,12 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Const, Method
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import in_place, spellings
+from amplint.torchlib.methods import SAME_NUMBERS
 
-_KEEPS = frozenset(
-    ["mean", "float", "to", "cuda", "cpu", "clone", "squeeze", "view", "contiguous", "type", "half", "get", "__enter__"]
-)
-_RESCALES = frozenset({"sum", "div", "div_", "mul", "mul_", "true_divide", "multiply", "divide", "prod"})
+_KEEPS = SAME_NUMBERS | {"mean", "type", "get", "__enter__"}
+_SCALED = spellings("div", "mul")
+_RESCALES = _SCALED | in_place(_SCALED) | {"sum", "prod"}
 _MAY_DIVIDE = re.compile(r"/|\bdiv|\bmul|\.sum\(|sum\b")
 _SUMMED = re.compile(
     r"reduction\s*=\s*[\"'](?:sum|none)|reduction\s*=\s*[^\"'\s]|size_average\s*=\s*False|sum_loss|loss_sum|comm_hook"

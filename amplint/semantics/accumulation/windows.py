@@ -40,10 +40,11 @@ from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, 
 from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import in_place, spellings
 
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 _MAKERS = frozenset({"DistributedDataParallel", "DataLoader"})
-_CHANGING = frozenset({"div_", "mul_", "divide_", "multiply_"})
+_CHANGING = in_place(spellings("div", "mul"))
 CHANGED = "<changed in place>"
 
 

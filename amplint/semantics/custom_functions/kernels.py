@@ -19,14 +19,18 @@ from amplint.semantics.values.values import Function, Ref, Unknown
 from amplint.semantics.words import CASTER, KERNEL, KERNEL_WHOLE_NUMBERS, MINDS_AUTOCAST
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.methods import FLOATING_CASTS
+from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import words
+from amplint.torchlib.promotion import INTEGRAL
 
 _FLOAT32 = "a new float32 buffer"
-_FACTORIES = words("zeros ones empty full rand randn")
+_FACTORIES = having("creates", "sized") | {"full"}
 _OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zeros new_empty")
 _LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
-_INTEGERS = words("bool uint8 int8 int16 short int32 int int64 long")
-_CONVERSIONS = words("float half double bfloat16 type type_as")
+_INTEGERS = frozenset(name.removeprefix("torch.") for name, dtype in DTYPES.items() if dtype in INTEGRAL)
+_CONVERSIONS = FLOATING_CASTS | {"type", "type_as"}
 _LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
 
 

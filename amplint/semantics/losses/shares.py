@@ -21,6 +21,7 @@ from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.semantics.words import COUNTS_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.methods import SAME_NUMBERS
 from amplint.torchlib.policy import words
 
 
@@ -32,7 +33,7 @@ class Share:
     number: cst.BaseExpression
 
 
-_SAME_VALUE = words("number item detach cpu clone to data cast float mean squeeze numpy tolist double builtins.float")
+_SAME_VALUE = SAME_NUMBERS | words("number item data cast mean numpy tolist builtins.float")
 
 
 def combined(

@@ -26,7 +26,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import MODEL, dotted, model_names
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors.tensors import CASTS, dtype_of, used_as_tensor
+from amplint.semantics.tensors.tensors import dtype_of, used_as_tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
 from amplint.semantics.values.values import (
@@ -49,12 +49,16 @@ from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BAC
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import valued
+from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, MODULE_OPS, words
 
 FORWARD_METHODS = words("forward generate __call__")
 RUNS_LAYERS = words("forward __call__")
-_LAYERS = words("Sequential LSTM GRU RNN LSTMCell GRUCell RNNCell MultiheadAttention Transformer")
+_LAYERS = words("Sequential MultiheadAttention Transformer").union(
+    valued("recurrent").values(), valued("cell").values()
+)
 _CASTS_ITSELF = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
 )

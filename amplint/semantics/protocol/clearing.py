@@ -10,8 +10,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-
-_CLEARING = frozenset({"zero_", "detach_", "requires_grad_"})
+from amplint.torchlib.methods import CLEARING
 
 
 def clears(loop: cst.For) -> bool:
@@ -40,7 +39,7 @@ def _cleared(statement: cst.CSTNode) -> str | None:
         return _parameter(dotted(statement.targets[0].target))
     if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         owner, _, method = (dotted(statement.value.func) or "").rpartition(".")
-        return _parameter(owner) if method in _CLEARING else None
+        return _parameter(owner) if method in CLEARING else None
     return None
 
 

@@ -11,15 +11,14 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
+from amplint.torchlib.catalogue import called_as, having, in_place
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
 
-_MIXES = words(
-    "add add_ addcdiv addcmul cat div div_ gather lerp masked_fill max maximum min minimum mul mul_ outer scatter "
-    "scatter_ stack sub sub_ where"
-)
+_PROMOTE = (having("promotes") | having("promotes-to-floating") | having("alike")) - having("limits")
+_MIXES = _PROMOTE | in_place(_PROMOTE) | words("gather masked_fill max min")
 KEEPS_DTYPE = FOLLOWS_INPUT - _MIXES
 """Functions and methods whose result has the dtype of the one tensor they work on."""
-_SAME = words("T mT H mH data")
+_SAME = having("view") & called_as("a")
 
 Product: TypeAlias = "Callable[[cst.BaseExpression, Origins], str | None]"
 Seen: TypeAlias = Callable[[cst.CSTNode, bool], None]

@@ -11,11 +11,12 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Function, Instance, Items, Method, Module, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having, valued
 from amplint.torchlib.policy import words
 
-_LAYERS = words("Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout")
+_LAYERS = frozenset(valued("drops").values())
 _LAYERS_WITH_DROPOUT = words("Transformer TransformerEncoderLayer TransformerDecoderLayer")
-_FUNCTIONS = words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout bernoulli bernoulli_")
+_FUNCTIONS = having("drops") | {"bernoulli", "bernoulli_"}
 _DEPTH = 4
 
 

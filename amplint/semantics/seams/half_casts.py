@@ -9,11 +9,11 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.seams import seams
 from amplint.semantics.tensors import subregions, sums
-from amplint.semantics.tensors.tensors import CASTS
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 

@@ -19,15 +19,15 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import having, in_place
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
 from amplint.torchlib.names import HALF_DTYPES
 
 BFLOAT16 = frozenset({"bfloat16"})
 _AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq"})
 """Methods that other objects than tensors have, too."""
-_WRITES = frozenset({"index_copy", "index_copy_", "index_add_", "scatter_add_"})
+_WRITES = having("tensor-source") | in_place(having("tensor-source"))
 """Methods of tensors that refuse to write another dtype."""
-_WIDE = frozenset({"float32", "float64"})
 _SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX
 

@@ -18,6 +18,8 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.methods import FLOATING_CASTS
 
 CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.checkpoint_sequential": 2}
 """Qualified name -> position of the first input."""
@@ -27,7 +29,7 @@ _NOTHING_TO_CAST = re.compile(
     r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype"
 )
 """What speaks of weights that require no gradient or are half already."""
-_MOVES = frozenset({"to", "cuda", "float", "half", "bfloat16"})
+_MOVES = having("transfers") | FLOATING_CASTS
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
 _RENAMED = re.compile(r"\bcheckpoint(?:_sequential)? as (\w+)")
 

@@ -21,19 +21,17 @@ from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import INDICES, MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having, valued
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, JOINS, Outcome
+from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, Outcome
 from amplint.torchlib.policy import LOWER, words
 
-WRITES = words("index_put index_copy index_add scatter scatter_add scatter_reduce masked_scatter")
+WRITES, _JOINS = having("writes"), having("joins")
 """Operations that write into a tensor what has to have its dtype; autocast does not convert it."""
-_WEIGHTED = words(
-    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d lstm gru rnn lstmcell grucell "
-    "rnncell"
-)
+_WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell"))
 """Layers that refuse what is not of the dtype of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
-_OF_TENSORS_ONLY = words("index_copy index_add scatter_add masked_scatter")
+_OF_TENSORS_ONLY = having("tensor-source")
 """Those of them that never write a number."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
@@ -85,7 +83,7 @@ def _is_handed(machine: Machine, made: cst.Call) -> bool:
 
 def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
     value = operand.value
-    if op not in JOINS | {"cat", "stack"} and _is_mask(machine, value):
+    if op not in _JOINS and _is_mask(machine, value):
         return False
     if isinstance(value, Tensor):
         if value.dtype is not None or value.among is not None:

@@ -13,16 +13,13 @@ from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
-from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
 
-PLAIN = words("arange as_tensor empty eye full linspace logspace normal ones rand randint randn randperm tensor zeros")
-LIKE = words("empty_like full_like ones_like rand_like randn_like zeros_like")
-NEW = words("new_empty new_full new_ones new_tensor new_zeros")
+PLAIN, LIKE, NEW = having("creates"), having("creates-like"), having("creates-new")
 LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
-_SIZED = words("new empty ones rand randn zeros new_empty new_ones new_zeros")
-_CONTENT = words("tensor as_tensor new_tensor")
+_SIZED, _CONTENT = having("sized"), having("of-content")
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
 """What numbers of unknown kinds become."""
 

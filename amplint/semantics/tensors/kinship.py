@@ -10,6 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import LEGACY_TENSORS
 from amplint.torchlib.policy import words
 
@@ -17,7 +18,7 @@ _OF_TENSORS = words(
     "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
     "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
 )
-_RESHAPES = words("view reshape contiguous flatten squeeze unsqueeze")
+_RESHAPES = having("reshapes") | {"contiguous"}
 _PLACED = words("device shape size get_device new")
 
 

@@ -17,16 +17,14 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.policy import BANNED, MODULE_OPS, words
+from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
-_WEIGHTED = words(
-    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu layer_norm group_norm "
-    "rms_norm batch_norm embedding"
-)
+_WEIGHTED = having("weights")
 """Operations to which a module hands parameters of its own, unless it is told to have none."""
-_RECURRENT = words("LSTM GRU RNN")
-_CELLS = words("LSTMCell GRUCell RNNCell")
+_RECURRENT = frozenset(valued("recurrent").values())
+_CELLS = frozenset(valued("cell").values())
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:

@@ -11,7 +11,8 @@ from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 from amplint.torchlib.names import DTYPES
-from amplint.torchlib.policy import INTEGRAL, words
+from amplint.torchlib.policy import words
+from amplint.torchlib.promotion import INTEGRAL
 
 _MENDERS = words("nan_to_num nan_to_num_ isnan isfinite all")
 

@@ -21,7 +21,6 @@ from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.masks import inherited, mends, spares_rows
 from amplint.semantics.tensors.operands import LIMITS, besides, runs
 from amplint.semantics.tensors.tensors import (
-    CASTS,
     FROM_PARAMETER,
     converted,
     default_dtype,
@@ -39,7 +38,10 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import having, in_place, parameters, valued
 from amplint.torchlib.half_support import RETURNED, lacks
+from amplint.torchlib.methods import CASTS
+from amplint.torchlib.names import WIDE_DTYPES
 from amplint.torchlib.operations import KNOWN, UNKNOWN, Outcome, known
 from amplint.torchlib.policy import (
     BANNED,
@@ -47,28 +49,25 @@ from amplint.torchlib.policy import (
     FLOAT32,
     FOLLOWS_INPUT,
     INTEGER,
-    INTEGRAL,
     LOWER,
     NOT_CAST_IN_PLACE,
     words,
 )
-from amplint.torchlib.promotion import FLOATING, promote
+from amplint.torchlib.promotion import FLOATING, INTEGRAL, promote
 
 ARITHMETIC = ("Add", "Subtract", "Multiply")
-FILLS = {"masked_fill": ("value", 1), "masked_fill_": ("value", 1), "fill_": ("value", 0), "where": ("other", 1),
-         "index_fill": ("value", 2), "index_fill_": ("value", 2), "scatter": ("value", 2), "scatter_": ("value", 2),
-         "pad": ("value", 2)}  # fmt: skip
+_PUT = {op: put[0] for op, put in parameters("number").items()}
+FILLS = {form: put for op, put in _PUT.items() for form in (op, *in_place({op})) if form != "fill"}
+"""Function or method -> its parameter for a number that it puts into a tensor, and the position after the tensor."""
 BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
-BINARY = {"add": "Add", "sub": "Subtract", "mul": "Multiply", "div": "Divide"}
-PLAIN = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Divide": "div", "FloorDivide": "floor_divide",
-         "Modulo": "remainder", "Power": "pow", "MatrixMultiply": "matmul"}  # fmt: skip
+PLAIN = {operator: op for op, operator in valued("operator").items()}
 """Operator -> the operation it runs on tensors."""
+BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
 _OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.", "torch.utils.", "torch.distributed.")
 """What begins the names of functions that are called like operations and run otherwise."""
-NOT_TENSORS = words("item tolist size dim numel nelement ndimension stride element_size data_ptr get_device numpy")
-WITH_PLACES = words("topk sort kthvalue cummax cummin mode")
-WITH_PLACES_ALONG = words("max min median nanmedian")
+NOT_TENSORS = having("asks")
+WITH_PLACES, WITH_PLACES_ALONG = having("indices-too"), having("indices-along")
 """Operations that return indices, too, always or where they are told a dimension."""
 AMBIGUOUS = words(
     "abs add add_ bool cat ceil chunk clip cos cpu cuda cumprod cumsum diag diagonal diff dist dropout expand "
@@ -228,8 +227,8 @@ def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
     if op not in RETURNED or module not in ("", "torch", "torch.linalg"):
         return None
     alike, count = RETURNED[op]
-    dtype = operand.dtype if operand.dtype in _WIDE else None
-    made = [Tensor(machine.fresh(), dtype, among=None if dtype else _WIDE) for _ in range(alike)]
+    dtype = operand.dtype if operand.dtype in WIDE_DTYPES else None
+    made = [Tensor(machine.fresh(), dtype, among=None if dtype else WIDE_DTYPES) for _ in range(alike)]
     rest = [Unknown(machine.fresh()) for _ in range(count - alike)]
     return Items((*made, *rest)) if count > 1 else made[0]
 
@@ -369,9 +368,6 @@ def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments,
 
 def _masks(arguments: Arguments) -> list[tuple[cst.CSTNode, Value]]:
     return [(argument.node, argument.value) for argument in arguments.given]
-
-
-_WIDE = frozenset({"float32", "float64"})
 
 
 def bce(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _KEPT = "made here", "made as asked", "kept by a module"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
-_VIEWS = KEEPS_DTYPE | words("index part to cpu cuda T mT data zero fill normal uniform Minus")
+_VIEWS = KEEPS_DTYPE.union(
+    having("transfers"), having("fills"), having("view") & called_as("a"), words("index part Minus")
+)
 
 
 def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:

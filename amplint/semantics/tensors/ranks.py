@@ -7,40 +7,19 @@ from collections.abc import Sequence
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having, spellings, valued
 from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE
 from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
-REDUCES = words(
-    "sum prod mean std var nansum nanmean norm vector_norm logsumexp max min amax amin median all any argmax argmin "
-    "count_nonzero quantile"
-)
+REDUCES = having("reduces")
 """Operations that give one number, unless they are told along which dimension to go."""
-_LOSSES = words(
-    "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy "
-    "binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss hinge_embedding_loss margin_ranking_loss "
-    "triplet_margin_loss cosine_embedding_loss multilabel_soft_margin_loss multi_margin_loss "
-    "multilabel_margin_loss ctc_loss dist trace"
-)
-_COMPARES = words("eq ge gt isclose le logical_and logical_or logical_xor lt ne")
-_SAME = words(
-    "abs neg sign floor ceil round trunc frac relu relu6 gelu silu elu selu celu mish sigmoid tanh softplus "
-    "leaky_relu hardtanh hardswish hardsigmoid softsign tanhshrink logsigmoid dropout exp exp_ expm1 log log2 log10 "
-    "log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh erf erfinv lgamma square nan_to_num detach "
-    "clone contiguous cpu cuda fill index_fill softmax log_softmax softmin layer_norm group_norm "
-    "rms_norm batch_norm instance_norm cumsum cumprod flip roll tril triu transpose permute swapaxes "
-    "scatter scatter_add index_add index_copy logical_not isnan isfinite isinf normalize sort cummax cummin "
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate avg_pool1d avg_pool2d "
-    "avg_pool3d max_pool1d max_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
-    "adaptive_max_pool1d adaptive_max_pool2d prelu pad narrow index_select gather local_response_norm glu "
-    "topk unbind logit long float half"
-)
-_SOME = words("cat stack unsqueeze flatten embedding outer addmm mm bmm baddbmm addbmm mv addmv addr")
-_ADDS = words("stack unsqueeze split chunk tensor_split")
+_SAME, _SOME = having("same-rank"), having("some-rank")
+_LOSSES, _COMPARES, _CAT = having("loss"), having("compares"), spellings("cat")
+_ADDS = having("adds-dimension")
 """Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
 _BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
-_PRODUCTS = {"mm": 2, "addmm": 2, "addbmm": 2, "bmm": 3, "baddbmm": 3, "mv": 1, "addmv": 1, "outer": 2, "addr": 2,
-             "dot": 0, "vdot": 0}  # fmt: skip
+_FIXED = {op: int(rank) for op, rank in valued("rank").items()}
 
 
 def _rank(value: Value) -> int | None:
@@ -72,8 +51,8 @@ def _matmul(known: Sequence[int | None]) -> int | None:
 def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> int | None:
     """The rank of what `op` makes of `operands`; `shift` tells whether the first of them is an argument."""
     rank = _rank(operands[0])
-    if op in _PRODUCTS:
-        return _PRODUCTS[op]
+    if op in _FIXED:
+        return _FIXED[op]
     if op in REDUCES:
         return _reduced(op, rank, arguments, shift)
     if op in _LOSSES:
@@ -83,7 +62,7 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return elementwise(op, operands[:2]) if len(operands) > 1 else None
     if op in _ADDS and rank is not None and rank >= 0:
         return rank + 1
-    if op == "cat" and rank is not None:
+    if op in _CAT and rank is not None:
         return rank
     if op == "linear":
         weight = _rank(operands[1]) if len(operands) > 1 else 2

@@ -20,6 +20,7 @@ from amplint.semantics.values.state import Region, State
 from amplint.semantics.values.values import FALSE, Autocast, Class, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
 
@@ -32,7 +33,7 @@ PRECISE = words(
 """Operations on floating values whose precision is what a region that switches autocast off is for."""
 _ORIGINS = words("parameter part either fresh")
 """Kinds of symbols whose dtype a region in the caller can decide; a call that is not seen can end in float32."""
-PRODUCTS = words("baddbmm bmm einsum matmul mm")
+PRODUCTS = having("matrices") - {"linear"}
 Operand = tuple[cst.BaseExpression, Value]
 
 

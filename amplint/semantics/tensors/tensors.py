@@ -26,19 +26,19 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import DEVICE
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import called_as, having
+from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
 _SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
-_VIEWS = frozenset({"data", "T", "mT", "values"})
+_VIEWS = having("view") & called_as("a") | {"values"}
 _ASKED = frozenset(
     {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
 )
 """Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
-CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32", "double": "float64", "long": "int64",
-         "int": "int32", "bool": "bool", "byte": "uint8"}  # fmt: skip
 _INFINITY = "<infinity>"
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
 

@@ -26,21 +26,21 @@ from amplint.semantics.values.values import Const, Tensor, Value, number
 from amplint.semantics.words import CHANNELS, SCALE_FACTOR
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
 FEW = 256
 """As far as this, bfloat16 holds all whole numbers."""
-_RESHAPES = words(
-    "view reshape unsqueeze squeeze expand expand_as repeat flatten transpose permute t contiguous clone detach cuda "
-    "cpu to flip roll select narrow index_select broadcast_to repeat_interleave cat stack"
+_RESHAPES = frozenset[str]().union(
+    *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
 _PLACING = words("meshgrid outer einsum cos sin")
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
 _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
-_TRANSPOSES = words("transpose t T mT swapaxes swapdims")
+_TRANSPOSES = having("transposes")
 _SHIFTS = words("add sub")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 

@@ -9,12 +9,13 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from amplint.torchlib.catalogue import having
 from amplint.trace.calls import tensors
 from amplint.trace.dry.refusals import lacks_half, refuse
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
-_PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "convolution", "convolution_backward", "mm"})
+_PRODUCTS = having("blas") | having("convolves")
 """What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 """What gives a tensor that lies with its operand and lengths that the CPU has."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.half_support import CUDA_LACKS, LIFTED, NEVER
 from amplint.torchlib.policy import words
 from amplint.trace.placement import placement
@@ -27,9 +28,8 @@ _NO_SCALARS = words(
 """Operators that do not take a tensor of the CPU either where it has no dimensions."""
 _ONE_DTYPE = words("native_layer_norm native_group_norm")
 """Operators whose weights have the dtype of what they normalise."""
-_NOT_FOR_INTEGERS = words(
-    "addmm baddbmm bmm convolution mm mv addmv addbmm dot vdot avg_pool2d avg_pool3d max_pool2d_with_indices "
-    "max_pool3d_with_indices"
+_NOT_FOR_INTEGERS = having("blas") | words(
+    "convolution avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices"
 )
 _NOT_ON_CUDA = words("histogram _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors")
 _NAMES = {torch.float16: "Half", torch.bfloat16: "BFloat16", torch.float32: "Float"}

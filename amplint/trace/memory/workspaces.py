@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from amplint.torchlib.catalogue import having
 from amplint.trace.gpus import Gpu
 
-_PRODUCTS = frozenset({"addmm", "addmv", "baddbmm", "bmm", "mm", "mv", "dot", "addbmm"})
+_PRODUCTS = having("blas")
 _KIB = 1024
 _HOPPER = (9, 0)
 
