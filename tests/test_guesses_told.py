@@ -517,6 +517,22 @@ def without(guess: Guess) -> Iterator[None]:
         del guess.__dict__["search"]
 
 
+ANNOTATED = {
+    "MODEL_NAME": THREAD.format(given="model: nn.Module", before="", name="model"),
+    "SCHEDULER": handed("scheduler: torch.optim.lr_scheduler.LRScheduler, optim").replace(
+        "optim.step()", "scaler.step(optim)\n        scaler.update()\n        scheduler.step()"
+    ),
+}
+"""Other programs whose finding rests on no guess of this name, since an annotation tells."""
+
+
+@pytest.mark.parametrize("name", ANNOTATED)
+def test_an_annotation_is_evidence(name: str) -> None:
+    found = lint(CASES[name][0], ANNOTATED[name], assuming=False)
+    assert found
+    assert not told(found)
+
+
 def test_every_guess_that_decides_has_a_case() -> None:
     assert CASES.keys() == DECIDING.keys()
 

@@ -20,7 +20,7 @@ class Guess:
     """What is meant by a name that `pattern` is found in: `name` says it, `of` what is looked at, `because` why.
 
     Findings can rest on one that `decides`; the others hold findings back, lift a doubt, or guide conversions. Names
-    that are `known` are no guess: they belong to an API, each with its last letter or, behind a dot, with what follows.
+    that are `known` belong to an API and are no guess; where one ends in a dot, so does what begins with it.
     """
 
     name: str

@@ -118,9 +118,8 @@ def taken_for_model(machine: Machine, state: State, value: Value, node: cst.Base
     if not isinstance(value, Unknown) or _is_used_as_model(machine, state, value, path):
         return ()
     maker, last = _maker(machine, value), path.rpartition(".")[2]
-    if maker is not None:
-        return MODEL_MAKER.taken(maker)
-    return MODEL_NAME.taken(last) if MODEL_NAME.search(last) else ()
+    machine.guess(value.symbol, MODEL_NAME.taken(last) if maker is None else MODEL_MAKER.taken(maker))
+    return machine.guessed(value.symbol)
 
 
 def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
@@ -317,6 +316,12 @@ class Models(Tracker):
         super().__init__(machine)
         self.follows = any(kind.kind in machine.wanted for kind in _OF_MODELS)
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """An annotation tells that this is a model."""
+        if name.startswith("torch.nn."):
+            self.machine.guess(symbol, ())
+        return None
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls of models matter."""

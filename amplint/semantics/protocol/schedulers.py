@@ -15,6 +15,7 @@ from amplint.semantics.words import SCHEDULER
 from amplint.source import syntax as cst
 
 _SCHEDULERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
+_MAKERS = (*_SCHEDULERS, "transformers.get_", "transformers.optimization.get_", "timm.scheduler.")
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
@@ -48,25 +49,25 @@ def _name(spelled: cst.BaseExpression) -> str:
 
 def _guesses(machine: Machine, state: State, spelled: cst.BaseExpression, owner: Value) -> tuple[Guessed, ...]:
     """The name of a scheduler that nothing in sight has made."""
-    name = _name(spelled)
-    return SCHEDULER.taken(name) if name and not _is_made(machine, state, owner) else ()
+    if not isinstance(owner, (Instance, Unknown)) or _is_made(machine, state, owner):
+        return ()
+    machine.guess(owner.symbol, SCHEDULER.taken(_name(spelled)))
+    return machine.guessed(owner.symbol)
 
 
-def _is_made(machine: Machine, state: State, owner: Value) -> bool:
-    """Whether a scheduler of PyTorch was made, on whatever path, or an object of a class that derives from one."""
+def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
+    """Whether a scheduler of a library was made, on whatever path, or an object of a class that derives from one."""
     if isinstance(owner, Instance):
         above = attributes.lineage(machine, state, owner.cls)
         bases = (base for cls in above for base in attributes.bases(machine, state, cls))
         return any(isinstance(base, Ref) and base.name.startswith(_SCHEDULERS) for base in bases)
-    todo = [owner.symbol] if isinstance(owner, Unknown) else []
-    keys = []
+    todo = [owner.symbol]
     while todo:
         key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
-        if key[0] == "either" and parts:
-            todo += parts
-        else:
-            keys.append(key)
-    return bool(keys) and all(key[0] == "call" and str(key[1]).startswith(_SCHEDULERS) for key in keys)
+        if key[0] == "call" and str(key[1]).startswith(_MAKERS):
+            return True
+        todo += parts if key[0] == "either" else ()
+    return False
 
 
 def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
@@ -84,6 +85,12 @@ class Schedulers(Tracker):
     """Follows learning-rate schedulers."""
 
     methods = frozenset({"step"})
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """An annotation tells that this is a scheduler."""
+        if name.startswith(_SCHEDULERS):
+            self.machine.guess(symbol, ())
+        return None
 
     def method(self, state: State, call: Call) -> Value | None:
         """`scheduler.step()`."""
