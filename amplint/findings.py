@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import field
 
 from amplint.claims import Claim, Mark
 from amplint.records import dataclass
+
+GUESSES_URL = "https://amplint.github.io/guesses"
 
 
 class Severity(enum.IntEnum):
@@ -77,12 +80,34 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Guessed:
+    """What is taken for `meaning` because it is called `name`.
+
+    Where `about` names a field of an event, only that field rests on it.
+    """
+
+    name: str
+    meaning: str
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"`{self.name}` is taken for {self.meaning} by its name."
+
+    @property
+    def url(self) -> str:
+        """Where the guess is explained."""
+        heading = re.sub(r"[^\w -]", "", self.meaning.lower())
+        return f"{GUESSES_URL}#{heading.replace(' ', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One problem at one place of one file.
 
     `message` says what happens, `reason` why that hurts, `advice` what to write instead. `elsewhere` is set where it
     happens in another file: `span` then is the call that leads there. `claims` are what a run shows where the finding
-    is true, any of them, at `shown` where that is not `span`; `mark` is what a run did show.
+    is true, any of them, at `shown` where that is not `span`; `mark` is what a run did show. Without the names in
+    `guesses` it would not be there.
     """
 
     code: str
@@ -99,3 +124,4 @@ class Finding:
     claims: tuple[Claim, ...] = ()
     shown: Note | None = None
     mark: Mark | None = None
+    guesses: tuple[Guessed, ...] = ()

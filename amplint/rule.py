@@ -8,6 +8,7 @@ imported and whose `Rule` subclasses are registered.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -41,6 +42,7 @@ class Report:
 
     `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of
     execution; `severity` is the rule's own where nothing else is said. `claims` are what a run shows at the event.
+    `besides` are other events without which there would be no report.
     """
 
     rule: Rule
@@ -52,6 +54,7 @@ class Report:
     notes: tuple[tuple[cst.CSTNode, str], ...]
     severity: Severity
     claims: tuple[Claim, ...]
+    besides: tuple[Event, ...]
 
 
 class Rule:
@@ -93,15 +96,17 @@ class Rule:
         notes: Iterable[tuple[cst.CSTNode, str]] = (),
         severity: Severity | None = None,
         claims: tuple[Claim, ...] | None = None,
+        besides: Iterable[Event] = (),
     ) -> Report:
-        """Say that `event` is a problem.
+        """Say that `event` is a problem, together with the events `besides`.
 
         `severity` is for one that weighs less than the rule's problems do, `claims` for one that a run shows otherwise.
         """
         where, weight = at or event.node, severity or self.severity
         op = getattr(event, "op", "")
         shown = [replace(one, ops=one.ops or (op,) * bool(op)) for one in (self.claims if claims is None else claims)]
-        return Report(self, event, message, reason or self.reason, advice, where, tuple(notes), weight, tuple(shown))
+        why, evidence = reason or self.reason, (tuple(notes), weight, tuple(shown), tuple(besides))
+        return Report(self, event, message, why, advice, where, *evidence)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         """The edits that repair `event`, or None where no repair is sure to be right."""
@@ -111,6 +116,18 @@ class Rule:
     def handlers(cls) -> dict[str, str]:
         """Event kind -> method name, for every `on_<kind>` method."""
         return {name[3:]: name for name in dir(cls) if name.startswith("on_")}
+
+    @classmethod
+    @functools.cache
+    def looks_at(cls, field: str) -> bool:
+        """Whether the code of the rule names this field of events."""
+        todo = [one.__code__ for name in dir(cls) if inspect.isfunction(one := getattr(cls, name))]
+        while todo:
+            code = todo.pop()
+            if field in code.co_names:
+                return True
+            todo += [inner for inner in code.co_consts if inspect.iscode(inner)]
+        return False
 
     @classmethod
     def page(cls) -> str:

@@ -39,7 +39,9 @@ GUESSES_INTRODUCTION = """\
 # Guesses by name
 
 Where nothing in the code tells what a thing is, amplint goes by what it is called. These are all the names it goes by,
-what it takes them for, and why. A finding that is wrong because of such a name is worth an issue.
+what it takes them for, and why. A finding that is there by such a name alone says so ("`optim` is taken for an
+optimizer by its name."); where something else tells what the thing is, the name is not mentioned. A finding that is
+wrong because of a name is worth an issue.
 """
 
 
@@ -78,9 +80,12 @@ def guess_section(guess: Guess) -> str:
     examples, counterexamples = (
         ", ".join(f"`{name}`" for name in names) for names in (guess.examples, guess.counterexamples)
     )
+    told = "- Findings that are there by it alone say so\n" if guess.decides else ""
+    known = f"- No guess: {', '.join(f'`{name}`' for name in guess.known)}\n" if guess.known else ""
     return (
         f"## {guess.name[0].upper()}{guess.name[1:]}\n\nLooked at: {guess.of}. {guess.because}\n\n"
         f"- Pattern: `{guess.pattern}`\n- Found in: {examples}\n- Not in: {counterexamples}\n"
+        f"{told}{known}"
     )
 
 

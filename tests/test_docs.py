@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from amplint.cli.convert import convert
+from amplint.codemods.registry import GOALS, SOURCES
 from docs import generate
 from tests.conftest import Command, Plugin
 from tests.test_architecture import ROOMS
@@ -66,6 +68,13 @@ def test_plugin_of_the_readme_works(amplint: Command, plugin: Plugin, project: P
     page = amplint("rule", "ACME001")
     assert page.status == 0
     assert "bare-scaler" in page.out
+
+
+@pytest.mark.parametrize("option", [*(f"--to {goal}" for goal in GOALS), *(f"--from {source}" for source in SOURCES)])
+def test_users_are_told_of_codemods(option: str) -> None:
+    assert f"## `{option}`" in (ROOT / "docs" / "codemods.md").read_text(encoding="utf-8").splitlines()
+    assert f"`{option}`" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^    {option} ", convert.help or "", re.MULTILINE), "a line in the docstring of `convert`"
 
 
 def test_files_and_functions_of_the_architecture_exist() -> None:

@@ -57,6 +57,12 @@ def codes(findings: list[Finding]) -> set[str]:
     return {finding.code for finding in findings}
 
 
+def shown(repaired: Repaired) -> str:
+    """What is found after a repair, and the text that it is found in."""
+    found = [f"{finding.span.start.row}: {finding.code} {finding.message}" for finding in repaired.findings]
+    return "\n".join(["the repaired program has these findings:", *found, "", repaired.after.decode()])
+
+
 @each(PROGRAMS)
 def test_lint(program: Program) -> None:
     assert {(finding.span.start.row, finding.code) for finding in lint(program)} == program.expectations
@@ -79,7 +85,7 @@ def test_fix_takes_the_symptom_away(program: Program, server: ProofServer) -> No
     unsafe = program.fix == "unsafe"
     fixed = fix(program, program.text.encode(), unsafe=unsafe)
     expected = {code for _, code in program.expectations}
-    assert codes(fixed.findings) <= expected - {program.code}, fixed.after.decode()
+    assert codes(fixed.findings) <= expected - {program.code}, shown(fixed)
     assert fix(program, fixed.after, unsafe=unsafe).after == fixed.after
     assert run(server, program, fixed.after.decode()).symptoms() == [], fixed.after.decode()
 
@@ -87,7 +93,19 @@ def test_fix_takes_the_symptom_away(program: Program, server: ProofServer) -> No
 @each([program for program in BAD if program.fix != "safe"])
 def test_no_fix_without_proof(program: Program) -> None:
     fixed = fix(program, program.text.encode(), unsafe=program.fix == "none")
-    assert program.code in codes(fixed.findings), f"say in the header that this is repaired:\n{fixed.after.decode()}"
+    option = "--unsafe-fixes" if program.fix == "none" else "--fix"
+    told = (
+        f"{option} repairs this, and the header says `fix: {program.fix}`; a `Fix` is safe where it says nothing else"
+    )
+    assert program.code in codes(fixed.findings), f"{told}\n{fixed.after.decode()}"
+
+
+@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.handlers()])
+def test_promise_of_a_rule_is_proved(code: str) -> None:
+    proved = {program.fix for program in BAD if program.code == code}
+    best = next((one for one in ("safe", "unsafe") if one in proved), "none")
+    promised = RULES[code].fixable
+    assert best == (promised.value if promised is not None else "none"), "`fixable`, and the best `fix` of its programs"
 
 
 @pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.handlers()])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amplint.engine.records import from_record, to_record
-from amplint.findings import Applicability, Edit, Finding, Fix, Note, Position, Severity, Span
+from amplint.findings import Applicability, Edit, Finding, Fix, Guessed, Note, Position, Severity, Span
 from amplint.reports.context import Context, Sources
 from amplint.reports.diff import unified
 from amplint.reports.excerpt import excerpt
@@ -41,6 +41,7 @@ FINDING = Finding(
     reason="PyTorch raises RuntimeError here: unscale_() has already been called on this optimizer since update().",
     advice="Leave out the second call:\n    scaler.step(optimizer)",
     notes=(Note("the gradients are unscaled here", span(3, 1, 3, 27)),),
+    guesses=(Guessed("optim", "an optimizer"),),
     fix=Fix("Remove the second call.", (Edit(span(5, 1, 6, 1), ""),), imports=("import torch",)),
 )
 PLAIN = Finding("AMP202", "second-rule", Severity.INFO, "short", "train.py", span(1, 1, 1, 7))
@@ -67,6 +68,8 @@ train.py:5:1: AMP201 first-rule [error]
     1. line 3: the gradients are unscaled here
       3 | scaler.unscale_(optimizer)
 
+  Guess: `optim` is taken for an optimizer by its name. See
+    https://amplint.github.io/guesses#an-optimizer
   Why: PyTorch raises RuntimeError here: unscale_() has already been called on
     this optimizer since update().
   Instead: Leave out the second call:
@@ -185,10 +188,19 @@ def test_json() -> None:
             "imports": ["import torch"],
             "edits": [{"content": "", "location": {"row": 5, "column": 1}, "end_location": {"row": 6, "column": 1}}],
         },
+        "guesses": [
+            {
+                "name": "optim",
+                "meaning": "an optimizer",
+                "message": "`optim` is taken for an optimizer by its name.",
+                "url": "https://amplint.github.io/guesses#an-optimizer",
+            }
+        ],
         "url": "https://amplint.github.io/rules/AMP201",
         "trace": None,
     }
     assert second["fix"] is None
+    assert second["guesses"] == []
     assert report("json") == "[]\n"
 
 
@@ -205,7 +217,9 @@ def test_github() -> None:
     odd = Finding("AMP202", "n", Severity.INFO, "100% of\nit: a, b", "a,b:c%.py", span(1, 2, 3, 4))
     assert report("github", FINDING, odd).splitlines() == [
         "::error title=AMP201 first-rule,file=train.py,line=5,col=1,endLine=5,endColumn=27::"
-        f"{FINDING.message}%0A{FINDING.reason}%0ALeave out the second call:%0A    scaler.step(optimizer)",
+        f"{FINDING.message}%0A`optim` is taken for an optimizer by its name. "
+        f"See https://amplint.github.io/guesses#an-optimizer%0A{FINDING.reason}"
+        "%0ALeave out the second call:%0A    scaler.step(optimizer)",
         "::notice title=AMP202 n,file=a%2Cb%3Ac%25.py,line=1,col=2,endLine=3,endColumn=4::100%25 of%0Ait: a, b",
     ]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
-from amplint.findings import Finding, Fix, Note, Severity
+from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.rule import Handler, Report, Rule
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import ForeignNode
@@ -39,6 +40,7 @@ class Dispatcher:
         self._reports: dict[tuple[str, cst.CSTNode], tuple[_Place, Report]] = {}
         self._reported: Counter[_Place] = Counter()
         self._seen: Counter[_Place] = Counter()
+        self._guesses: dict[tuple[str, cst.CSTNode], tuple[Guessed, ...]] = {}
         self._crashes: dict[str, Finding] = {}
         for kind in rules:
             try:
@@ -68,18 +70,26 @@ class Dispatcher:
             self._seen[place] += 1
             self._reported[place] += bool(reports)
             for key, (_, report) in reports.items():
+                self._rests(key, report)
                 if key not in self._reports or (self._reports[key][1].event.assumed and not event.assumed):
                     self._reports[key] = place, report
+
+    def _rests(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
+        """Keep the guesses that every report of a rule at a node rests on."""
+        told = dict.fromkeys(guessed for event in (report.event, *report.besides) for guessed in event.guesses)
+        rests = (one for one in told if not one.about or report.rule.looks_at(one.about))
+        known = self._guesses.get(key)
+        self._guesses[key] = tuple(one for one in rests if known is None or one in known)
 
     def findings(self) -> list[Finding]:
         """What the rules found, in the order of the text, diagnostics about failed rules included."""
         kept: dict[Any, Finding] = {}
-        for place, report in self._reports.values():
+        for key, (place, report) in self._reports.items():
             rule = report.rule
             if rule.code in self._crashes or (rule.every_path and self._reported[place] < self._seen[place]):
                 continue
             try:
-                finding = self._finding(report)
+                finding = self._finding(report, self._guesses[key])
             except _FAILURES as failure:
                 self._crashes[rule.code] = self._crash(rule, failure, report.event.node)
                 continue
@@ -88,7 +98,7 @@ class Dispatcher:
         found = [*kept.values(), *self._crashes.values()]
         return sorted(found, key=lambda finding: (finding.span, finding.code))
 
-    def _finding(self, report: Report) -> Finding | None:
+    def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
         """What a report comes to; None for the story of another file alone, which that file's own analysis tells.
 
         None, too, where the rule speaks only of what it can repair, and cannot.
@@ -117,6 +127,7 @@ class Dispatcher:
             elsewhere=elsewhere,
             claims=report.claims,
             shown=self._note(report.event.node, "") if report.claims and report.event.node is not at else None,
+            guesses=tuple(dict.fromkeys(replace(guessed, about="") for guessed in guesses)),
         )
 
     def _note(self, node: cst.CSTNode, message: str) -> Note | None:

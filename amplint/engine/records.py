@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amplint.claims import Claim, Sign
-from amplint.findings import Applicability, Edit, Finding, Fix, Note, Position, Severity, Span
+from amplint.findings import Applicability, Edit, Finding, Fix, Guessed, Note, Position, Severity, Span
 
 
 def to_record(finding: Finding) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def to_record(finding: Finding) -> dict[str, Any]:
         "fix": _fix(finding.fix) if finding.fix else None,
         "claims": [_claim(claim) for claim in finding.claims],
         "shown": _note(finding.shown) if finding.shown else None,
+        "guesses": [_guessed(guessed) for guessed in finding.guesses],
     }
 
 
@@ -50,6 +51,7 @@ def from_record(record: dict[str, Any], filename: str) -> Finding:
         ),
         claims=tuple(_read_claim(claim) for claim in record["claims"]),
         shown=_read_note(record["shown"]) if record["shown"] else None,
+        guesses=tuple(Guessed(guessed["name"], guessed["meaning"]) for guessed in record["guesses"]),
     )
 
 
@@ -67,6 +69,10 @@ def _claim(claim: Claim) -> dict[str, Any]:
 
 def _read_claim(record: dict[str, Any]) -> Claim:
     return Claim(Sign(record["sign"]), tuple(record["dtypes"]), tuple(record["texts"]), tuple(record["ops"]))
+
+
+def _guessed(guessed: Guessed) -> dict[str, Any]:
+    return {"name": guessed.name, "meaning": guessed.meaning, "message": str(guessed), "url": guessed.url}
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

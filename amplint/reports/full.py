@@ -59,6 +59,8 @@ class _Block:
             yield ""
         if told := said(finding.mark):
             yield from self._paragraph("Trace: ", told)
+        for guessed in finding.guesses:
+            yield from self._paragraph("Guess: ", f"{guessed} See {guessed.url}")
         if finding.reason:
             yield from self._paragraph("Why: ", finding.reason)
         if finding.advice:

@@ -29,7 +29,8 @@ def _command(finding: Finding) -> str:
     }
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
     trace = f"Trace: {said(finding.mark)}" if said(finding.mark) else ""
-    parts = (finding.message, trace, finding.reason, finding.advice)
+    guesses = (f"{guessed} See {guessed.url}" for guessed in finding.guesses)
+    parts = (finding.message, trace, *guesses, finding.reason, finding.advice)
     message = "\n".join(part for part in parts if part)
     return f"::{_LEVELS[finding.severity]} {listed}::{_data(message)}\n"
 

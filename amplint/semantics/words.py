@@ -11,12 +11,17 @@ import functools
 import re
 from collections.abc import Callable
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What is meant by a name that `pattern` is found in: `name` says it, `of` what is looked at, `because` why."""
+    """What is meant by a name that `pattern` is found in: `name` says it, `of` what is looked at, `because` why.
+
+    Findings can rest on one that `decides`; the others hold findings back, lift a doubt, or guide conversions. Names
+    that are `known` belong to an API and are no guess; where one ends in a dot, so does what begins with it.
+    """
 
     name: str
     of: str
@@ -24,6 +29,14 @@ class Guess:
     because: str
     examples: tuple[str, ...]
     counterexamples: tuple[str, ...]
+    decides: bool = False
+    known: tuple[str, ...] = ()
+
+    def taken(self, name: str, about: str = "") -> tuple[Guessed, ...]:
+        """What something called `name` is taken for, or the field `about` of an event; nothing where that is known."""
+        assert self.decides
+        library = tuple(each for each in self.known if each.endswith("."))
+        return () if name in self.known or name.startswith(library) else (Guessed(name, self.name, about),)
 
     @functools.cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -36,11 +49,23 @@ class Guess:
         return self.compiled.search
 
 
-def _one_of(words: str, *, name: str, of: str, because: str, counterexamples: tuple[str, ...]) -> Guess:
+def _one_of(
+    words: str,
+    *,
+    name: str,
+    of: str,
+    because: str,
+    counterexamples: tuple[str, ...],
+    decides: bool = False,
+    known: tuple[str, ...] = (),
+) -> Guess:
     """A guess on exactly these names."""
     examples = tuple(words.split())
     pattern = f"^(?:{'|'.join(map(re.escape, examples))})$"
-    return Guess(name=name, of=of, pattern=pattern, because=because, examples=examples, counterexamples=counterexamples)
+    return Guess(
+        name=name, of=of, pattern=pattern, because=because, examples=examples, counterexamples=counterexamples,
+        decides=decides, known=known,
+    )  # fmt: skip
 
 
 # Tensors and numbers
@@ -52,6 +77,7 @@ MASK = Guess(
     because="A mask holds truth values, unless floating-point numbers are joined to it: it is a tensor, and not half.",
     examples=("mask", "attention_mask", "masks"),
     counterexamples=("masked", "mask_ratio", "unmask"),
+    decides=True,
 )
 CAUSAL = Guess(
     name="a causal mask",
@@ -105,6 +131,7 @@ INDICES = Guess(
     because="Indices that are a tensor make the assignment an `index_put`, which converts nothing.",
     examples=("valid_mask", "indices", "pos_inds", "idxs", "indexes"),
     counterexamples=("i", "idx", "batch", "inds_count"),
+    decides=True,
 )
 EPSILON = Guess(
     name="a small number",
@@ -113,6 +140,7 @@ EPSILON = Guess(
     because="Of `x + eps` only `x` is the tensor.",
     examples=("eps", "self.eps", "layer_epsilon", "tiny", "smooth", "delta"),
     counterexamples=("steps", "x", "reps"),
+    decides=True,
 )
 TORCH_MODULES = _one_of(
     "torch F torch.nn.functional nn.functional",
@@ -120,6 +148,8 @@ TORCH_MODULES = _one_of(
     of="the owner of a function, where imports are not looked up",
     because="Nobody calls anything else `F` in a file that works on tensors.",
     counterexamples=("np", "f", "self"),
+    decides=True,
+    known=("torch", "torch.nn.functional"),
 )
 CHANNELS = Guess(
     name="a number of channels",
@@ -136,6 +166,7 @@ SCALE_FACTOR = Guess(
     because="The scale of attention is known by its name alone where it is an attribute or a parameter.",
     examples=("scale", "sqrt_dim", "norm_factor", "temperature"),
     counterexamples=("weight", "heads", "normalize"),
+    decides=True,
 )
 DEVICE = Guess(
     name="a device",
@@ -154,7 +185,7 @@ DTYPE = Guess(
     counterexamples=("dtypes", "type", "shape"),
 )
 FLOATING = Guess(
-    name="pictures and sounds",
+    name="pictures or sounds",
     of="what a model is called with",
     pattern=(
         r"(?i)(?:^|_)(?:imgs?|images?|frames?|pixels?|videos?|clips?|audios?|wavs?|waveforms?|mels?)\d?(?:$|_)"
@@ -164,6 +195,7 @@ FLOATING = Guess(
         "imgs", "image1", "frames", "pixel_values", "video", "clips", "audio", "wav", "waveform", "mels", "batch_image",
     ),
     counterexamples=("input_ids", "imagenet", "melody", "x", "batch"),
+    decides=True,
 )  # fmt: skip
 LIKE_WEIGHT = Guess(
     name="a weight",
@@ -172,6 +204,7 @@ LIKE_WEIGHT = Guess(
     because="A weight is float32 in backward, where its product with a half gradient raises.",
     examples=("weight", "weights", "conv_kernel", "w", "W", "w1"),
     counterexamples=("x", "weighted", "window", "kernel_size"),
+    decides=True,
 )
 
 # Models and their passes
@@ -183,6 +216,7 @@ MODEL_NAME = _one_of(
     of="the last name of what is called",
     because="What is called by one of these names is a model, if it can be called at all.",
     counterexamples=("models", "nets", "self", "predict"),
+    decides=True,
 )
 MODEL_MAKER = Guess(
     name="what makes a model",
@@ -191,14 +225,18 @@ MODEL_MAKER = Guess(
     because="Transformers and timm make models by these names, and others follow them.",
     examples=("transformers.AutoModel.from_pretrained", "timm.create_model"),
     counterexamples=("create_model_card", "load", "make"),
+    decides=True,
+    known=("transformers.", "diffusers.", "timm."),
 )
 PRETRAINED = Guess(
-    name="a pretrained model",
+    name="what gives a pretrained model",
     of="the function that made something",
     pattern=r"\.from_pretrained$",
     because="Of such a model `half()` converts the parameters where they are, and `device` is a `torch.device`.",
     examples=("transformers.AutoModel.from_pretrained",),
     counterexamples=("timm.create_model", "from_pretrained_config"),
+    decides=True,
+    known=("transformers.", "diffusers."),
 )
 OUTPUT_FIELD = _one_of(
     "logits last_hidden_state pooler_output hidden_states sample prediction",
@@ -206,6 +244,7 @@ OUTPUT_FIELD = _one_of(
     of="an attribute",
     because="Transformers and Diffusers return objects with these tensors, which have the dtype the model computed in.",
     counterexamples=("loss", "shape", "config"),
+    decides=True,
 )
 TRAINING_STEP = Guess(
     name="a step that trains",
@@ -216,6 +255,7 @@ TRAINING_STEP = Guess(
         "train", "do_train", "training_step", "train_one_epoch", "train_batch", "train_iter", "train_iteration",
     ),
     counterexamples=("trainer", "pretrained", "retrain", "train_loader"),
+    decides=True,
 )  # fmt: skip
 EVALUATES = Guess(
     name="an evaluation",
@@ -226,6 +266,7 @@ EVALUATES = Guess(
         "eval", "do_eval", "evaluate", "run_evaluation", "val_step", "valid", "validate", "validation_epoch",
     ),
     counterexamples=("train_and_eval", "evaluator", "value", "validity"),
+    decides=True,
 )  # fmt: skip
 SELF_TEST = Guess(
     name="a test",
@@ -250,6 +291,8 @@ RUNS_BACKWARD_OR_CLEARS = Guess(
     because="A function that runs a backward pass or clears gradients trains.",
     examples=("backward", "zero_grad"),
     counterexamples=("backward_hook", "forward", "step"),
+    decides=True,
+    known=("backward", "zero_grad"),
 )
 RUNS_BACK = Guess(
     name="a method that computes a segment anew",
@@ -258,6 +301,8 @@ RUNS_BACK = Guess(
     because="Reversible layers run their parts again, without the autocast state of the first time.",
     examples=("backward_pass", "inverse", "reverse", "invert", "recompute", "forward"),
     counterexamples=("backward", "size", "forward_hook"),
+    decides=True,
+    known=("forward",),
 )
 FUNCTION_CLASS = Guess(
     name="a custom autograd function",
@@ -268,7 +313,7 @@ FUNCTION_CLASS = Guess(
     counterexamples=("Module", "FunctionBase"),
 )
 NORMALISED_MAKER = Guess(
-    name="a model with batch normalisation",
+    name="what makes a model with batch normalisation",
     of="the function of torchvision that made a model",
     pattern=(
         r"^torchvision\.models\.(?:\w+\.)?(?:resne[xt]\w*|wide_resnet\w*|densenet\w*|mobilenet\w*|mnasnet\w*|regnet\w*"
@@ -283,6 +328,7 @@ NORMALISED_MAKER = Guess(
         "torchvision.models.efficientnet_b0",
     ),
     counterexamples=("torchvision.models.vgg16", "torchvision.models.vit_b_16", "models.resnet50"),
+    decides=True,
 )  # fmt: skip
 NORMALISATION_SPARED = Guess(
     name="normalisation in a dtype of its own",
@@ -319,6 +365,7 @@ LOSS = Guess(
         "loss_op", "loss2", "FocalLoss",
     ),
     counterexamples=("lossless", "loss_weight", "Loss", "gloss", "loss_scaler"),
+    decides=True,
 )  # fmt: skip
 NO_LOSS = Guess(
     name="what only handles a loss",
@@ -441,6 +488,7 @@ SCHEDULER = Guess(
     because="Only a scheduler advances once per step beside an optimizer.",
     examples=("lr_scheduler", "warmup", "warm_up"),
     counterexamples=("optimizer", "env", "scaler"),
+    decides=True,
 )
 SCHEDULER_CLASS = Guess(
     name="a class or function that makes a scheduler",
@@ -460,6 +508,7 @@ OPTIMIZER_NAME = Guess(
     because="Its methods alone do not tell it from a scheduler.",
     examples=("opt", "self.opt_g", "optim", "optimizer", "optimiser_D", "optG", "optimizer_generator"),
     counterexamples=("scheduler", "options", "adopt"),
+    decides=True,
 )
 OPTIMIZER_MAKER = Guess(
     name="what makes an optimizer",
@@ -468,6 +517,7 @@ OPTIMIZER_MAKER = Guess(
     because="`optim` would not do: `torch.optim.lr_scheduler` makes schedulers.",
     examples=("build_optimizer", "FusedOptimizer"),
     counterexamples=("torch.optim.lr_scheduler.StepLR", "build_model"),
+    decides=True,
 )
 SPEAKS_OF_OPTIMIZER = Guess(
     name="something to do with an optimizer",
@@ -476,6 +526,7 @@ SPEAKS_OF_OPTIMIZER = Guess(
     because="What a wrapper of an optimizer wraps is that optimizer, and a `step` that names one is its.",
     examples=("optim", "FP16_Optimizer"),
     counterexamples=("opt", "scheduler"),
+    decides=True,
 )
 AVERAGE = Guess(
     name="an average of weights",
@@ -484,6 +535,7 @@ AVERAGE = Guess(
     because="Small updates of an average are lost in half. Conversions are stricter: `average_meter` is no such thing.",
     examples=("ema", "ema_model", "model_ema", "swa_model", "averaged", "EMA", "SWAModel", "ModelEma", "EmaNet"),
     counterexamples=("schema", "cinema", "swap", "Email"),
+    decides=True,
 )
 AVERAGE_CALLED = Guess(
     name="an average of weights that a conversion moves",
@@ -534,9 +586,10 @@ COUNTS_MICRO_BATCHES = Guess(
         "accumulation_steps", "grad_acc", "acc_steps", "accu_steps", "update_freq", "microbatches", "num_micro",
     ),
     counterexamples=("accuracy", "batch_size", "micro_loss", "steps"),
+    decides=True,
 )  # fmt: skip
 SAYS_MICRO_BATCHES = Guess(
-    name="a loop over micro-batches",
+    name="the sign of a loop over micro-batches",
     of="a name in the header of a loop",
     pattern=r"(?i)accum|micro|grad_acc|acc_step|accu_step|update_freq|virtual",
     because=(
@@ -545,6 +598,7 @@ SAYS_MICRO_BATCHES = Guess(
     ),
     examples=("accum_iter", "micro_batch", "grad_acc", "acc_step", "accu_step", "update_freq", "virtual_batches"),
     counterexamples=("accuracy", "batch", "loader"),
+    decides=True,
 )
 ENDS_WINDOW = Guess(
     name="a flag that tells the last micro-batch of a window",
@@ -553,6 +607,7 @@ ENDS_WINDOW = Guess(
     because="Callers compute such flags and hand them to the function that steps.",
     examples=("update_grad", "accumulating", "is_boundary", "sync_gradients"),
     counterexamples=("training", "enabled", "last"),
+    decides=True,
 )
 INSIDE_WINDOW = Guess(
     name="a flag that tells the other micro-batches",
@@ -561,6 +616,7 @@ INSIDE_WINDOW = Guess(
     because="Its sense is the other way round.",
     examples=("is_accumulating",),
     counterexamples=("accumulate", "update"),
+    decides=True,
 )
 MAY_SKIP_SYNC = Guess(
     name="what switches synchronisation off",
@@ -580,6 +636,8 @@ PASSES_ON = Guess(
     because="Progress bars of many libraries end in `tqdm`.",
     examples=("builtins.enumerate", "tqdm.auto.tqdm", "builtins.iter"),
     counterexamples=("zip", "iterate", "range"),
+    decides=True,
+    known=("builtins.", "tqdm."),
 )
 PROGRESS_BAR = Guess(
     name="a progress bar",
@@ -615,6 +673,8 @@ SAVES = Guess(
     because="State that reaches it is saved, state that reaches nothing of the kind is not. `restore` loads.",
     examples=("save_model", "checkpoint", "write_ckpt", "snapshot", "dump", "persist", "serialize", "store"),
     counterexamples=("restore", "restored", "stored", "append"),
+    decides=True,
+    known=("torch.save", "pickle.dump"),
 )
 GIVES_STATE = Guess(
     name="what gives out state to be saved",
@@ -623,6 +683,8 @@ GIVES_STATE = Guess(
     because="Its caller saves what it returns, out of sight.",
     examples=("state_dict", "checkpoint", "ckpt", "snapshot", "get_state", "dump", "serialize", "save_dict"),
     counterexamples=("forward", "state", "config"),
+    decides=True,
+    known=("state_dict",),
 )
 LOADS = Guess(
     name="a function that loads",
@@ -631,6 +693,7 @@ LOADS = Guess(
     because="It restores what it is handed.",
     examples=("load_checkpoint", "resume", "restore"),
     counterexamples=("save", "step"),
+    decides=True,
 )
 SAVES_ONLY = Guess(
     name="a function that saves and does not restore",
@@ -690,6 +753,7 @@ ASKS_FOR_BFLOAT16 = Guess(
     because="A scaler that is on because bfloat16 was asked for has nothing to scale.",
     examples=("bf16", "use_bf16", "bf16_full", "bfloat16", "torch.bfloat16"),
     counterexamples=("fp16", "amp"),
+    decides=True,
 )
 ASKS_FOR_FLOAT16 = Guess(
     name="a flag for float16",
@@ -747,6 +811,7 @@ KERNEL = Guess(
         "flash_fwd", "sigmoid_forward",
     ),
     counterexamples=("pkg.utils.run", "context", "forwarded", "barracuda"),
+    decides=True,
 )  # fmt: skip
 
 # Conversions

@@ -75,7 +75,7 @@ class EvaluationDtypeDiffers(Rule):
                     if forward.region is not None and forward.region.enabled == TRUE:
                         notes = [(training[0].node, "training runs without autocast")]
                         message, claims = f"{forward.name} is evaluated under autocast only", (Claim(Sign.REGION_ON),)
-                        yield self.report(forward, message, notes=notes, claims=claims)
+                        yield self.report(forward, message, notes=notes, claims=claims, besides=training[:1])
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}
@@ -87,7 +87,7 @@ class EvaluationDtypeDiffers(Rule):
                 self._missing[forward.node] = call, on
                 message = f"{forward.name} is evaluated without autocast and trained under it"
                 notes = [(on.entered, "autocast is on from here"), (on.node, "for this training step")]
-                yield self.report(forward, message, advice=self.advice, at=call, notes=notes)
+                yield self.report(forward, message, advice=self.advice, at=call, notes=notes, besides=(on,))
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         call, on = self._missing.get(event.node, (event.node, None))

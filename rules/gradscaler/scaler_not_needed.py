@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
@@ -71,13 +72,15 @@ class ScalerNotNeeded(Rule):
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for node, made in self.made.items():
             seen = self.backwards.get(node, {}).values()
+            shown = bool(seen) and all(True in known for known in seen)
             named = not any(False in known for known in seen) and all(one.for_bfloat16 for one in made)
+            unnamed = replace(made[0], guesses=())
             if all(one.never_read for one in made):
                 reason, advice = "No loss is scaled by it.", "Remove it, or scale the loss of a float16 region with it."
-                yield self.report(made[0], "this scaler is never used", reason=reason, advice=advice)
-            elif (named or (seen and all(True in known for known in seen))) and not event.index.halves:
+                yield self.report(unnamed, "this scaler is never used", reason=reason, advice=advice)
+            elif (named or shown) and not event.index.halves:
                 yield self.report(
-                    made[0],
+                    unnamed if shown else made[0],
                     "this scaler serves bfloat16, which needs no loss scaling",
                     reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
                     advice="Switch it on for float16 only.",

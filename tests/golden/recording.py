@@ -22,7 +22,7 @@ from amplint.engine.deep import call_deep
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen, words_of
-from amplint.findings import Finding, Fix, Note, Span
+from amplint.findings import Finding, Fix, Guessed, Note, Span
 from amplint.rule import Rule
 from amplint.semantics import interpret
 from amplint.semantics.events import ApiUse, Called, Event, Evidence, Index, Operand, ScriptEnd
@@ -40,7 +40,7 @@ LEFT_OUT = frozenset(
         *("symbol", "Class.chunk", "Class.frame", "Forward.model", "Function.chunk", "Function.frame"),
         *("GradientUse.optimizers", "Optimizer.owner", "ScaleDiscarded.loss", "SchedulerStep.scaler"),
         *("Stage.iteration", "Tensor.plain", "Work.iteration"),
-        *("Evidence.text", "Operation.arguments"),
+        *("Evidence.guesses", "Evidence.text", "Operation.arguments"),
     }
 )
 """Numbers that the interpreter gives to objects and rounds as it goes, and what would only say things twice."""
@@ -160,6 +160,8 @@ class Rendering:
             return "?"
         if isinstance(value, Source):
             return value.filename
+        if isinstance(value, Guessed):
+            return str(value)
         if isinstance(value, enum.Enum):
             return str(value.value).replace(" ", "_")
         if isinstance(value, Autocast):
@@ -213,6 +215,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     for name, note in (("elsewhere", finding.elsewhere), ("shown", finding.shown)):
         if note is not None:
             yield f"    {name} {_note(note)}"
+    yield from (f"    guess {guessed}" for guessed in finding.guesses)
     if finding.fix is not None:
         yield from _fix(finding.fix)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.symbols import Key
@@ -39,8 +40,10 @@ def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
         left, right = machine.symbols.parts(symbol)
         counter, limit = (left, right) if kind == "LessThan" else (right, left)
         return Boundary(False, counter, limit) if counts(machine, counter) else None
-    if kind == "parameter" and ENDS_WINDOW.search(str(key[-1])):
-        return Boundary(INSIDE_WINDOW.search(str(key[-1])) is None)
+    name = str(key[-1]) if kind == "parameter" else ""
+    if ENDS_WINDOW.search(name):
+        inside = INSIDE_WINDOW.search(name) is not None
+        return Boundary(not inside, guesses=(INSIDE_WINDOW if inside else ENDS_WINDOW).taken(name))
     return None
 
 
@@ -166,6 +169,16 @@ def _wrapped(machine: Machine, source: int) -> int | None:
     key, parts = machine.symbols.key(source), machine.symbols.parts(source)
     goes_on = key[0] == "call" and PASSES_ON.search(str(key[1]))
     return parts[0] if goes_on and parts else None
+
+
+def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
+    """The names of what hands `loop` the batches of a data loader, as far as these alone tell that it does."""
+    guesses: list[Guessed] = []
+    source = machine[Rhythm].sources.get(loop)
+    while source is not None and source not in machine[Rhythm].loaders:
+        guesses += PASSES_ON.taken(str(machine.symbols.key(source)[1]))
+        source = _wrapped(machine, source)
+    return tuple(guesses)
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:

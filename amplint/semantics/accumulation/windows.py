@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.accumulation import uncleared
 from amplint.semantics.accumulation.boundaries import (
     COUNTER,
@@ -18,6 +19,7 @@ from amplint.semantics.accumulation.boundaries import (
     constant,
     first_value,
     found_in,
+    passed_on_by,
     repeats,
     runs_once,
     shifted,
@@ -163,6 +165,7 @@ def _outer_window(
         counted=found.counter is not None,
         first=None if early or others else _first(machine, loop, full, guard, found),
         others=others or early,
+        guesses=found.guesses,
     )
 
 
@@ -182,7 +185,10 @@ def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
             continue
         cleared = [_cleared_first(one, loop) for one in rounds]
         if cleared[0] is not None and all(node is cleared[0] for node in cleared):
-            machine.emit(rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=cleared[0])
+            machine.emit(
+                rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=cleared[0],
+                guesses=passed_on_by(machine, loop),
+            )  # fmt: skip
 
 
 def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
@@ -293,7 +299,7 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
         every = repeats(machine, loop)
-        if every is None or not isinstance(loop, cst.For) or not _says_micro(loop):
+        if every is None or not isinstance(loop, cst.For) or not (said := _says_micro(loop)):
             continue
         within = [[done for done in one.work if loop in done.loops] for one in rounds]
         behind = [[done for done in one.work if loop not in done.loops] for one in rounds]
@@ -302,17 +308,20 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
         if not all(any(done.job is Job.STEP for done in work) for work in behind):
             continue
         spelled = next((n for n in walk(loop.iter) if isinstance(n, cst.Call) and _is_range(n)), None)
-        _tell(machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop)
+        _tell(
+            machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop,
+            guesses=SAYS_MICRO_BATCHES.taken(said),
+        )  # fmt: skip
 
 
 def _is_range(node: cst.Call) -> bool:
     return isinstance(node.func, cst.Name) and node.func.value in ("range", "trange")
 
 
-def _says_micro(loop: cst.For) -> bool:
-    """Whether the header of a loop says that it goes over micro-batches."""
+def _says_micro(loop: cst.For) -> str:
+    """The name by which the header of a loop says that it goes over micro-batches, empty where none does."""
     words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
-    return any(map(SAYS_MICRO_BATCHES.search, words))
+    return next(filter(SAYS_MICRO_BATCHES.search, words), "")
 
 
 def _tell(
@@ -328,6 +337,7 @@ def _tell(
     first: int | None = None,
     others: bool = False,
     inner: cst.CSTNode | None = None,
+    guesses: tuple[Guessed, ...] = (),
 ) -> None:
     def belongs(done: Work, within: bool) -> bool:
         return inner is None or (inner in done.loops) is within
@@ -360,6 +370,7 @@ def _tell(
         others=others,
         rescaled=any(one.has(Job.RESCALE) for one in full),
         parallel=_always_synchronised(machine),
+        guesses=guesses,
     )
 
 

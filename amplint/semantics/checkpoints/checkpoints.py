@@ -7,8 +7,9 @@ code out of sight counts as saved and restored there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
+from amplint.findings import Guessed
 from amplint.semantics.events import CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.ledger import Ledger
@@ -71,10 +72,12 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
         return
     if _is_scaler(machine, node, owner):
         machine[Ledger].scaler_restored = True
-    _enter(machine[Ledger].restored, symbol_of(machine, owner), _place(machine, state, node))
+    _enter(machine, machine[Ledger].restored, symbol_of(machine, owner), _place(machine, state, node), ())
 
 
-def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Arguments, owner: Value | None) -> None:
+def out_of_sight(
+    machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments, owner: Value | None
+) -> None:
     """A call that cannot be looked into gets these arguments."""
     ledger = machine[Ledger]
     if not ledger.watching:
@@ -89,12 +92,14 @@ def out_of_sight(machine: Machine, state: State, node: cst.Call, arguments: Argu
         ledger.scaler_restored = ledger.scaler_restored or SAVES_ONLY.search(last) is None
     if saves or loads:
         place = _place(machine, state, node)
+        guesses = SAVES.taken(callee.name if isinstance(callee, Ref) else name) if saves else LOADS.taken(last)
         for value in objects:
             if isinstance(value, (Optimizer, Unknown)):
-                _enter(ledger.saved if saves else ledger.restored, value.symbol, place)
-    if saves:
-        _save(machine, _states(machine, state, [*arguments.values, *_named_in(machine, state, node)]))
-    elif owner is not None and last in _PUTS:
+                _enter(machine, ledger.saved if saves else ledger.restored, value.symbol, place, guesses)
+        if saves:
+            _save(machine, _states(machine, state, [*arguments.values, *_named_in(machine, state, node)]), guesses)
+            return
+    if owner is not None and last in _PUTS:
         for symbol in _states(machine, state, arguments.values):
             state.set_attribute(symbol_of(machine, owner), f"<{STATE_OF} {symbol}>", Unknown(symbol))
 
@@ -123,7 +128,7 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
         machine[Ledger].scaler_saved = machine[Ledger].scaler_restored = True
     base = dotted(target.value)
     if base is not None and GIVES_STATE.search(base):
-        _save(machine, _states(machine, state, [value]))
+        _save(machine, _states(machine, state, [value]), GIVES_STATE.taken(base))
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
@@ -135,7 +140,7 @@ def returned(machine: Machine, state: State, value: Value) -> None:
         return
     function = machine.calls[-1] if machine.calls and machine[Ledger].watching else None
     if isinstance(function, cst.FunctionDef) and GIVES_STATE.search(function.name.value):
-        _save(machine, _states(machine, state, [value]))
+        _save(machine, _states(machine, state, [value]), GIVES_STATE.taken(function.name.value))
 
 
 def _within(machine: Machine, name: str) -> bool:
@@ -158,7 +163,7 @@ def conclude(machine: Machine) -> None:
         paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
         saves, restores = (
             [
-                place
+                (symbol, place)
                 for symbol, places in table.items()
                 for place in places
                 if kin & _kin(machine, symbol) or _path(place.node) in paths
@@ -168,16 +173,19 @@ def conclude(machine: Machine) -> None:
         missing = [] if ledger.scaler_saved else saves
         missing = missing or ([] if ledger.scaler_restored else restores)
         if missing and scaler.enabled != FALSE:
-            machine.statement = missing[0].statement
+            (symbol, first), *_ = missing
+            wrapped = _taken_for_wrappers(machine, symbol, partners) if _path(first.node) not in paths else ()
+            machine.statement = first.statement
             machine.emit(
                 State(),
                 CheckpointLacksScaler,
-                missing[0].node,
+                first.node,
                 scaler=scaler,
-                saves=tuple(saves),
-                restores=() if ledger.scaler_restored else tuple(restores),
+                saves=tuple(place for _, place in saves),
+                restores=() if ledger.scaler_restored else tuple(place for _, place in restores),
                 saved=ledger.scaler_saved,
                 perhaps_none=scaler.symbol in ledger.perhaps_none,
+                guesses=(*machine.guessed(first.node), *wrapped),
             )
             return
 
@@ -215,15 +223,20 @@ def _place(machine: Machine, state: State, node: cst.Call) -> Place:
     return Place(node, machine.statement or node, scaler)
 
 
-def _enter(table: dict[int, list[Place]], symbol: int, place: Place) -> None:
+def _enter(
+    machine: Machine, table: dict[int, list[Place]], symbol: int, place: Place, guesses: tuple[Guessed, ...]
+) -> None:
+    """Note in `table` that state of the object `symbol` goes by at `place`, as far as these `guesses` tell."""
+    machine.guess(place.node, guesses)
     places = table.setdefault(symbol, [])
     if all(known.node is not place.node for known in places):
         places.append(place)
 
 
-def _save(machine: Machine, states: Iterable[int]) -> None:
+def _save(machine: Machine, states: Iterable[int], guesses: tuple[Guessed, ...]) -> None:
     for symbol in states:
-        _enter(machine[Ledger].saved, machine.symbols.parts(symbol)[0], machine[Ledger].taken[symbol])
+        owner = machine.symbols.parts(symbol)[0]
+        _enter(machine, machine[Ledger].saved, owner, machine[Ledger].taken[symbol], guesses)
 
 
 def _objects(state: State, value: Value) -> Iterator[Value]:
@@ -273,25 +286,43 @@ def _path(call: cst.CSTNode) -> str:
     return (dotted(owner) or "") if isinstance(owner, cst.Attribute) else ""
 
 
-def _kin(machine: Machine, symbol: int) -> frozenset[object]:
-    """What a symbol shares with those of the same object on other paths: where it was made, or how it is reached."""
+def _taken_for_wrappers(machine: Machine, symbol: int, partners: Set[int]) -> tuple[Guessed, ...]:
+    """The names of what made wrappers of optimizers, by which alone `symbol` is one of `partners` or its wrapper."""
+    plain = {known for partner in partners for known in _kin(machine, partner, wrapped=False)}
+    if plain & _kin(machine, symbol, wrapped=False):
+        return ()
+    made = [maker for one in (symbol, *sorted(partners)) if (maker := _wrapper(machine, one)) is not None]
+    return SPEAKS_OF_OPTIMIZER.taken(made[0]) if made else ()
+
+
+def _wrapper(machine: Machine, symbol: int) -> str | None:
+    """The function that made a wrapper of optimizers, by its name, if `symbol` is an attribute of one."""
+    kind, parts = machine.symbols.key(symbol)[0], machine.symbols.parts(symbol)
+    maker = machine.symbols.key(parts[0]) if kind == "attribute" else ("",)
+    return str(maker[1]) if maker[0] == "call" and SPEAKS_OF_OPTIMIZER.search(str(maker[1])) else None
+
+
+def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[object]:
+    """What a symbol shares with those of the same object on other paths: where it was made, or how it is reached.
+
+    An attribute of a wrapper stands for that, too, if it may be `wrapped`.
+    """
     kind, *details = machine.symbols.key(symbol)
     parts = machine.symbols.parts(symbol)
     if kind == "made":
         return frozenset({details[0]})
     if kind == "attribute":
-        wrapper = machine.symbols.key(parts[0])
-        wrapped = wrapper[0] == "call" and SPEAKS_OF_OPTIMIZER.search(str(wrapper[1]))
-        return frozenset({f".{details[0]}"}) | (_kin(machine, parts[0]) if wrapped else frozenset())
+        inner = wrapped and _wrapper(machine, symbol) is not None
+        return frozenset({f".{details[0]}"}) | (_kin(machine, parts[0]) if inner else frozenset())
     if kind == "parameter":
         return frozenset({str(details[-1])})
     if kind == "either":
-        alternatives = frozenset[object]().union(*(_kin(machine, part) for part in parts))
+        alternatives = frozenset[object]().union(*(_kin(machine, part, wrapped=wrapped) for part in parts))
         return alternatives or frozenset({("symbol", symbol)})
     if kind == "index" and parts:
-        return _kin(machine, parts[0])
+        return _kin(machine, parts[0], wrapped=wrapped)
     if kind == "part":
-        return frozenset((details[0], whole) for whole in _kin(machine, parts[0]))
+        return frozenset((details[0], whole) for whole in _kin(machine, parts[0], wrapped=wrapped))
     return frozenset({("symbol", symbol)})
 
 
@@ -309,7 +340,7 @@ class Checkpoints(Tracker):
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """`torch.save` and whatever else a library offers."""
-        out_of_sight(self.machine, state, call.node, call.arguments, None)
+        out_of_sight(self.machine, state, call.node, call.callee, call.arguments, None)
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -326,7 +357,7 @@ class Checkpoints(Tracker):
         """What is unseen may save and load."""
         if not isinstance(call.callee, Ref):
             owner = None if call.entered == "super" else call.owner
-            out_of_sight(self.machine, state, call.node, call.arguments, owner)
+            out_of_sight(self.machine, state, call.node, call.callee, call.arguments, owner)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """State may go into what is saved."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import (
     Passes,
@@ -29,7 +30,7 @@ from amplint.semantics.tensors.exchanges import exchange
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
-from amplint.semantics.words import MINDS_AUTOCAST
+from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
@@ -152,13 +153,16 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
         _tell_unpaired(machine, state, passes, forward, backward, details)
     if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
         return
+    modules = _taken_for_torch(machine, state, cls)
     if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
-        machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, **details)
+        guesses = (*again[2], *modules)
+        machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, guesses=guesses, **details)
     given = _given_attributes(machine, cls.name.value, passes)
     if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
         machine.emit(
             state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
-            managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward, **details,
+            managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward,
+            guesses=(*found.guesses, *modules), **details,
         )  # fmt: skip
     if (missing := left_out(passes)) is not None:
         machine.emit(
@@ -171,16 +175,32 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
             **details,
         )
     elif machine.assumes and found is None and again is None:
-        _tell_assumed(machine, state, cls.name.value, passes, details)
+        _tell_assumed(machine, state, cls.name.value, passes, details, modules)
 
 
-def _tell_assumed(machine: Machine, state: State, name: str, passes: Passes, details: dict[str, object]) -> None:
+def _taken_for_torch(machine: Machine, state: State, cls: cst.ClassDef) -> tuple[Guessed, ...]:
+    """The names that a class calls PyTorch's functions by, where no import tells."""
+    owners = [node.func.value for node in every(cls, cst.Call) if isinstance(node.func, cst.Attribute)]
+    names = dict.fromkeys(name for owner in owners if TORCH_MODULES.search(name := dotted(owner) or ""))
+    known = {name: quietly(machine, state, MODULE_FRAME, cst.Name(name.partition(".")[0]), {}) for name in names}
+    unknown = (n for n, v in known.items() if not (isinstance(v, Ref) and v.name.partition(".")[0] == "torch"))
+    return tuple(guessed for name in unknown for guessed in TORCH_MODULES.taken(name))
+
+
+def _tell_assumed(
+    machine: Machine,
+    state: State,
+    name: str,
+    passes: Passes,
+    details: dict[str, object],
+    modules: tuple[Guessed, ...],
+) -> None:
     """Tell the one thing that autocast would do to a function which does not mind dtypes."""
     if unprepared(machine, name, passes):
         if (over := handed(machine, state, passes)) is not None:
             machine.emit(
                 state, HandedOver, over.node, kernel=over.kernel, first=over.first, second=over.second,
-                forward=passes.forward, buffer=over.buffer, assumed=True, **details,
+                forward=passes.forward, buffer=over.buffer, assumed=True, guesses=(*over.guesses, *modules), **details,
             )  # fmt: skip
         elif (same := computes_again(passes)) is not None:
             op, first, node = same

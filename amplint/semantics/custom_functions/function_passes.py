@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.reading.origins import Origins, read
 from amplint.semantics.reading.scopes import dotted
@@ -55,6 +56,7 @@ class Mixed:
     op: str
     weight: str
     product: cst.CSTNode
+    guesses: tuple[Guessed, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,29 +146,34 @@ def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
             of = [origins.of(operand) for operand in product.operands]
             weights = [o for o in of if o in passes.inputs and (o in parameters or (named and LIKE_WEIGHT.search(o)))]
             if _GRADIENT in of and weights:
-                found.append(Mixed(product.node, product.op, weights[0], forward.products[-1]))
+                guesses = () if weights[0] in parameters else LIKE_WEIGHT.taken(weights[0])
+                found.append(Mixed(product.node, product.op, weights[0], forward.products[-1], guesses))
 
     read(origins, passes.backward.body, seen)
     return found[0] if found else None
 
 
-def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call] | None:
-    """What forward was handed and calls, and the call of the same, or of a method that runs it back, in backward."""
+def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]] | None:
+    """What forward was handed and calls, and the call of the same, or of a method that runs it back, in backward.
+
+    With them comes the name of that method.
+    """
     forward = _Forward(passes)
     handed = {origin: node for node, origin in reversed(forward.calls) if origin != _HALF}
     if not handed:
         return None
-    found: list[tuple[cst.Call, cst.Call]] = []
+    found: list[tuple[cst.Call, cst.Call, tuple[Guessed, ...]]] = []
     origins = _backward(passes, forward)
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for inner in walk(node):
             if isinstance(inner, cst.Call):
                 func = inner.func
-                back = isinstance(func, cst.Attribute) and RUNS_BACK.search(func.attr.value)
-                origin = origins.of(func.value if back and isinstance(func, cst.Attribute) else func)
+                back = func if isinstance(func, cst.Attribute) and RUNS_BACK.search(func.attr.value) else None
+                origin = origins.of(back.value if back is not None else func)
                 if origin is not None and origin in handed:
-                    found.append((handed[origin], inner))
+                    guesses = RUNS_BACK.taken(back.attr.value) if back is not None else ()
+                    found.append((handed[origin], inner, guesses))
 
     read(origins, passes.backward.body, seen)
     return found[0] if found else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import Passes, differentiable
 from amplint.semantics.python.machine import Machine
@@ -38,7 +39,7 @@ _LIBRARIES = words("torch builtins math numpy np functools itertools warnings lo
 class Handed:
     """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype.
 
-    `buffer` is where the second one is made, if that is a new tensor.
+    `buffer` is where the second one is made, if that is a new tensor. It is a kernel by these `guesses`.
     """
 
     node: cst.Call
@@ -46,6 +47,7 @@ class Handed:
     first: str
     second: str
     buffer: cst.CSTNode | None
+    guesses: tuple[Guessed, ...]
 
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
@@ -104,7 +106,8 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for call in walk(node):
-            if not isinstance(call, cst.Call) or not _is_kernel(machine, state, call.func, local):
+            guesses = _taken_for_kernel(machine, state, call.func, local) if isinstance(call, cst.Call) else None
+            if not isinstance(call, cst.Call) or guesses is None:
                 continue
             given = {origins.of(argument.value): argument.value for argument in call.args}
             floats = [name for name in given if name in gradients]
@@ -115,7 +118,7 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
                 pair.insert(1, _FLOAT32)
             if len(pair) > 1:
                 buffer = _maker(passes.forward, made) if pair[1] == _FLOAT32 and made is not None else None
-                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer))
+                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer, guesses))
 
     read(origins, passes.forward.body, seen)
     return found[0] if found else None
@@ -131,19 +134,28 @@ def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNo
     return argument
 
 
-def _is_kernel(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
-    """Whether a call leaves Python: of what an import or a loader brings, or of a Triton function with its grid."""
+def _taken_for_kernel(
+    machine: Machine, state: State, func: cst.BaseExpression, local: set[str]
+) -> tuple[Guessed, ...] | None:
+    """The name by which a call leaves Python, None for one that does not.
+
+    What an import or a loader brings does, and a Triton function with its grid.
+    """
     grid = isinstance(func, cst.Subscript)
     path = dotted(func.value if isinstance(func, cst.Subscript) else func)
     if path is None or path.partition(".")[0] in local:
-        return False
+        return None
     if path.startswith("torch.ops."):
-        return not path.startswith(("torch.ops.aten.", "torch.ops.prims."))
+        return () if not path.startswith(("torch.ops.aten.", "torch.ops.prims.")) else None
     value = quietly(machine, state, MODULE_FRAME, cst.Name(path.partition(".")[0]), {})
     if isinstance(value, Ref):
-        seen = value.name.partition(".")[0] not in _LIBRARIES
-        return seen and (grid or "." in path or KERNEL.search(value.name) is not None)
-    return isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
+        if value.name.partition(".")[0] in _LIBRARIES:
+            return None
+        if grid or "." in path:
+            return ()
+        return KERNEL.taken(value.name) if KERNEL.search(value.name) else None
+    found = isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
+    return () if found else None
 
 
 def _bound(function: cst.FunctionDef) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Set
 from dataclasses import field
 from typing import ClassVar
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.values.state import Step
 from amplint.semantics.values.values import Autocast
@@ -48,7 +49,8 @@ class Event:
     of execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls
     known to do no tensor work; like `index`, it is complete once the file is interpreted. `entered_from` is set for
     what happens in another file: the call in the linted one that leads there. `assumed` tells that nothing says that a
-    dtype is half, without which this is no event.
+    dtype is half, without which this is no event. Without the names in `guesses` it would be none either, or one of its
+    fields another.
     """
 
     kind: ClassVar[str]
@@ -62,6 +64,7 @@ class Event:
     index: Index = field(default_factory=Index)
     entered_from: cst.CSTNode | None = None
     assumed: bool = False
+    guesses: tuple[Guessed, ...] = ()
 
     def __init_subclass__(cls) -> None:
         cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Set
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.arguments import Arguments
@@ -52,13 +53,15 @@ class Because(enum.Enum):
 class Evidence:
     """Why a value is, or can be, half.
 
-    `dtypes` are the half dtypes it can have, `text` says what happened at `node`, where it became half.
+    `dtypes` are the half dtypes it can have, `text` says what happened at `node`, where it became half. It is none but
+    for the `guesses`.
     """
 
     because: Because
     dtypes: Set[str]
     text: str
     node: cst.CSTNode | None
+    guesses: tuple[Guessed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     """`manager` trains `model`: tell where it scales the gradients of float16 parameters."""
     known = state[ModelStates].known.get(parameters.root(machine, model))
     if known is not None and known.half is not None and manager.precision == "float16":
-        machine.emit(state, HalfManaged, node, manager=manager, cast=known.half)
+        guesses = machine.guessed(known.half)
+        machine.emit(state, HalfManaged, node, manager=manager, cast=known.half, guesses=guesses)
 
 
 class Trainers(Tracker):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events import DividedLossRead
 from amplint.semantics.memory.rhythm import Rhythm
@@ -27,10 +28,11 @@ from amplint.torchlib.policy import words
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A loss divided by the number of micro-batches: the division, and what spells their number."""
+    """A loss divided by the number of micro-batches: the division, what spells their number, and its symbol."""
 
     node: cst.CSTNode
     number: cst.BaseExpression
+    symbol: int
 
 
 _SAME_VALUE = SAME_NUMBERS | words("number item data cast mean numpy tolist builtins.float")
@@ -49,7 +51,7 @@ def combined(
     if not isinstance(result, (Tensor, Unknown)):
         return
     if kind == "Divide" and _counts_micro_batches(right[0]) and not is_number(machine, left[1]):
-        machine[Shares].known[result.symbol] = Share(node, right[0])
+        machine[Shares].known[result.symbol] = Share(node, right[0], symbol_of(machine, right[1]))
     elif not machine[Shares].known:
         return
     elif kind == "Add" and machine.loops:
@@ -120,9 +122,19 @@ def read(machine: Machine, state: State, node: cst.CSTNode, value: Value, how: s
 def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
     """Tell of a read once backward is known to run on the share, which may come later."""
     if any(of in losses for losses in machine[Rhythm].losses.values()):
-        machine.emit(state, DividedLossRead, node, division=share.node, number=share.number, how=how)
+        machine.emit(
+            state, DividedLossRead, node, division=share.node, number=share.number, how=how,
+            guesses=_guesses(machine, share),
+        )  # fmt: skip
     else:
         machine[Shares].early_reads.setdefault(of, []).append((state.copy(), node, share, how))
+
+
+def _guesses(machine: Machine, share: Share) -> tuple[Guessed, ...]:
+    """The name of the number of micro-batches, where no condition counts them up to it."""
+    ends = (found.every for found in machine[Rhythm].boundaries.values() if found is not None)
+    name = (dotted(share.number) or "").rpartition(".")[2]
+    return () if share.symbol in ends else COUNTS_MICRO_BATCHES.taken(name)
 
 
 def backward_ran(machine: Machine, symbol: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
@@ -14,7 +15,7 @@ class Boundary:
 
     `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
     is left of the counter there, None where it is compared as it is. With `others` another clause can end a window too.
-    A flag that a caller computes has neither counter nor length.
+    A flag that a caller computes has neither counter nor length, and is one by its name, which is among the `guesses`.
     """
 
     holds: bool
@@ -23,6 +24,7 @@ class Boundary:
     remainder: int | None = None
     modulo: int | None = None
     others: bool = False
+    guesses: tuple[Guessed, ...] = ()
 
 
 class Rhythm(Tracker):

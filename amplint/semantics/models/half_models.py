@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.findings import Guessed
 from amplint.semantics.events import Because, Clash, Evidence, Operand, Recipe
 from amplint.semantics.models import models
 from amplint.semantics.models.model_states import Model, ModelStates
@@ -34,13 +35,17 @@ def fed(
     for argument in arguments.given:
         value = used_as_tensor(machine, argument.value)
         place = argument.node.value
-        if not _is_float32(machine, place, value):
+        named = _taken_for_float32(machine, place, value)
+        if named is None:
             continue
         why = Evidence(Because.PARAMETERS, frozenset({dtype}), f"the model is {dtype} from here on", cast)
         made = maker(machine, value.symbol) if isinstance(value, Tensor) else None
         steady, half = Operand(place, value, made=made), Operand(path, model, why)
         refusal = f"its weights are {dtype}, its input is float32"
-        machine.emit(state, Clash, node, op="the model", steady=steady, half=half, refusal=refusal, assumed=True)
+        guesses = (*named, *models.taken_for_model(machine, state, model, path), *machine.guessed(cast))
+        machine.emit(
+            state, Clash, node, op="the model", steady=steady, half=half, refusal=refusal, assumed=True, guesses=guesses
+        )
         return
 
 
@@ -61,13 +66,13 @@ def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tu
     return known.half or known.bfloat16, "float16" if known.half is not None else "bfloat16"
 
 
-def _is_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> bool:
-    """Whether the input of a model is float32, or a picture or sound as a loader gives it."""
+def _taken_for_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> tuple[Guessed, ...] | None:
+    """The name by which the input of a model is float32, a picture or sound as a loader gives it; None for others."""
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
-        return value.dtype == "float32" and value.rank != 0
-    name = dotted(place)
-    named = name is not None and FLOATING.search(name.rpartition(".")[2]) is not None
-    return named and isinstance(value, (Unknown, Tensor)) and is_data(machine, value.symbol)
+        return () if value.dtype == "float32" and value.rank != 0 else None
+    name = (dotted(place) or "").rpartition(".")[2]
+    named = FLOATING.search(name) is not None and isinstance(value, (Unknown, Tensor))
+    return FLOATING.taken(name) if named and is_data(machine, value.symbol) else None  # type: ignore[union-attr]
 
 
 class HalfModels(Tracker):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.models import Models
+from amplint.semantics.models.models import Models, taken_for_model
 from amplint.semantics.models.parameters import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -32,21 +33,26 @@ _NOT_HALF = "<not half>"
 _CALLED = re.compile(r"(\w+)\(")
 
 
-def ran(machine: Machine, state: State, model: Value, result: Value) -> None:
-    """Remember what `model` returned where it can have computed in half and the dtype of the result is unknown."""
+def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:
+    """Remember what `model`, which `path` gives, returned.
+
+    It can have computed in half, and the dtype of the result is unknown.
+    """
     region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
         return
     weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half
+    taken = taken_for_model(machine, state, model, path)
     if cast is not None:
+        taken = (*taken, *machine.guessed(cast))
         dtype = "bfloat16" if weights.bfloat16 is not None else "float16"
         text = f"the weights of the model are {dtype} from here on"
-        machine[HalfOutputs].known[result.symbol] = Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast)
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast, taken)
     elif region is not None and region.dtypes is not None and region.dtypes & HALF_DTYPES:
         dtypes = region.dtypes & HALF_DTYPES
         text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
-        machine[HalfOutputs].known[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by)
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by, taken)
     elif machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
 
@@ -56,17 +62,23 @@ def of_output(
 ) -> Evidence | None:
     """Why what a model returned can be half, where `symbol` is a view or a copy of that in the same dtype."""
     todo, seen = [symbol], set[int]()
+    fields: dict[int, str] = {}
     while todo:
         symbol = todo.pop()
         if symbol in machine[HalfOutputs].known:
-            return machine[HalfOutputs].known[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
+            known = machine[HalfOutputs].known[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
+            named = OUTPUT_FIELD.taken(fields[symbol]) if symbol in fields else ()
+            return replace(known, guesses=(*known.guesses, *named)) if known is not None and named else known
         if symbol not in seen:
             seen.add(symbol)
-            todo += _unchanged(machine, symbol, passed)
+            found, key = _unchanged(machine, symbol, passed), machine.symbols.key(symbol)
+            if key[0] == "attribute" or symbol in fields:
+                fields.update(dict.fromkeys(found, fields.get(symbol, str(key[1]))))
+            todo += found
     return None
 
 
-def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> Iterable[int]:
+def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[int, ...]:
     """What `symbol` has its dtype from."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     callee = str(key[1]) if key[0] == "call" and len(key) > 1 else ""
@@ -116,7 +128,10 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
             why = _why(machine, state, value)
             if why is not None:
                 output = Operand(argument.node.value, value, why)
-                machine.emit(state, LossOfOutput, node, loss=name, output=output, seen=False, assumed=True)
+                guesses = (*LOSS.taken(name), *why.guesses)
+                machine.emit(
+                    state, LossOfOutput, node, loss=name, output=output, seen=False, assumed=True, guesses=guesses
+                )
                 return
 
 
@@ -130,7 +145,7 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
     if why is not None:
         output = Operand(place, value, why)
-        machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=True)
+        machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=True, guesses=why.guesses)
 
 
 def _members(value: Value) -> Iterator[Value]:
@@ -171,4 +186,4 @@ class HalfOutputs(Tracker):
         """A model has run, or what may be one."""
         model = call.notes.get(Models)
         if model is not None and call.entered in (None, "object"):
-            ran(self.machine, state, model[0], result)
+            ran(self.machine, state, model[0], model[1], result)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import (
     Clash,
     Forward,
@@ -99,12 +101,29 @@ def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpress
     if not isinstance(value, Unknown):
         return False
     path = dotted(node) or ""
-    if _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(path) == MODEL:
+    if _is_used_as_model(machine, state, value, path) or MODEL_NAME.search(path.rpartition(".")[2]):
         return True
-    if MODEL_NAME.search(path.rpartition(".")[2]):
-        return True
+    return _maker(machine, value) is not None
+
+
+def _is_used_as_model(machine: Machine, state: State, value: Unknown, path: str) -> bool:
+    return _MODE in state.heap.get(value.symbol, {}) or machine.kinds().get(path) == MODEL
+
+
+def _maker(machine: Machine, value: Unknown) -> str | None:
+    """The function that made `value`, if it makes models by its name."""
     key = machine.symbols.key(value.symbol)
-    return key[0] == "call" and MODEL_MAKER.search(str(key[1])) is not None
+    return str(key[1]) if key[0] == "call" and MODEL_MAKER.search(str(key[1])) else None
+
+
+def taken_for_model(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> tuple[Guessed, ...]:
+    """The name by which alone `value`, which `node` gives, is a model."""
+    path = dotted(node) or ""
+    if not isinstance(value, Unknown) or _is_used_as_model(machine, state, value, path):
+        return ()
+    maker, last = _maker(machine, value), path.rpartition(".")[2]
+    machine.guess(value.symbol, MODEL_NAME.taken(last) if maker is None else MODEL_MAKER.taken(maker))
+    return machine.guessed(value.symbol)
 
 
 def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
@@ -153,7 +172,8 @@ def forward(
     inputs: Iterable[Value] = (),
 ) -> None:
     """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
-    contexts.missed(machine, state, node)
+    taken = taken_for_model(machine, state, model, path)
+    contexts.missed(machine, state, node, taken)
     if any(map(_runs_layers, machine.calls)):
         return
     machine.contacts += 1
@@ -163,6 +183,12 @@ def forward(
     training = bool(mode.value) if isinstance(mode, Const) else None
     gradients = _gradients(state.regions)
     weights = state[ModelStates].known.get(root(machine, symbol), Model())
+    statistics = bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model)
+    purpose, named = _purpose(machine, training, gradients)
+    normalised = norms.taken_for_normalised(machine, state, model) if statistics else ()
+    cast = weights.half or weights.bfloat16
+    loaded = tuple(replace(one, about="weights_cast") for one in machine.guessed(cast)) if cast is not None else ()
+    machine.guess(node, taken)
     machine.emit(
         state,
         Forward,
@@ -171,15 +197,16 @@ def forward(
         name=dotted(path) or "the model",
         training=training,
         gradients=gradients,
-        purpose=_purpose(machine, training, gradients),
+        purpose=purpose,
         autocast=recipe(machine, state, model),
         entered=_entered(state),
         way=_way(machine, node),
         half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
         weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
-        statistics=bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model),
+        statistics=statistics,
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
+        guesses=(*taken, *named, *normalised, *loaded),
     )
 
 
@@ -225,26 +252,34 @@ def identity(machine: Machine, symbol: int) -> Hashable:
     return symbol
 
 
-def _purpose(machine: Machine, training: bool | None, gradients: bool | None) -> Purpose:
-    """Without gradients, a step that trains uses a model as a teacher; its evaluation is known by the mode."""
+def _purpose(machine: Machine, training: bool | None, gradients: bool | None) -> tuple[Purpose, tuple[Guessed, ...]]:
+    """What a forward pass is for, and the name by which alone it is.
+
+    Without gradients, a step that trains uses a model as a teacher; its evaluation is known by the mode.
+    """
     if training is False:
-        return Purpose.EVALUATION
+        return Purpose.EVALUATION, ()
     functions = [node for node in machine.calls if isinstance(node, cst.FunctionDef)]
     text = "" if machine.chunk is None else machine.chunk.text
-    if any(map(_trains, functions)) if functions else _TRAINS.search(text):
-        return Purpose.TRAINING if gradients else Purpose.UNKNOWN
-    evaluates = gradients is False or any(EVALUATES.search(node.name.value) for node in functions)
-    return Purpose.EVALUATION if evaluates and training is None else Purpose.UNKNOWN
+    reasons = [reason for function in functions if (reason := _trains(function)) is not None]
+    if reasons if functions else _TRAINS.search(text):
+        return (Purpose.TRAINING, min(reasons, key=len, default=())) if gradients else (Purpose.UNKNOWN, ())
+    names = [node.name.value for node in functions if EVALUATES.search(node.name.value)]
+    if training is not None or not (gradients is False or names):
+        return Purpose.UNKNOWN, ()
+    return Purpose.EVALUATION, () if gradients is False else EVALUATES.taken(names[-1], "purpose")
 
 
 @functools.lru_cache(maxsize=512)
-def _trains(function: cst.FunctionDef) -> bool:
-    """Whether a function runs a backward pass or clears gradients for one, or says so by its name or what it calls."""
-    if TRAINING_STEP.search(function.name.value):
-        return True
+def _trains(function: cst.FunctionDef) -> tuple[Guessed, ...] | None:
+    """The name by which a function trains, if it does: its own, or one that it calls; none is needed for `backward`."""
     called = (node.func for node in walk(function) if isinstance(node, cst.Call))
     names = (func.attr if isinstance(func, cst.Attribute) else func for func in called)
-    return any(isinstance(name, cst.Name) and RUNS_BACKWARD_OR_CLEARS.search(name.value) for name in names)
+    passes = {name.value for name in names if isinstance(name, cst.Name) and RUNS_BACKWARD_OR_CLEARS.search(name.value)}
+    found = [RUNS_BACKWARD_OR_CLEARS.taken(name, "purpose") for name in sorted(passes)]
+    if TRAINING_STEP.search(function.name.value):
+        found.append(TRAINING_STEP.taken(function.name.value, "purpose"))
+    return min(found, key=len, default=None)
 
 
 def _gradients(regions: Sequence[Region]) -> bool | None:
@@ -285,6 +320,12 @@ class Models(Tracker):
         super().__init__(machine)
         self.follows = any(kind.kind in machine.wanted for kind in _OF_MODELS)
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """An annotation tells that this is a model."""
+        if name.startswith("torch.nn."):
+            self.machine.guess(symbol, ())
+        return None
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls of models matter."""

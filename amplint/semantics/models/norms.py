@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from amplint.findings import Guessed
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import State
@@ -17,22 +18,33 @@ _MADE = re.compile(r"\bBatchNorm[123]d\((?![^()]*track_running_stats)|\bSyncBatc
 def keeps_statistics(machine: Machine, state: State, model: Value) -> bool:
     """Whether a layer of `model` keeps running statistics in the dtype of the model's parameters."""
     spared = any(NORMALISATION_SPARED.search(chunk.text) for chunk in machine.program.chunks)
-    return not spared and _keeps(machine, state, model, set())
+    makers: list[str] = []
+    return not spared and (_keeps(machine, state, model, set(), makers) or bool(makers))
 
 
-def _keeps(machine: Machine, state: State, value: Value | None, seen: set[int]) -> bool:
+def taken_for_normalised(machine: Machine, state: State, model: Value) -> tuple[Guessed, ...]:
+    """The name of what made `model`, by which alone it has such layers."""
+    makers: list[str] = []
+    certain = _keeps(machine, state, model, set(), makers)
+    return () if certain or not makers else NORMALISED_MAKER.taken(makers[0], "statistics")
+
+
+def _keeps(machine: Machine, state: State, value: Value | None, seen: set[int], makers: list[str]) -> bool:
+    """Whether layers in sight keep them; `makers` gets the names of functions whose models do."""
     if not isinstance(value, (Instance, Module, Unknown)) or value.symbol in seen:
         return False
     seen.add(value.symbol)
     if isinstance(value, Unknown):
         key = machine.symbols.key(value.symbol)
         if key[0] == "converted":
-            return _keeps(machine, state, Unknown(machine.symbols.parts(value.symbol)[0]), seen)
-        return key[0] == "call" and NORMALISED_MAKER.search(str(key[1])) is not None
+            return _keeps(machine, state, Unknown(machine.symbols.parts(value.symbol)[0]), seen, makers)
+        if key[0] == "call" and NORMALISED_MAKER.search(str(key[1])):
+            makers.append(str(key[1]))
+        return False
     if isinstance(value, Instance):
         parts: list[Value | None] = [*state.heap.get(value.symbol, {}).values()]
         found = _MADE.search(value.cls.chunk.text) is not None
     else:
         parts = [*value.parts, each(state, value)]
         found = _LAYER.search(value.cls) is not None
-    return found or any(_keeps(machine, state, part, seen) for part in parts)
+    return found or any(_keeps(machine, state, part, seen, makers) for part in parts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from amplint.semantics.events import ForwardOutside
 from amplint.semantics.models.models import Models
 from amplint.semantics.python.machine import Machine
@@ -49,28 +47,22 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
     if not state[RegionsRun].ran or len(state[RegionsRun].ran) > 1 or ForwardOutside.kind not in machine.wanted:
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
-    behind = [*_behind(machine, symbol_of(machine, loss) if plain is None else plain)]
+    behind = [*machine.symbols.behind(symbol_of(machine, loss) if plain is None else plain)]
     outputs = {symbol: machine[Outside].outputs[symbol] for symbol in behind if symbol in machine[Outside].outputs}
     bare = [node for node in dict.fromkeys(outputs.values()) if node is not None]
     inside = machine[Outside].within.intersection(behind)
     if (
         len(bare) == 1
         and None not in outputs.values()
-        and all(any(part in outputs for part in _behind(machine, symbol)) for symbol in inside)
+        and all(any(part in outputs for part in machine.symbols.behind(symbol)) for symbol in inside)
     ):
-        machine.emit(state, ForwardOutside, bare[0], inside=state[RegionsRun].ran[0].context)
-
-
-def _behind(machine: Machine, symbol: int) -> Iterator[int]:
-    """`symbol` and everything it was computed from."""
-    todo, seen = [symbol], {symbol}
-    while todo:
-        current = todo.pop()
-        yield current
-        for part in machine.symbols.parts(current):
-            if part not in seen:
-                seen.add(part)
-                todo.append(part)
+        machine.emit(
+            state,
+            ForwardOutside,
+            bare[0],
+            inside=state[RegionsRun].ran[0].context,
+            guesses=machine.guessed(bare[0]),
+        )
 
 
 class Outside(Tracker):

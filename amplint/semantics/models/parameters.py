@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, Stage
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models.model_states import Model, ModelStates
@@ -58,14 +59,16 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if not changes:
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
+    machine.guess(node, _taken_for_model(machine, state, owner, node))
     _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
 
 
-def load(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
-    """`Class.from_pretrained(...)`: the parameters come in the dtype that is asked for, or quantized."""
+def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
+    """`Class.from_pretrained(...)`, by its qualified `name`: parameters come in the dtype asked for, or quantized."""
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     half = asked == Const("float16") or dtype_of(machine, asked) == "float16"
-    if half and all(arguments.value(name) in (None, NONE, FALSE) for name in _QUANTIZING):
+    if half and all(arguments.value(option) in (None, NONE, FALSE) for option in _QUANTIZING):
+        machine.guess(node, PRETRAINED.taken(name))
         _set(state, symbol_of(machine, model), half=node)
 
 
@@ -90,8 +93,22 @@ def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> b
     kind, *more = machine.symbols.key(origin)
     if origin in state[ModelStates].known or (kind == "call" and PRETRAINED.search(str(more[0]))):
         return True
+    return _is_used_as_model(machine, node)
+
+
+def _is_used_as_model(machine: Machine, node: cst.Call) -> bool:
     path = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else None
     return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
+
+
+def _taken_for_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> tuple[Guessed, ...]:
+    """The name of what made `owner`, by which alone it is a model."""
+    if not isinstance(owner, Unknown) or _is_used_as_model(machine, node):
+        return ()
+    origin = root(machine, owner.symbol)
+    kind, *more = machine.symbols.key(origin)
+    known = origin in state[ModelStates].known or kind != "call" or not PRETRAINED.search(str(more[0]))
+    return () if known else PRETRAINED.taken(str(more[0]))
 
 
 def _is_dropped(statement: cst.CSTNode | None, node: cst.Call) -> bool:
@@ -229,7 +246,7 @@ def meet(
     half = state[ModelStates].known[trained.model].half if trained.model in state[ModelStates].known else None
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
-        machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half)
+        machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half, guesses=machine.guessed(half))
     elif stage is not None and (half is None or not trained.plain):
         step(machine, state, node, optimizer)
     _tell_shards(machine, state, scaler, {optimizer.symbol})
@@ -245,8 +262,9 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     for dtype, cast in (("float16", model.half), ("bfloat16", model.bfloat16)):
         if cast is not None:
             machine.emit(
-                state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls, epsilon=trained.epsilon
-            )
+                state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
+                epsilon=trained.epsilon, guesses=machine.guessed(cast),
+            )  # fmt: skip
 
 
 def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
@@ -254,7 +272,11 @@ def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
     if not any(model.sharded for model in state[ModelStates].known.values()):
         return
     held = list(values)
-    optimizers = {v.symbol for v in held if isinstance(v, (Optimizer, Unknown)) and _is_optimizer(machine, v)}
+    found = [value for value in held if isinstance(value, (Optimizer, Unknown)) and _is_optimizer(machine, value)]
+    for value in found:
+        maker = machine.symbols.key(value.symbol)[1:2] if isinstance(value, Unknown) else ()
+        machine.guess(value.symbol, OPTIMIZER_MAKER.taken(str(*maker)) if maker else ())
+    optimizers = {value.symbol for value in found}
     for scaler in [value for value in held if isinstance(value, Scaler)]:
         _tell_shards(machine, state, scaler, optimizers)
 
@@ -274,7 +296,10 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
         origins = known.origins if known is not None else _origins(machine, Unknown(optimizer))
         for model, wrapped in shards.items():
             if model in origins:
-                machine.emit(state, ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=wrapped)
+                machine.emit(
+                    state, ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=wrapped,
+                    guesses=machine.guessed(optimizer),
+                )  # fmt: skip
                 return
 
 
@@ -329,7 +354,7 @@ class Parameters(Tracker):
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model comes from a library."""
         if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
-            load(self.machine, state, call.node, result, call.arguments)
+            load(self.machine, state, call.node, call.callee.name, result, call.arguments)
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """Code that is not followed may convert the models that it gets."""

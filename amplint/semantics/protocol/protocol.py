@@ -46,7 +46,7 @@ from amplint.semantics.protocol import skips
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
-from amplint.semantics.reading.scopes import OPTIMIZER, SCALER, dotted
+from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER, dotted
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.regions.ran import RegionsRun
@@ -68,7 +68,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import KEEPS_RECORDS, RUNS_BACKWARD
+from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.methods import INHERITED_HARMLESS
@@ -359,6 +359,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             gradients=gradients,
             closure=closure,
             overlooked=skips.overlooked(machine, state, optimizer),
+            guesses=machine.guessed(optimizer.symbol),
         )
     parameters.step(machine, state, node, optimizer)
     _consume(machine, state, optimizer, node)
@@ -385,7 +386,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
 
 def _has_another(machine: Machine, state: State, known: Set[int], count: int = 1) -> bool:
     """Whether there can be more than `count` optimizers, the `known` ones among them."""
-    if list(machine.kinds().values()).count(OPTIMIZER) > count:
+    if sum(kind in OPTIMIZERS for kind in machine.kinds().values()) > count:
         return True
     return len({value.symbol for value in _optimizers(state)} | known) > count
 
@@ -620,7 +621,10 @@ class Protocol(Tracker):
         kind = known.get(path) if path is not None else None
         if kind == SCALER:
             return Scaler(value.symbol, self.machine.unknown("enabled", parts=(value.symbol,)))
-        return Optimizer(value.symbol) if kind == OPTIMIZER else None
+        if kind not in OPTIMIZERS:
+            return None
+        self.machine.guess(value.symbol, OPTIMIZER_NAME.taken(path or "") if kind == NAMED_OPTIMIZER else ())
+        return Optimizer(value.symbol)
 
     def annotated(self, symbol: int, name: str) -> Value | None:
         """A scaler or an optimizer by its annotation."""

@@ -47,9 +47,10 @@ class ProtocolCalls(Tracker):
         assert isinstance(call.callee, Ref)
         enabled = call.arguments.value("enabled") or TRUE
         scaler = Scaler(machine.identity(state, node), enabled, node, _loops(machine, state), call.callee.name)
+        asked = ran.asks_for_bfloat16(machine, state, scaler.enabled)
         machine.emit(
             state, ScalerCreated, node, call=node, scaler=scaler, never_read=never_read(machine, node),
-            for_bfloat16=ran.asks_for_bfloat16(machine, state, scaler.enabled),
+            for_bfloat16=asked is not None, guesses=asked or (),
         )  # fmt: skip
         return scaler
 

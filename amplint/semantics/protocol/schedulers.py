@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.protocol.skips import asks
+from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Instance, Unknown, Value
+from amplint.semantics.values.values import Instance, Ref, Unknown, Value
 from amplint.semantics.words import SCHEDULER
 from amplint.source import syntax as cst
+
+_SCHEDULERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
+_MAKERS = (*_SCHEDULERS, "transformers.get_", "transformers.optimization.get_", "timm.scheduler.")
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
@@ -22,18 +27,47 @@ def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
     if latest is not None:
         scaler, call = latest
         machine.emit(
-            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=asks(machine, state, call)
-        )
+            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=asks(machine, state, call),
+            guesses=_guesses(machine, state, node.func.value, owner),
+        )  # fmt: skip
 
 
 def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Value) -> bool:
+    if _name(spelled):
+        return True
+    kind, *details = machine.symbols.key(getattr(owner, "symbol", machine.fresh()))
+    return kind == "call" and str(details[0]).startswith(_SCHEDULERS)
+
+
+def _name(spelled: cst.BaseExpression) -> str:
+    """The name of an owner of `step`, if it says that this is a scheduler."""
     while isinstance(spelled, cst.Subscript):
         spelled = spelled.value
     name = spelled.attr if isinstance(spelled, cst.Attribute) else spelled
-    if isinstance(name, cst.Name) and SCHEDULER.search(name.value):
-        return True
-    kind, *details = machine.symbols.key(getattr(owner, "symbol", machine.fresh()))
-    return kind == "call" and str(details[0]).startswith(("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR"))
+    return name.value if isinstance(name, cst.Name) and SCHEDULER.search(name.value) else ""
+
+
+def _guesses(machine: Machine, state: State, spelled: cst.BaseExpression, owner: Value) -> tuple[Guessed, ...]:
+    """The name of a scheduler that nothing in sight has made."""
+    if not isinstance(owner, (Instance, Unknown)) or _is_made(machine, state, owner):
+        return ()
+    machine.guess(owner.symbol, SCHEDULER.taken(_name(spelled)))
+    return machine.guessed(owner.symbol)
+
+
+def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
+    """Whether a scheduler of a library was made, on whatever path, or an object of a class that derives from one."""
+    if isinstance(owner, Instance):
+        above = attributes.lineage(machine, state, owner.cls)
+        bases = (base for cls in above for base in attributes.bases(machine, state, cls))
+        return any(isinstance(base, Ref) and base.name.startswith(_SCHEDULERS) for base in bases)
+    todo = [owner.symbol]
+    while todo:
+        key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
+        if key[0] == "call" and str(key[1]).startswith(_MAKERS):
+            return True
+        todo += parts if key[0] == "either" else ()
+    return False
 
 
 def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
@@ -51,6 +85,12 @@ class Schedulers(Tracker):
     """Follows learning-rate schedulers."""
 
     methods = frozenset({"step"})
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """An annotation tells that this is a scheduler."""
+        if name.startswith(_SCHEDULERS):
+            self.machine.guess(symbol, ())
+        return None
 
     def method(self, state: State, call: Call) -> Value | None:
         """`scheduler.step()`."""

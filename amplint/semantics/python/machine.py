@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any, Protocol, TypeVar
 
+from amplint.findings import Guessed
 from amplint.semantics.events.base import Event
 from amplint.semantics.python.novelty import Novelty
 from amplint.semantics.python.summaries import Summaries
@@ -179,6 +180,7 @@ class Machine:
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
+        self._guesses: dict[int | cst.CSTNode, tuple[Guessed, ...]] = {}
         self.hypothetical = False
         self.assumes = assumes
         self.parents: dict[int, int] = {MODULE_FRAME: MODULE_FRAME}
@@ -216,6 +218,17 @@ class Machine:
         """`states` with those joined that rules cannot tell apart, exactly while little of the work is done."""
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.either, exact)
+
+    def guess(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
+        """Remember what a symbol, or what stands at a node, is taken for by its name; nothing where it is known.
+
+        What is known once is no guess any more.
+        """
+        self._guesses[about] = self._guesses.get(about, guesses) if guesses else ()
+
+    def guessed(self, *about: int | cst.CSTNode) -> tuple[Guessed, ...]:
+        """What these are taken for by their names alone."""
+        return tuple(dict.fromkeys(found for one in about for found in self._guesses.get(one, ())))
 
     def forget(self, state: State) -> None:
         """Anything can have happened out of sight."""

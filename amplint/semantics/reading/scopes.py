@@ -109,6 +109,8 @@ _LIBRARY_IMPORT = re.compile(
     re.MULTILINE,
 )
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
+NAMED_OPTIMIZER = "optimizer by its name"
+OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
 _SAVING = re.compile(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
@@ -332,7 +334,7 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
             found[path] = SCALER
             found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
         elif ({"step", "zero_grad"} <= used and "backward" not in used) or path in named:
-            found.setdefault(path, OPTIMIZER)
+            found.setdefault(path, NAMED_OPTIMIZER if path in named else OPTIMIZER)
         elif not used.isdisjoint(_OF_MODELS):
             found.setdefault(path, MODEL)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
+from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events import RanRegion
 from amplint.semantics.python.machine import Machine
@@ -170,13 +171,20 @@ def _name(machine: Machine, symbol: int) -> str | None:
     return str(key[place]) if place is not None else None
 
 
-def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> bool:
-    """Whether what is made now, and is on, is so because a flag asks for bfloat16 by its name or value."""
+def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
+    """The name of the flag that asks for bfloat16 and so switches on what is made now; None where none does.
+
+    A flag that has such a value needs no name.
+    """
     facts = dict(state.facts)
     if isinstance(enabled, Unknown):
         learn(machine.symbols, facts, enabled.symbol, True)
-    asked = [text for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))]
-    return any(map(ASKS_FOR_BFLOAT16.search, asked)) and not any(map(ASKS_FOR_FLOAT16.search, asked))
+    asked = {text: key for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))}
+    found = [text for text in asked if ASKS_FOR_BFLOAT16.search(text)]
+    if not found or any(map(ASKS_FOR_FLOAT16.search, asked)):
+        return None
+    named = all(isinstance(asked[text], int) for text in found)
+    return ASKS_FOR_BFLOAT16.taken(found[0], "for_bfloat16") if named else ()
 
 
 def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | None:

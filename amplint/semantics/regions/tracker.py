@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from amplint.findings import Guessed
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, RegionMissed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
@@ -58,7 +59,8 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
         argument = arguments.get(name, position)
         if argument is not None:
             bound[name] = (argument.node, argument.value)
-    if "device_type" in bound and _is_device(machine, bound["device_type"][1]):
+    guesses = _taken_for_device(machine, bound["device_type"][1]) if "device_type" in bound else None
+    if guesses is not None:
         bound["device_type"] = (bound["device_type"][0], Device(None))
     devices = frozenset({device}) if device else _devices(bound["device_type"][1] if "device_type" in bound else None)
     enabled = bound["enabled"][1] if "enabled" in bound else TRUE
@@ -75,19 +77,24 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
     machine.emit(
         state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
-        certain=whole,
+        certain=whole, guesses=guesses or (),
     )  # fmt: skip
     return context
 
 
-def _is_device(machine: Machine, value: Value) -> bool:
-    """Whether `value` is the `device` of a tensor, a pretrained model or an accelerator: always a `torch.device`."""
+def _taken_for_device(machine: Machine, value: Value) -> tuple[Guessed, ...] | None:
+    """The names by which `value` is a `torch.device`, None where it is none for all that is known.
+
+    The `device` of a tensor, a pretrained model or an accelerator always is one.
+    """
     if isinstance(value, Method):
-        return value.name == "device" and isinstance(value.owner, Tensor)
+        return () if value.name == "device" and isinstance(value.owner, Tensor) else None
     if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):
-        return False
+        return None
     origin = machine.symbols.key(machine.symbols.parts(value.symbol)[0])
-    return origin[0] == "manager" or (origin[0] == "call" and PRETRAINED.search(str(origin[1])) is not None)
+    if origin[0] == "call" and PRETRAINED.search(str(origin[1])):
+        return PRETRAINED.taken(str(origin[1]), "arguments")
+    return () if origin[0] == "manager" else None
 
 
 def _devices(value: Value | None) -> frozenset[str] | None:
@@ -153,8 +160,11 @@ def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
         machine[Regions].carried.append(by)
 
 
-def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
-    """Tell of work that autocast would cast, in a thread that was started under a region and has entered none."""
+def missed(machine: Machine, state: State, node: cst.CSTNode, guesses: tuple[Guessed, ...] = ()) -> None:
+    """Tell of work that autocast would cast, in a thread that was started under a region and has entered none.
+
+    It is such work by these `guesses`.
+    """
     regions = state.regions
     border = next((i for i in range(len(regions) - 1, -1, -1) if isinstance(regions[i].context, NewThread)), None)
     if border is None or any(isinstance(region.context, (Autocast, Opaque)) for region in regions[border + 1 :]):
@@ -164,8 +174,9 @@ def missed(machine: Machine, state: State, node: cst.CSTNode) -> None:
     assert isinstance(start.context, NewThread)
     if entered_by is not None:
         machine.emit(
-            state, RegionMissed, start.entered_by, work=node, lost=lost, lost_with=entered_by, thread=start.context
-        )
+            state, RegionMissed, start.entered_by, work=node, lost=lost, lost_with=entered_by, thread=start.context,
+            guesses=guesses,
+        )  # fmt: skip
 
 
 def leave(state: State, regions: tuple[Region, ...]) -> None:

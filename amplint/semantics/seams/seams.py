@@ -46,7 +46,8 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
     why = _why(machine, state, owner)
     if why is not None and why.dtypes >= BFLOAT16:
         assumed = why.because is Because.ASSUMED
-        machine.emit(state, ToNumpy, node, operand=Operand(node.func.value, owner, why), assumed=assumed)
+        operand = Operand(node.func.value, owner, why)
+        machine.emit(state, ToNumpy, node, operand=operand, assumed=assumed, guesses=why.guesses)
 
 
 def _why(machine: Machine, state: State, value: Value) -> Evidence | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import Clash, Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -177,7 +178,8 @@ def assigned(
     if Clash.kind not in machine.wanted:
         return
     operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
-    selects = any(_selects(machine, state, element) for element in target.slice)
+    reasons = [found for element in target.slice if (found := _selects(machine, state, element)) is not None]
+    selects = bool(reasons)
     if selects and operands[0].made is None and isinstance(owner, Tensor):
         operands[0] = replace(operands[0], made=maker(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
@@ -192,7 +194,10 @@ def assigned(
             refusal = _KEPT
         if is_only_moved(operands[0], operands[1]):
             refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
-        machine.emit(state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True)
+        machine.emit(
+            state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True,
+            guesses=min(reasons, key=len),
+        )  # fmt: skip
     elif into and steady.made is not None and follows(machine, steady.made):
         machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
 
@@ -222,18 +227,20 @@ def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Ope
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
 
 
-def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> bool:
-    """Whether an index is a tensor or a list: what is assigned then has to have the dtype."""
+def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tuple[Guessed, ...] | None:
+    """The name by which an index is a tensor or a list, if it is: what is assigned then has to have the dtype."""
     if not isinstance(element.slice, cst.Index):
-        return False
+        return None
     key = used_as_tensor(machine, machine.evaluate(state, element.slice.value))
     if isinstance(key, (Items, Tensor)):
-        return not isinstance(key, Tensor) or key.rank != 0
+        return () if not isinstance(key, Tensor) or key.rank != 0 else None
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
-    named = kind in _FROM_AFAR and any(map(INDICES.search, names))
-    return typed or named or isinstance(element.slice.value, cst.Comparison)
+    if typed or isinstance(element.slice.value, cst.Comparison):
+        return ()
+    named = [name for name in names if INDICES.search(name)] if kind in _FROM_AFAR else []
+    return INDICES.taken(named[0]) if named else None
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:

@@ -10,10 +10,19 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.tracker import remembers_other_dtypes
-from amplint.semantics.tensors import clashes
+from amplint.semantics.tensors import clashes, traits
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import announced, evidence
-from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, dtype_of, is_data, is_dtype, is_number, supposes
+from amplint.semantics.tensors.tensors import (
+    FROM_PARAMETER,
+    Tensors,
+    dtype_of,
+    is_data,
+    is_dtype,
+    is_number,
+    supposes,
+    taken_for_tensor,
+)
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -135,16 +144,19 @@ def tell(
         return
     told = tuple(clashes.told(machine, state, place, value) for place, value in operands)
     if machine.assumes and SCALED_LATE in result.traits and (half := told[0].half) is not None:
-        machine.emit(state, ScaledLate, node, half=half, assumed=True)
+        guesses = traits.taken_for_scale(machine, told[1].value)
+        machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)
     if supposing and machine.assumes and raises is None and (met := clashes.pair(machine, op, told)) is not None:
         supposed = _supposed(machine, state, op, told, met[1], in_place)
         clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
     decided = result.dtype is not None or result.among is not None
     becomes = evidence(machine, state, result) if decided else announced(machine, node, result) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
+    assumed = reasons == {Because.ASSUMED}
+    guesses = taken_for_tensor(machine, result.symbol) if assumed else ()
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
-        module=module, raises=raises, becomes=becomes, assumed=reasons == {Because.ASSUMED},
+        module=module, raises=raises, becomes=becomes, assumed=assumed, guesses=guesses,
     )  # fmt: skip
 
 

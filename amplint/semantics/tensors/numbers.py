@@ -7,7 +7,7 @@ import math
 from amplint.semantics.events import Because, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.tensors import is_number, tensor
+from amplint.semantics.tensors.tensors import is_number, taken_for_tensor, tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Number, Tensor, Value, standing
 from amplint.source import syntax as cst
@@ -19,8 +19,9 @@ def tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Te
     if half is not None and "float16" in half.dtypes:
         assumed = half.because is Because.ASSUMED
         machine.emit(
-            state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node, assumed=assumed
-        )
+            state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node, assumed=assumed,
+            guesses=taken_for_tensor(machine, operand.symbol) if assumed else (),
+        )  # fmt: skip
 
 
 def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:

@@ -50,9 +50,9 @@ def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) ->
     if owner is None or not functions or functions[0].name.value != "__init__":
         return
     kept = _kept_as(around)
-    average = kept is not None and (AVERAGE.search(kept) or AVERAGE.search(owner.name.value))
-    if average and any(_is_update(inner) for inner in _outside(owner, functions[0])):
-        machine.emit(state, HalfAverage, node, dtype=dtype)
+    average = next((name for name in (kept or "", owner.name.value) if AVERAGE.search(name)), None)
+    if kept is not None and average is not None and any(_is_update(one) for one in _outside(owner, functions[0])):
+        machine.emit(state, HalfAverage, node, dtype=dtype, guesses=AVERAGE.taken(average))
 
 
 def _kept_as(around: list[cst.CSTNode]) -> str | None:

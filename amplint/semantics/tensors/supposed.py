@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 
+from amplint.findings import Guessed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors.tensors import is_number, tensor, used_as_tensor
+from amplint.semantics.tensors.tensors import Tensors, is_number, tensor, used_as_tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Unknown, Value
+from amplint.semantics.values.values import Ref, Unknown, Value
 from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -35,17 +36,32 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     function = next((call for call in reversed(machine.calls) if isinstance(call, cst.FunctionDef)), None)
     if function is None or not isinstance(node, cst.Name):
         return value
-    if node.value not in _tensors(function) and not MASK.search(node.value):
+    known = _tensors(function).get(node.value)
+    if known is None and not MASK.search(node.value):
         return value
+    guesses = MASK.taken(node.value) if known is None else known
+    told = tuple(one for one in guesses if not _is_torch(machine, state, one.name))
+    named = machine[Tensors].named
+    named[value.symbol] = min(named.get(value.symbol, told), told, key=len)
     return tensor(machine, value)
 
 
+def _is_torch(machine: Machine, state: State, name: str) -> bool:
+    """Whether something called `name` is imported from PyTorch."""
+    value = machine.lookup(state, name.partition(".")[0])
+    return isinstance(value, Ref) and value.name.partition(".")[0] == "torch"
+
+
 @functools.lru_cache(maxsize=512)
-def _tensors(function: cst.FunctionDef) -> frozenset[str]:
+def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
+    """The names that stand for tensors, each with the other names by which alone that is told."""
     parameters = (*function.params.params, *function.params.kwonly_params)
     typed = {p.name.value for p in parameters if p.annotation and _is_tensor(p.annotation.annotation)}
     calls = (node for node in walk(function.body) if isinstance(node, cst.Call))
-    return frozenset(typed | {name for call in calls if (name := _worked_on(call)) is not None})
+    found = dict.fromkeys(typed, tuple[Guessed, ...]())
+    for name, guesses in filter(None, map(_worked_on, calls)):
+        found[name] = min(found.get(name, guesses), guesses, key=len)
+    return found
 
 
 def _is_tensor(annotation: cst.BaseExpression) -> bool:
@@ -53,26 +69,29 @@ def _is_tensor(annotation: cst.BaseExpression) -> bool:
     return "Tensor" in names and not {"List", "list", "Dict", "dict", "Tuple", "tuple", "Sequence"} & set(names)
 
 
-def _worked_on(call: cst.Call) -> str | None:
-    """The name of the tensor that a call works on: the first argument of a function, or the owner of a method."""
+def _worked_on(call: cst.Call) -> tuple[str, tuple[Guessed, ...]] | None:
+    """The name of the tensor that a call works on: the first argument of a function, or the owner of a method.
+
+    With it come the names by which alone it is one.
+    """
     if not isinstance(call.func, cst.Attribute):
         return None
     owner, name = call.func.value, call.func.attr.value
     if TORCH_MODULES.search(dotted(owner) or ""):
         first = call.args[0].value if call.args and call.args[0].keyword is None else None
-        return _summand(first) if first is not None and name in _OPERATIONS else None
+        found = _summand(first) if first is not None and name in _OPERATIONS else None
+        return (found[0], (*TORCH_MODULES.taken(dotted(owner) or ""), *found[1])) if found is not None else None
     along = any(argument.keyword is not None and argument.keyword.value in _ALONG for argument in call.args)
     return _summand(owner) if name in _ONLY_TENSORS or (along and name in _OPERATIONS) else None
 
 
-def _summand(node: cst.BaseExpression) -> str | None:
-    """The one name in `x`, `x + 1e-8` and `1 - x + eps`."""
+def _summand(node: cst.BaseExpression) -> tuple[str, tuple[Guessed, ...]] | None:
+    """The one name in `x`, `x + 1e-8` and `1 - x + eps`, and what is no other by its name."""
     if isinstance(node, cst.BinaryOperation):
-        sides = [side for side in (node.left, node.right) if not _is_small(side)]
-        return _summand(sides[0]) if len(sides) == 1 else None
-    return node.value if isinstance(node, cst.Name) else None
-
-
-def _is_small(node: cst.BaseExpression) -> bool:
-    """Whether an operand is a number, or one by its name."""
-    return isinstance(node, (cst.Integer, cst.Float)) or EPSILON.search(dotted(node) or "") is not None
+        numbers = [side for side in (node.left, node.right) if isinstance(side, (cst.Integer, cst.Float))]
+        named = [side for side in (node.left, node.right) if EPSILON.search(dotted(side) or "")]
+        sides = [side for side in (node.left, node.right) if side not in numbers and side not in named]
+        found = _summand(sides[0]) if len(sides) == 1 else None
+        guesses = [guessed for side in named for guessed in EPSILON.taken(dotted(side) or "")]
+        return (found[0], (*found[1], *guesses)) if found is not None else None
+    return (node.value, ()) if isinstance(node, cst.Name) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -267,10 +268,18 @@ def is_conversion(call: Call) -> bool:
     return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
 
 
+def taken_for_tensor(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
+    """The names by which alone what went into `symbol` are tensors."""
+    named = machine[Tensors].named
+    found = [named[one] for one in machine.symbols.behind(symbol) if one in named] if named else []
+    return min(found, key=len, default=())
+
+
 class Tensors(Tracker):
     """Follows tensors through Python's own syntax.
 
-    `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors.
+    `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
+    `named` the names by which alone a symbol stands for a tensor, none where its use tells that.
     """
 
     methods = CONVERSIONS | {"type"}
@@ -279,6 +288,7 @@ class Tensors(Tracker):
         super().__init__(machine)
         self.cast_from: dict[int, str] = {}
         self.half_because: dict[cst.CSTNode | None, Because] = {}
+        self.named: dict[int, tuple[Guessed, ...]] = {}
 
     def method(self, state: State, call: Call) -> Value | None:
         """The conversion of something that is not known to be a tensor."""

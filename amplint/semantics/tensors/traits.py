@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amplint.findings import Guessed
 from amplint.semantics.events import (
     ANGLES,
     COORDINATES,
@@ -120,10 +121,19 @@ def _is_scale(machine: Machine, op: str, value: Value) -> bool:
     key = machine.symbols.key(symbol_of(machine, value))
     if key[0] == "Power" or (key[0] == "call" and str(key[1]).endswith("sqrt")):
         return True
-    return (
-        key[0] in ("attribute", "parameter")
-        and SCALE_FACTOR.search(str(key[-1] if key[0] == "parameter" else key[1])) is not None
-    )
+    return SCALE_FACTOR.search(_name(machine, value)) is not None
+
+
+def _name(machine: Machine, value: Value) -> str:
+    """What an attribute or a parameter is called."""
+    key = machine.symbols.key(symbol_of(machine, value))
+    return str(key[-1] if key[0] == "parameter" else key[1]) if key[0] in ("attribute", "parameter") else ""
+
+
+def taken_for_scale(machine: Machine, value: Value) -> tuple[Guessed, ...]:
+    """The name by which alone `value`, a scale, makes things smaller."""
+    name = _name(machine, value)
+    return SCALE_FACTOR.taken(name) if name and number(value) is None else ()
 
 
 def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
+from collections.abc import Hashable, Iterator, Set
 
 from amplint.records import dataclass
 
@@ -73,6 +73,17 @@ class Symbols:
         if callee is None or self._keys[callee][0] != "attribute":
             return None
         return str(self._keys[callee][1]), self._parts[callee]
+
+    def behind(self, symbol: int) -> Iterator[int]:
+        """`symbol` and everything it was made from."""
+        todo, seen = [symbol], {symbol}
+        while todo:
+            current = todo.pop()
+            yield current
+            for part in self._parts[current]:
+                if part not in seen:
+                    seen.add(part)
+                    todo.append(part)
 
     def involves(self, symbol: int, *names: Hashable) -> bool:
         """Whether an operation whose key begins with `names` went into `symbol`."""
