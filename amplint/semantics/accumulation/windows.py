@@ -41,6 +41,8 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import in_place, spellings
 
@@ -377,10 +379,14 @@ def _tell(
 def _always_synchronised(machine: Machine) -> cst.Call | None:
     """The only distributed model of a program in which nothing switches its synchronisation off."""
     makers = {id(call): call for call in machine[Rhythm].parallel}
-    switched = any(MAY_SKIP_SYNC.search(chunk.text) for chunk in machine.program.chunks)
-    if len(makers) != 1 or machine[Rhythm].bypassed or switched:
+    if len(makers) != 1 or machine[Rhythm].bypassed or any(map(_may_skip_sync, machine.program.chunks)):
         return None
     return next(iter(makers.values()))
+
+
+@per_chunk
+def _may_skip_sync(chunk: Chunk) -> bool:
+    return MAY_SKIP_SYNC.search(chunk.text) is not None
 
 
 def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
