@@ -23,7 +23,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import children, every, walk
 from amplint.torchlib.policy import words
 
 
@@ -45,7 +45,8 @@ REPORTS = words(
 )
 _ORDERED = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 COLLECTS = words("append add update push put")
-_FINITENESS = words("isfinite isnan isinf is_finite is_nan is_inf isreal")
+_FINITE = words("isfinite is_finite isreal")
+_FINITENESS = _FINITE | words("isnan isinf is_nan is_inf")
 _DETACHED = words("detach data item cpu")
 _LINEAR = frozenset({"Add", "Subtract", "Multiply", "Divide", "FloorDivide"})
 _SCALE = "scale of"
@@ -196,20 +197,32 @@ def _emit(
 
 
 def _about_finiteness(state: State) -> bool:
-    """Whether the path is here because of what was found out about infinity and NaN."""
+    """Whether the path is here because something has turned out to be infinite or NaN."""
     trail = state.trail
     for _ in range(4):
         if trail is None:
             return False
-        if trail.branch and _asks_about_finiteness(trail.step[0]):
+        if trail.side in _not_finite(trail.step[0]):
             return True
         trail = trail.before
     return False
 
 
 @functools.lru_cache(maxsize=2048)
-def _asks_about_finiteness(condition: cst.CSTNode) -> bool:
-    return any(isinstance(node, cst.Name) and node.value in _FINITENESS for node in walk(condition))
+def _not_finite(condition: cst.CSTNode) -> frozenset[bool]:
+    """The sides of a condition on which something can be infinite or NaN as far as it asks about that."""
+    sides: set[bool] = set()
+    todo = [(condition, True)]
+    while todo:
+        node, side = todo.pop()
+        if isinstance(node, cst.Comparison) and any(name.value in _FINITENESS for name in every(node, cst.Name)):
+            return frozenset({True, False})
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+            side = not side
+        elif isinstance(node, cst.Name) and node.value in _FINITENESS:
+            sides.add(side != (node.value in _FINITE))
+        todo += [(child, side) for child in children(node)]
+    return frozenset(sides)
 
 
 class Readings(Tracker):

@@ -165,7 +165,7 @@ def _scaler_method(
 
 def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
     """The loops that make an object anew each round: none for one that is made only where there is none yet."""
-    decision = state.trail.step[0] if state.trail is not None and state.trail.branch else None
+    decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
     first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
     return () if first_time or machine.makes_once() else machine.loops
 

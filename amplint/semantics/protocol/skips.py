@@ -23,7 +23,7 @@ def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
             return True
     trail = state.trail
     while trail is not None and trail.step[0] is not since:
-        if trail.branch and any(TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
+        if trail.side is not None and any(TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
             return True
         trail = trail.before
     return False

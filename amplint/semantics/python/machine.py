@@ -434,7 +434,7 @@ def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNod
     decisions: set[cst.CSTNode] = set()
     while trail is not None and len(steps) < STEPS_KEPT:
         steps.append(trail.step)
-        if trail.branch:
+        if trail.side is not None:
             decisions.add(trail.step[0])
         trail = trail.before
     return tuple(reversed(steps)), frozenset(decisions)

@@ -193,7 +193,7 @@ def _if(machine: Machine, states: list[State], node: cst.If, flow: Flow) -> list
         outcomes = test(machine, state, node.test)
         for holds, twin in outcomes:
             side = "true" if holds else "false"
-            twin.note(node.test, f"on the path where this is {side}" if len(outcomes) > 1 else "", branch=True)
+            twin.note(node.test, f"on the path where this is {side}" if len(outcomes) > 1 else "", side=holds)
             (taken if holds else skipped).append(twin)
     taken = run_block(machine, taken, _body(node.body), flow)
     if isinstance(node.orelse, cst.If):

@@ -52,14 +52,14 @@ class Region:
 class Trail:
     """The steps so far, newest first; a chain, so that paths share what they have in common.
 
-    `branch` marks a decision at a condition, forgotten when both its outcomes turn out alike. It has no message
-    where what is known of the path has decided it.
+    `side` is the outcome of a condition, None for other steps; the step is forgotten when both outcomes turn out alike.
+    It has no message where what is known of the path has decided it.
     """
 
     step: Step
     before: Trail | None
     length: int
-    branch: bool = False
+    side: bool | None = None
 
 
 class Part:
@@ -159,10 +159,10 @@ class State:
         """Set an attribute of the object `symbol`."""
         self.heap[symbol] = {**self.heap.get(symbol, {}), name: value}
 
-    def note(self, node: cst.CSTNode, message: str, branch: bool = False) -> None:
+    def note(self, node: cst.CSTNode, message: str, side: bool | None = None) -> None:
         """Remember a step for the messages."""
         length = self.trail.length + 1 if self.trail else 1
-        self.trail = Trail((node, message), self.trail, length, branch)
+        self.trail = Trail((node, message), self.trail, length, side)
 
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
         """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
@@ -326,7 +326,7 @@ def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
             other = other.before
     kept: list[Step] = []
     while left is not shared and left is not None:
-        if not left.branch:
+        if left.side is None:
             kept.append(left.step)
         left = left.before
     for step in reversed(kept):
