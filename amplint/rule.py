@@ -8,7 +8,6 @@ imported and whose `Rule` subclasses are registered.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -69,6 +68,8 @@ class Rule:
     half precision to tensors of which nothing tells the dtype; the words in it are calls that then matter. Such reports
     are infos.
 
+    `goes_by` names the fields of events that the rule goes by of those that a guess can decide alone (`Guessed.about`).
+
     `claims` are what a run of the script shows where a finding is true, any of them (`check --trace`); of the event's
     operation where they name none.
     """
@@ -83,6 +84,7 @@ class Rule:
     assumed: ClassVar[Screen] = ()
     fixable: ClassVar[Applicability | None] = None
     only_fixable: ClassVar[bool] = False
+    goes_by: ClassVar[tuple[str, ...]] = ()
     claims: ClassVar[tuple[Claim, ...]] = ()
 
     def report(
@@ -116,18 +118,6 @@ class Rule:
     def handlers(cls) -> dict[str, str]:
         """Event kind -> method name, for every `on_<kind>` method."""
         return {name[3:]: name for name in dir(cls) if name.startswith("on_")}
-
-    @classmethod
-    @functools.cache
-    def looks_at(cls, field: str) -> bool:
-        """Whether the code of the rule names this field of events."""
-        todo = [one.__code__ for name in dir(cls) if inspect.isfunction(one := getattr(cls, name))]
-        while todo:
-            code = todo.pop()
-            if field in code.co_names:
-                return True
-            todo += [inner for inner in code.co_consts if inspect.iscode(inner)]
-        return False
 
     @classmethod
     def page(cls) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -542,6 +543,16 @@ def test_only_such_guesses_are_told() -> None:
     assert len(others) + len(DECIDING) == len(GUESSES)
     with pytest.raises(AssertionError):
         others[0].taken("x")
+
+
+def test_rules_name_the_fields_they_go_by() -> None:
+    semantics = Path(__file__).parents[1] / "amplint" / "semantics"
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(semantics.rglob("*.py")))
+    fields = {*re.findall(r'\.taken\([^\n]*, "(\w+)"\)', text), *re.findall(r'about="(\w+)"', text)}
+    assert fields
+    for rule in RULES.values():
+        used = {field for field in fields if re.search(rf"\.{field}\b", inspect.getsource(rule))}
+        assert used == set(rule.goes_by) or not rule.handlers(), rule.code
 
 
 @pytest.mark.parametrize("guess", DECIDING.values(), ids=lambda guess: guess.name)

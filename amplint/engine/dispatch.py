@@ -77,7 +77,7 @@ class Dispatcher:
     def _rests(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
         """Keep the guesses that every report of a rule at a node rests on."""
         told = dict.fromkeys(guessed for event in (report.event, *report.besides) for guessed in event.guesses)
-        rests = (one for one in told if not one.about or report.rule.looks_at(one.about))
+        rests = (one for one in told if not one.about or one.about in report.rule.goes_by)
         known = self._guesses.get(key)
         self._guesses[key] = tuple(one for one in rests if known is None or one in known)
 

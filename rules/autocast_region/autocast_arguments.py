@@ -53,6 +53,7 @@ class AutocastArguments(Rule):
     code = "AMP107"
     name = "autocast-arguments"
     severity = Severity.ERROR
+    goes_by = ("arguments",)
     claims = (Claim(Sign.RAISES),)
     screen = (b"autocast",)
     every_path = True

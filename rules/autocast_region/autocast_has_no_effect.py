@@ -50,6 +50,7 @@ class AutocastHasNoEffect(Rule):
     code = "AMP106"
     name = "autocast-has-no-effect"
     severity = Severity.WARNING
+    goes_by = ("arguments",)
     claims = (Claim(Sign.INERT),)
     screen = (b"autocast",)
     fixable = Applicability.SAFE

@@ -49,6 +49,7 @@ class EvaluationDtypeDiffers(Rule):
     code = "AMP111"
     name = "evaluation-dtype-differs"
     severity = Severity.INFO
+    goes_by = ("purpose",)
     claims = (Claim(Sign.REGION_OFF),)
     screen = (b"autocast", (b"eval", b"no_grad", b"inference_mode", b"valid"), (b"backward", b"zero_grad", b"train"))
     fixable = Applicability.UNSAFE

@@ -49,6 +49,7 @@ class ManualCastInAutocast(Rule):
     code = "AMP103"
     name = "manual-cast-in-autocast"
     severity = Severity.WARNING
+    goes_by = ("weights_cast",)
     claims = (Claim(Sign.GIVES, ops=("to",)),)
     screen = (b"autocast", (b"half", b"float16"))
     fixable = Applicability.SAFE

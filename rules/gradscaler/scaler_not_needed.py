@@ -50,6 +50,7 @@ class ScalerNotNeeded(Rule):
     code = "AMP209"
     name = "scaler-not-needed"
     severity = Severity.INFO
+    goes_by = ("for_bfloat16",)
     screen = (b"GradScaler",)
     fixable = Applicability.UNSAFE
 

@@ -52,6 +52,7 @@ class NormLayerInHalf(Rule):
     code = "AMP411"
     name = "norm-layer-in-half"
     severity = Severity.WARNING
+    goes_by = ("purpose", "statistics", "weights_cast")
     claims = (Claim(Sign.TAKES, ops=("batch_norm", "native_batch_norm")),)
     screen = ((b"half(", b"float16"), (b"BatchNorm", b"torchvision"), b"backward(")
     fixable = Applicability.UNSAFE
