@@ -215,6 +215,8 @@ def _asks_about_finiteness(condition: cst.CSTNode) -> bool:
 class Readings(Tracker):
     """What has been read from scaled losses, by symbol, and by scaler and loss the scale it was scaled under."""
 
+    triggers = frozenset({"get_scale"})
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Reading] = {}
