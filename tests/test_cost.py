@@ -108,7 +108,7 @@ def test_of_other_files_only_what_trains_is_looked_into(tmp_path: Path) -> None:
     path = str(tmp_path / "train.py")
     source = Source(path, TRAINING, path)
     program = Program(source, Lookups(Modules(), source))
-    found = relevant(program, frozenset(), frozenset(), {"optimizer_step"})
+    found = relevant(program, {"step"}, frozenset(), frozenset(), {"optimizer_step"})
     assert {chunk.name for chunk in program.chunks} >= {"Environment", "Trainer"}
     assert {chunk.name for chunk in found if chunk.source is not source} == {"Trainer"}
 

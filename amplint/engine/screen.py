@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence, Set
 from amplint.rule import Rule, Screen
 
 WORD = re.compile(r"\w+")
-_FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
+FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
 
 def follows(raw: bytes) -> bool:
     """Whether what a file imports may complete what stands in it: it does training work itself."""
-    return any(word in raw for word in _FOLLOWED) and _IMPORT.search(raw) is not None
+    return any(word in raw for word in FOLLOWED) and _IMPORT.search(raw) is not None
 
 
 def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:

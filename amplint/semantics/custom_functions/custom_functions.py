@@ -271,6 +271,7 @@ def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
 class CustomFunctions(Tracker):
     """Custom autograd functions, and where each is applied."""
 
+    triggers = frozenset({"backward", "custom_fwd", "custom_bwd"})
     methods = frozenset({"apply"})
 
     def __init__(self, machine: Machine) -> None:

@@ -20,6 +20,8 @@ _NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda
 class ApiUses(Tracker):
     """Follows the names of libraries, and emits each use of one once."""
 
+    triggers = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd", "get_autocast_gpu_dtype"})
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.told: set[tuple[cst.CSTNode, str]] = set()

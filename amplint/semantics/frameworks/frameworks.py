@@ -212,6 +212,8 @@ def _spelled(machine: Machine, state: State, manager: Manager) -> str | None:
 class Frameworks(Tracker):
     """Follows the objects of frameworks that scale and step themselves."""
 
+    triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
+
     def library(self) -> Mapping[str, Handler]:
         """`Accelerator` and its kin."""
         return dict.fromkeys(MANAGERS, self._make)

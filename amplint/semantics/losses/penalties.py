@@ -141,6 +141,8 @@ def _in_half(machine: Machine, symbol: int | None) -> bool:
 class Penalties(Tracker):
     """Gradients that `torch.autograd.grad` makes a graph of, by symbol."""
 
+    triggers = frozenset({"grad"})
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Penalty] = {}

@@ -228,6 +228,8 @@ def _not_finite(condition: cst.CSTNode) -> frozenset[bool]:
 class Readings(Tracker):
     """What has been read from scaled losses, by symbol, and by scaler and loss the scale it was scaled under."""
 
+    triggers = frozenset({"get_scale"})
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Reading] = {}

@@ -306,6 +306,7 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
 class Parameters(Tracker):
     """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
 
+    triggers = frozenset({"FullyShardedDataParallel", "half", "float16", "bfloat16"})
     methods = CONVERSIONS | {"parameters", "named_parameters", "trainable_parameters"}
     part = ModelStates
 

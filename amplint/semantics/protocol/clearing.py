@@ -52,6 +52,8 @@ def _parameter(gradient: str | None) -> str | None:
 class LoopsOverGradients(Tracker):
     """Follows loops that clear all gradients or step several optimizers."""
 
+    triggers = frozenset({"grad"})
+
     def loop_as_whole(self, state: State, node: cst.For) -> bool:
         """Whether all gradients are cleared."""
         if not clears(node):

@@ -22,6 +22,8 @@ from amplint.torchlib.names import CLIPPERS
 class GradientUses(Tracker):
     """Follows gradients that are read and changed."""
 
+    triggers = frozenset({"grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"})
+
     def library(self) -> Mapping[str, Handler]:
         """`torch.nn.utils.clip_grad_norm_` and its kin."""
         return dict.fromkeys(CLIPPERS, self._clip)

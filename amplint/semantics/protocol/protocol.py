@@ -524,6 +524,7 @@ class Protocol(Tracker):
     `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
     """
 
+    triggers = frozenset({"grad", "zero_grad"})
     part = Progress
 
     def __init__(self, machine: Machine) -> None:

@@ -38,6 +38,10 @@ from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
 class ProtocolCalls(Tracker):
     """Follows the calls of the protocol."""
 
+    triggers = frozenset(
+        {"GradScaler", "ShardedGradScaler", "scale", "unscale_", "step", "update", "get_scale", "backward", "zero_grad"}
+    )
+
     def library(self) -> Mapping[str, Handler]:
         """Scalers and `torch.autograd.backward`."""
         return {**dict.fromkeys(GRAD_SCALERS, self._scaler), "torch.autograd.backward": self._backward}

@@ -84,6 +84,7 @@ def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
 class Schedulers(Tracker):
     """Follows learning-rate schedulers."""
 
+    triggers = frozenset({"step"})
     methods = frozenset({"step"})
 
     def annotated(self, symbol: int, name: str) -> Value | None:

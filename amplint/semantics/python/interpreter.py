@@ -14,6 +14,7 @@ from amplint.semantics.python.machine import STEP_BUDGET, BudgetSpent, Machine
 from amplint.semantics.python.statements import Flow, run_block, run_body
 from amplint.semantics.python.tracker import Tracker, Trackers
 from amplint.semantics.reading import demos
+from amplint.semantics.reading.parts import AMBIGUOUS_METHODS
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import (
     LONG_RUN,
@@ -47,17 +48,17 @@ def interpret(
     machine = Machine(
         program, tell, kinds, partial(Trackers, trackers), evaluate, run_body, assumes=assuming is not None
     )
-    chunks, aliases = program.chunks, program.aliases()
-    names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks) | library_names(chunks)
+    chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
+    names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)
     names |= assuming or frozenset()
     calls: Set[str] = frozenset()
     watched: Set[str] = frozenset()
     for words_of in machine.hooks.words:
         words = words_of(chunks)
         names, calls, watched = names | words.names, calls | words.calls, watched | words.watched
-    machine.relevant = relevant(program, names | watched, calls, kinds)
+    machine.relevant = relevant(program, triggers, names | watched, calls, kinds)
     named = {chunk.name for chunk in machine.relevant}
-    names |= {alias for alias, name in aliases.items() if name in named}
+    names |= {alias for alias, name in aliases.items() if name in named} | (triggers - AMBIGUOUS_METHODS)
     machine.slice = Slice((chunk for chunk in chunks if chunk in machine.relevant), names, calls, watched)
     starts = _run_module(machine)
     _start_everything(machine, starts)

@@ -65,6 +65,10 @@ class Hooks(Protocol):
     def known(self) -> Mapping[type, object]:
         """The trackers by their kind."""
 
+    @property
+    def triggers(self) -> frozenset[str]:
+        """The words that make code relevant in every file."""
+
     def methods(self, name: str) -> tuple[Callable[..., Value | None], ...]:
         """The handlers of calls of methods with this name."""
 

@@ -70,12 +70,14 @@ class Tracker:
     """What the tracker knows of a path."""
     methods: frozenset[str] | None = None
     """The names of the methods that `method` is called for, None for any."""
+    triggers: frozenset[str] = frozenset()
+    """The words that make code relevant to the topic in every file; those that depend on the file are `words`."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
 
     def is_needed(self) -> bool:
-        """Whether any hook is needed for the events that are wanted."""
+        """Whether the hooks and triggers are needed for the events that are wanted."""
         return True
 
     # The file
@@ -330,6 +332,7 @@ class Trackers:
             self.known[kind] = kind(machine)
         self.parts = [tracker.part for tracker in self.known.values() if tracker.part is not None]
         self._needed = [tracker for tracker in self.known.values() if tracker.is_needed()]
+        self.triggers = frozenset[str]().union(*(tracker.triggers for tracker in self._needed))
         self.library: dict[str, Handler] = {}
         for tracker in self._needed:
             handled = tracker.library()

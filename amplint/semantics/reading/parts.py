@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from amplint.records import dataclass
-from amplint.semantics.reading.scopes import TRIGGERS, is_extreme
+from amplint.semantics.reading.scopes import is_extreme
 from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
@@ -13,6 +13,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
 
 AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
+"""Triggers that name much else: a statement matters by what it does with them, as a method or an attribute."""
 EXITS = (cst.Return, cst.Break, cst.Continue)
 
 
@@ -21,7 +22,7 @@ class Part:
     """What one statement uses, binds and contains.
 
     `decisive` are the words whose value can show in the outcome: those handed to a call out of sight are not among
-    them.
+    them. `triggered` tells that it matters whatever the triggers are: by an ambiguous method, `out` or a number.
     """
 
     words: set[str] = field(default_factory=set)
@@ -146,8 +147,6 @@ def _words(tree: cst.CSTNode, part: Part) -> None:
             part.words.add(node.value)
             if decides:
                 part.decisive.add(node.value)
-            if node.value in TRIGGERS and node.value not in AMBIGUOUS_METHODS:
-                part.triggered = True
             continue
         if type(node) is cst.Attribute:
             if node.attr.value == "grad":

@@ -17,43 +17,7 @@ from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import every
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
-from amplint.torchlib.policy import NOT_CAST_IN_PLACE
 
-PROTOCOL_TRIGGERS = frozenset(
-    [
-        "backward",
-        "step",
-        "update",
-        "unscale_",
-        "zero_grad",
-        "scale",
-        "get_scale",
-        "autocast",
-        "GradScaler",
-        "ShardedGradScaler",
-        "Accelerator",
-        "Fabric",
-        "clip_grad_norm_",
-        "clip_grad_value_",
-        "clip_grad_norm",
-        "grad",
-        "no_grad",
-        "inference_mode",
-        "binary_cross_entropy",
-        "BCELoss",
-        "custom_fwd",
-        "custom_bwd",
-        "enter_context",
-        "nullcontext",
-        "contextmanager",
-        "get_autocast_gpu_dtype",
-        "FullyShardedDataParallel",
-    ]
-)
-NUMERIC_TRIGGERS = NOT_CAST_IN_PLACE | frozenset(
-    {"half", "float16", "bfloat16", "HalfTensor", "FloatTensor", "masked_fill", "masked_fill_", "full", "inf"}
-)
-TRIGGERS = PROTOCOL_TRIGGERS | NUMERIC_TRIGGERS
 NUMERIC_KINDS = frozenset({"tensor_op"})
 """The events that numbers alone can lead to, where no region or scaler is in the file."""
 EXTREME_NUMBER = re.compile(
@@ -151,14 +115,14 @@ def _given_extremes(chunk: Chunk) -> frozenset[str]:
     return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
 
 
-def renamed_triggers(chunks: Iterable[Chunk]) -> frozenset[str]:
+def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[str]:
     """The names that imports give to trigger words (`from torch import autocast as ac`)."""
-    return frozenset().union(*map(_renamed_triggers, chunks))
+    return frozenset(new for chunk in chunks for old, new in _renames(chunk) if old in triggers)
 
 
 @per_chunk
-def _renamed_triggers(chunk: Chunk) -> frozenset[str]:
-    return frozenset(new for old, new in _RENAMED.findall(chunk.text) if old in TRIGGERS)
+def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
+    return tuple(_RENAMED.findall(chunk.text))
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
@@ -241,16 +205,17 @@ def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
     return bool(names) and not names.isdisjoint(_CALLED.findall(chunk.text))
 
 
-def relevant(program: Program, names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:
+def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:
     """The chunks in which one of `kinds` can happen.
 
-    They hold a trigger, one of `names`, a call of one of `calls`, or lead to such a chunk.
-    Of other files than the linted one only what trains, saves or enters contexts counts.
+    They hold one of `triggers` or `names`, a call of one of `calls`, or lead to such a chunk. Where only numbers can
+    lead to `kinds`, the triggers do not count. Of other files than the linted one only what trains, saves or enters
+    contexts counts.
     """
     ours = program.main.chunks
-    triggers = names | {"inf"} if _numbers_only(ours, kinds) else TRIGGERS | names
+    words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
     found = {
-        chunk for chunk in ours if chunk.words & triggers or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
+        chunk for chunk in ours if chunk.words & words or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
     saves = "state_dict" in names
     found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}

@@ -30,7 +30,7 @@ class Slice:
         watched: Set[str] = frozenset(),
     ) -> None:
         """What holds one of `names` matters as a call of the protocol does; one of `watched` only has to be seen."""
-        self._triggers = names
+        self._names = names
         self._calls = calls
         self._watched = watched
         self._parts: dict[cst.CSTNode, Part] = {}
@@ -75,18 +75,18 @@ class Slice:
         return not self._parts[statement].words.isdisjoint(words)
 
     def _active(self, part: Part) -> bool:
-        return part.triggered or bool(part.called & self._calling or part.words & self._triggers)
+        return part.triggered or bool(part.called & self._calling or part.words & self._names)
 
     def _seen(self, part: Part) -> bool:
         return self._active(part) or bool(
             self._watched and (part.hands_scaler or part.called & self._seeing or part.words & self._watched)
         )
 
-    def _functions_that_matter(self, triggers: Set[str]) -> set[str]:
+    def _functions_that_matter(self, names: Set[str]) -> set[str]:
         found = {
             name
             for name, part in self._functions.items()
-            if part.triggered or part.words & triggers or part.called & self._calls
+            if part.triggered or part.words & names or part.called & self._calls
         }
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}

@@ -226,6 +226,7 @@ class Regions(Tracker):
     `carried` is where a gradient mode is taken over from a caller, `entered_at` when a switched off region was entered.
     """
 
+    triggers = frozenset({"autocast", "no_grad", "inference_mode", "nullcontext", "enter_context", "contextmanager"})
     methods = frozenset({"enter_context", "__enter__"})
 
     def __init__(self, machine: Machine) -> None:

@@ -20,6 +20,7 @@ from amplint.torchlib.names import DTYPES, HALF_DTYPES
 class HalfCasts(Tracker):
     """Follows conversions to half."""
 
+    triggers = frozenset({"half", "float16", "bfloat16"})
     methods = frozenset({*CASTS, "to", "type"})
 
     def method(self, state: State, call: Call) -> Value | None:

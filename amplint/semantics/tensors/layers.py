@@ -147,6 +147,7 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
 class Layers(Tracker):
     """Follows objects of `torch.nn`."""
 
+    triggers = frozenset({"BCELoss"})
     methods = frozenset({"append"})
 
     def offers(self, name: str) -> bool:

@@ -425,6 +425,10 @@ def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: l
 class Numerics(Tracker):
     """Follows operations on tensors."""
 
+    triggers = NOT_CAST_IN_PLACE | frozenset(
+        {"binary_cross_entropy", "masked_fill", "masked_fill_", "full", "inf", "HalfTensor", "FloatTensor"}
+    )
+
     def library(self) -> Mapping[str, Handler]:
         """Functions of Python that take tensors."""
         return {

@@ -282,6 +282,7 @@ class Tensors(Tracker):
     `named` the names by which alone a symbol stands for a tensor, none where its use tells that.
     """
 
+    triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
     methods = CONVERSIONS | {"type"}
 
     def __init__(self, machine: Machine) -> None:
