@@ -1,5 +1,7 @@
 """The `amplint` command, which `python -m amplint` is, too."""
 
+import gc
+
 from amplint import hardening
 
 
@@ -12,6 +14,7 @@ def main() -> None:
         command()
     finally:
         hardening.leave()
+        gc.freeze()  # or Python would look for cycles in all syntax trees while it ends
 
 
 if __name__ == "__main__":

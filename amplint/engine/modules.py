@@ -60,7 +60,7 @@ class Modules:
         return self._digests[path]
 
     def source(self, path: str) -> Source | None:
-        """A file of the tree, None when it is not Python."""
+        """A file of the tree, None when it cannot be read or decoded."""
         from amplint.source.encoding import SourceError
         from amplint.source.source import Source
 
@@ -68,7 +68,7 @@ class Modules:
             raw = self.raw(path)
             self._sources[path] = None
             with contextlib.suppress(SourceError):
-                self._sources[path] = None if raw is None else Source.from_bytes(path, raw, path)
+                self._sources[path] = None if raw is None else Source.from_bytes(path, raw, path, followed=True)
         return self._sources[path]
 
     def stand_in(self, module: str) -> Source | None:

@@ -13,6 +13,7 @@ _STATEMENT = re.compile(
     re.MULTILINE,
 )
 _COMMENT = re.compile(r"#[^\n]*")
+_DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)", re.MULTILINE)
 _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 
 
@@ -47,6 +48,11 @@ def imports(text: str) -> Iterator[Import]:
 def assigned(text: str) -> frozenset[str]:
     """The variables assigned in `text` without indentation."""
     return frozenset(_ASSIGNED.findall(text))
+
+
+def defined(text: str) -> frozenset[str]:
+    """The functions and classes defined in `text` without indentation, what looks like one in a string included."""
+    return frozenset(_DEFINED.findall(text))
 
 
 def _aliases(listed: str) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Position, Span
 from amplint.source import syntax as cst
 from amplint.source.encoding import SourceError, decode
-from amplint.source.imports import Import, assigned, imports
+from amplint.source.imports import Import, assigned, defined, imports
 from amplint.source.layout import NEWLINE as NEWLINE
 from amplint.source.layout import Layout
 from amplint.source.lower import Lowering
@@ -154,19 +154,29 @@ class Chunk:
 class Source:
     """A decoded file cut into chunks. Raises SourceError when it is not Python.
 
-    `path` is the absolute path of the file, empty for text that is in no file.
+    `path` is the absolute path of the file, empty for text that is in no file. A file that is only `followed` is cut
+    when something in it is asked for: it has no chunks where it is not Python.
     """
 
-    def __init__(self, filename: str, text: str, path: str = "") -> None:
+    def __init__(self, filename: str, text: str, path: str = "", *, followed: bool = False) -> None:
         self.filename = filename
         self.text = text
         self.path = path
-        self.chunks = list(_cut(self))
+        if not followed:
+            self.chunks = list(_cut(self))
 
     @classmethod
-    def from_bytes(cls, filename: str, raw: bytes, path: str = "") -> Source:
+    def from_bytes(cls, filename: str, raw: bytes, path: str = "", *, followed: bool = False) -> Source:
         """Decode and cut. Raises SourceError."""
-        return cls(filename, decode(raw)[0], path)
+        return cls(filename, decode(raw)[0], path, followed=followed)
+
+    @functools.cached_property
+    def chunks(self) -> list[Chunk]:
+        """The top-level definitions, and the runs of other statements between them."""
+        try:
+            return list(_cut(self))
+        except SourceError:
+            return []
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -193,8 +203,11 @@ class Source:
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
-        """Every name that the file binds at its top level or imports anywhere; `a.b` for `import a.b`."""
-        return frozenset([*self.definitions, *self.imports])
+        """Every name that the file can bind at its top level or imports anywhere; `a.b` for `import a.b`.
+
+        They are read from the text, so that a file need not be cut to learn that it does not bind a name.
+        """
+        return assigned(self.text) | defined(self.text) | self.imports.keys()
 
     @functools.cached_property
     def dotted(self) -> tuple[str, ...]:

@@ -37,10 +37,12 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while todo:
         node = todo.pop()
         yield node
-        if node.below:
-            below = children(node)
-            below.reverse()
-            todo += below
+        for name in reversed(node.below):  # `children`, last first: most of what is read of trees is read here
+            value = getattr(node, name)
+            if type(value) is list:
+                todo += value[::-1]
+            elif value is not None:
+                todo.append(value)
 
 
 def target_names(target: cst.CSTNode) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import MAY_SCALE
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
@@ -15,7 +16,12 @@ _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
 def may_scale(chunks: Iterable[Chunk]) -> bool:
     """Whether a word in `chunks` speaks of scaling losses or gradients, or of a framework that may do so."""
-    return any(MAY_SCALE.search(chunk.text) for chunk in chunks)
+    return any(map(_speaks_of_scaling, chunks))
+
+
+@per_chunk
+def _speaks_of_scaling(chunk: Chunk) -> bool:
+    return MAY_SCALE.search(chunk.text) is not None
 
 
 def names_cuda(chunks: Iterable[Chunk]) -> bool:

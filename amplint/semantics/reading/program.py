@@ -69,7 +69,7 @@ class Program:
         one = source.imports.get(name)
         if one is not None:
             return self.imported(source, one.module, one.name)
-        if name in source.definitions:
+        if name in source.names and name in source.definitions:
             return source.definitions[name]
         for module in self._starred(source):
             found = self.resolve(module, name)
@@ -96,21 +96,29 @@ class Program:
                     waiting.append(found)
 
     def _mentioned(self, chunk: Chunk) -> Iterator[Chunk]:
-        """The chunks that the names in `chunk` lead to, through modules too."""
+        """The chunks that the names in `chunk` lead to, through modules too.
+
+        Of a module from which everything is imported, only names count that the importing file does not bind itself:
+        a `logger` in each of a thousand files is not one in all of them.
+        """
         home = chunk.source
         dotted = [name for name in home.dotted if chunk.used.issuperset(name.split("."))]
         modules: list[Source] = []
-        seen: set[Source] = set()
         for name in (*(chunk.used & home.names), *dotted):
             yield from self._taken(home, name, modules)
-        modules += self._starred(home)
-        while modules:
-            module = modules.pop()
-            if module not in seen:
-                seen.add(module)
-                for name in chunk.used & module.names:
-                    yield from self._taken(module, name, modules)
-                modules += self._starred(module)
+        waiting = [(module, chunk.used) for module in modules]
+        waiting += [(module, chunk.used - home.names) for module in self._starred(home)]
+        seen: set[tuple[Source, frozenset[str]]] = set()
+        while waiting:
+            module, used = waiting.pop()
+            if (module, used) in seen:
+                continue
+            seen.add((module, used))
+            modules = []
+            for name in used & module.names:
+                yield from self._taken(module, name, modules)
+            waiting += [(inner, chunk.used) for inner in modules]
+            waiting += [(inner, used - module.names) for inner in self._starred(module)]
 
     def _taken(self, source: Source, name: str, modules: list[Source]) -> Iterator[Chunk]:
         target = self.resolve(source, name)

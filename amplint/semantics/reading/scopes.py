@@ -122,7 +122,7 @@ def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[s
 
 @per_chunk
 def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
-    return tuple(_RENAMED.findall(chunk.text))
+    return tuple(_RENAMED.findall(chunk.text)) if "as" in chunk.words else ()
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
