@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from amplint.engine.analyse import Job, analyse
-from amplint.engine.modules import Modules
+from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
+from amplint.semantics.reading.program import Program
 from amplint.source.imports import Import, imports
+from amplint.source.source import Source
 from tests.conftest import Command
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith(("AMP1", "AMP2")))
@@ -241,3 +243,37 @@ def test_modules_that_import_each_other(tmp_path: Path) -> None:
 )
 def test_imports(text: str, expected: list[tuple[str, str, str]]) -> None:
     assert list(imports(text)) == [Import(*one) for one in expected]
+
+
+STARS = {
+    "train.py": """
+        import logging
+        from parts import *
+
+        logger = logging.getLogger()
+        logger.info("begins")
+        wrapped = Wrapper()
+    """,
+    "parts/__init__.py": "from .first import *\nfrom .second import *\nfrom .broken import *",
+    "parts/first.py": "logger = None\nclass Wrapper: pass",
+    "parts/second.py": "logger = None\nclass Other: pass",
+    "parts/broken.py": "logger = (\nclass Wrapper(",
+}
+
+
+def test_what_is_imported_with_everything_is_followed_where_the_file_binds_no_such_name(tmp_path: Path) -> None:
+    write(tmp_path, STARS)
+    path = tmp_path / "train.py"
+    source = Source.from_bytes("train.py", path.read_bytes(), str(path))
+    modules = Modules()
+    program = Program(source, Lookups(modules, source))
+    assert [chunk.name for chunk in program.chunks if chunk.source is not source] == ["Wrapper"]
+    cut = {name: "chunks" in vars(modules.source(str(tmp_path / "parts" / name))) for name in ("first.py", "second.py")}
+    assert cut == {"first.py": True, "second.py": False}
+
+
+def test_a_followed_file_that_is_not_python_binds_nothing() -> None:
+    source = Source("broken.py", "class Wrapper(:\n", followed=True)
+    assert source.names == {"Wrapper"}
+    assert not source.chunks
+    assert not source.definitions
