@@ -91,16 +91,21 @@ class Cache:
 @functools.cache
 def _environment(rules: tuple[type[Rule], ...]) -> bytes:
     """What findings depend on besides the file: rules, versions, size and time of every module and table involved."""
-    from importlib.metadata import version
-
     places = {os.path.dirname(amplint.__file__)}
     for rule in rules:
         file = getattr(sys.modules.get(rule.__module__), "__file__", None) or ""
         places.add(os.path.dirname(file) if "." in rule.__module__ else file)
-    parts = [amplint.__version__, sys.version, version("libcst"), *(rule.code for rule in rules)]
+    parts = [amplint.__version__, sys.version, _libcst_version(), *(rule.code for rule in rules)]
     for place in sorted(places):
         parts += _modules(place)
     return "\n".join(parts).encode("utf-8", "surrogateescape")
+
+
+@functools.cache
+def _libcst_version() -> str:
+    from importlib.metadata import version
+
+    return version("libcst")
 
 
 @functools.cache
