@@ -25,8 +25,8 @@ IN_SOURCE = {
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],
     "scopes.py": [
-        "EXTREME_NUMBER", "_BOUND", "_CALLED", "_KEEPS_SCALER", "_LIBRARY_IMPORT", "_MODEL_NAME", "_RENAMED",
-        "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TRAINS", "_TYPED_POSITIONS",
+        "EXTREME_NUMBER", "_BOUND", "_CALLED", "_KEEPS_SCALER", "_LIBRARY_IMPORT", "_MODEL_NAME", "_OPTIMIZES",
+        "_RENAMED", "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
     "uncleared.py": ["_COMMENT"],
