@@ -33,21 +33,6 @@ _THREAD_TARGET = re.compile(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
     r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"
 )
-_HANDS_TO_THREADS = frozenset(
-    {
-        "target",
-        "submit",
-        "map",
-        "imap",
-        "imap_unordered",
-        "starmap",
-        "starmap_async",
-        "apply_async",
-        "to_thread",
-        "run_in_threadpool",
-        "run_in_executor",
-    }
-)
 THREAD_CALLS = frozenset(
     {
         "Thread",
@@ -66,6 +51,7 @@ THREAD_CALLS = frozenset(
         "run_in_threadpool",
     }
 )
+_HANDS_TO_THREADS = THREAD_CALLS | {"target", "starmap_async"}
 LONG_RUN = 300
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = re.compile(
