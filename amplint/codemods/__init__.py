@@ -9,7 +9,7 @@ from amplint.codemods.conversion import Conversion, Remark, Wish
 if TYPE_CHECKING:
     from amplint.findings import Fix
 
-__all__ = ["Conversion", "Remark", "Wish", "as_fix", "convert"]
+__all__ = ["Conversion", "Remark", "Wish", "as_fix", "convert", "from_logits"]
 
 
 def convert(text: str, wish: Wish, path: str = "") -> Conversion:
@@ -29,3 +29,13 @@ def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:
     from amplint.codemods.driver import fix  # many modules
 
     return fix(message, text, wish, path)
+
+
+def from_logits(text: str, path: str = "") -> Fix | None:
+    """What computes every binary cross-entropy of `text` from logits, wherever the model's output goes.
+
+    None where not all of them are certain; unsafe where other files may have to know that functions return logits now.
+    """
+    from amplint.codemods.logits import fix  # many modules
+
+    return fix(text, path)

@@ -1,10 +1,11 @@
-"""What a conversion brings to light: findings that are new are repaired, and what is left of them stops it."""
+"""What a conversion brings to light: new findings are repaired, and errors and warnings that are left stop it."""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules, findings_of
@@ -46,12 +47,16 @@ class Completion:
         return text, done
 
     def objection(self, text: str) -> Remark | None:
-        """The worst finding in `text` that was not there before, opportunities apart, where there is one."""
-        worst = max(self._new(text), key=lambda finding: finding.severity, default=None)
+        """The worst error or warning in `text` that was not there before, where there is one."""
+        serious = [finding for finding in self._new(text) if finding.severity > Severity.INFO]
+        worst = max(serious, key=lambda finding: finding.severity, default=None)
         if worst is None:
             return None
-        row = row_before(self._before, text, worst.span.start.row)
-        return Remark(row, f"in the result, {worst.message} ({worst.code})")
+        return replace(_remark(worst), row=row_before(self._before, text, worst.span.start.row))
+
+    def infos(self, text: str) -> list[Remark]:
+        """The infos in `text` that were not there before, by its rows, opportunities apart."""
+        return [_remark(finding) for finding in self._new(text) if finding.severity is Severity.INFO]
 
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` that are more than those of their kind in the original, which keep their lines."""
@@ -73,6 +78,10 @@ class Completion:
 
     def _found(self, text: str) -> list[Finding]:
         return _all_findings(text, self._path)
+
+
+def _remark(finding: Finding) -> Remark:
+    return Remark(finding.span.start.row, f"in the result, {finding.message} ({finding.code})")
 
 
 @functools.lru_cache(maxsize=4)

@@ -49,8 +49,8 @@ class Plan:
 
     Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
     none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
-    `repairs` name the rules whose repairs complete the changes. What lints with findings that the text did not have,
-    opportunities apart, is refused.
+    `repairs` name the rules whose repairs complete the changes. A result that lints with errors or warnings that the
+    text did not have is refused; infos are left to a person, opportunities apart.
     """
 
     changes: tuple[Change, ...] = ()

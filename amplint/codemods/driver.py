@@ -48,7 +48,8 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             objection = completion.objection(text) if done else None
             if objection is not None:
                 return Conversion(original, refused=(objection,))
-            return Conversion(text, tuple(done), left=(*left, *plan.left))
+            infos = completion.infos(text) if done else []
+            return Conversion(text, tuple(done), left=(*left, *plan.left, *infos))
         new, applied = _applied(text, plan.changes)
         why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
         if not applied or why is not None:

@@ -21,9 +21,13 @@ TOLERANCE = {"float16": 0.003, "bfloat16": 0.02}
 
 
 def check(amplint: Command, project: Path, text: str, wish: Wish) -> None:
-    """What was converted lints clean, opportunities apart, and stays as it is."""
+    """What was converted lints clean, and stays as it is.
+
+    Opportunities are left apart and, where the regions were asked to be for CUDA, that the program runs elsewhere too.
+    """
     (project / "program.py").write_text(text, encoding="utf-8")
-    ran = amplint("check", "--select", "ALL", "--ignore", "AMP9", "--output-format", "concise", "program.py")
+    ignored = "AMP9,AMP106" if wish.device == "cuda" else "AMP9"
+    ran = amplint("check", "--select", "ALL", "--ignore", ignored, "--output-format", "concise", "program.py")
     assert (ran.status, ran.out) == (0, "")
     again = convert(text, wish)
     assert (again.text, again.done, again.refused) == (text, (), ())
@@ -57,7 +61,8 @@ def test_the_device_of_the_script_decides(name: str) -> None:
     (wish,) = (wish for wish in in_pairs(name) if wish.device == "auto")
     text = converted(PROGRAMS[name], wish)
     assert text.count('"cpu"') == PROGRAMS[name].count('"cpu"')
-    assert losses(text) == losses(converted(PROGRAMS[name], replace(wish, device="cpu")))
+    for_cpu = converted(PROGRAMS[name], replace(wish, device="cpu"))
+    assert distance(losses(text), losses(for_cpu)) < TOLERANCE[wish.dtype]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if resumes(PROGRAMS[name])])

@@ -7,7 +7,9 @@ import io
 
 import pytest
 
-from amplint.codemods import Wish, convert
+from amplint.codemods import Wish, convert, from_logits
+from amplint.findings import Applicability
+from amplint.fixes.apply import apply_round
 
 HEAD = """import torch
 import torch.nn as nn
@@ -211,3 +213,43 @@ def test_what_is_not_certain_is_refused(text: str) -> None:
     assert conversion.text == text
     (refused,) = conversion.refused
     assert "binary cross-entropy of probabilities" in refused.text
+
+
+# The same as the repair of a finding
+
+IN_REGION = "    with torch.autocast('cuda', enabled=torch.cuda.is_available()):\n        loss = criterion(out, y)\n"
+"""Off without a GPU, so that probabilities can be compared."""
+
+
+def in_region(text: str) -> str:
+    """The program with its loss in an autocast region."""
+    return text.replace("    loss = criterion(out, y)\n", IN_REGION).replace(
+        "        loss = loss_function(recon, x, z)\n",
+        "        with torch.autocast('cuda', enabled=torch.cuda.is_available()):\n"
+        "            loss = loss_function(recon, x, z)\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [LAST, RETURNED, MODULE, INNER, TUPLE], ids=["last", "returned", "module", "inner", "tuple"]
+)
+def test_a_script_is_repaired_safely_and_trains_as_before(text: str) -> None:
+    mixed = in_region(text)
+    assert mixed != text
+    fix = from_logits(mixed)
+    assert fix is not None
+    assert fix.applicability is Applicability.SAFE
+    repaired, _ = apply_round(mixed, [fix])
+    assert from_logits(repaired) is None
+    assert run(repaired) == pytest.approx(run(mixed), rel=1e-4, abs=1e-5)
+
+
+def test_a_module_that_others_import_is_repaired_unsafely() -> None:
+    text = in_region(TUPLE).replace('if __name__ == "__main__":\n    result = main()\n', "")
+    fix = from_logits(text)
+    assert fix is not None
+    assert fix.applicability is Applicability.UNSAFE
+
+
+def test_what_goes_out_of_sight_is_not_repaired() -> None:
+    assert from_logits(in_region(LAST).replace("hits = ", "out.retain_grad()\n    hits = ")) is None

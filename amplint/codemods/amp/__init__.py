@@ -6,12 +6,12 @@ from amplint.codemods.amp import devices, limits
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
-from amplint.codemods.amp.logits import to_logits
 from amplint.codemods.amp.observed import observe
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.logits import to_logits
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script

@@ -7,23 +7,26 @@ half has no numbers between 0.9995 and 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from amplint.codemods import names
-from amplint.codemods.amp.models import Models, Unclear
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
+from amplint.codemods.interpretation import Interpretation
+from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script
 from amplint.codemods.variables import Given, Held, Variables
-from amplint.findings import Edit, Fix
+from amplint.edits.repairs import HOME, WITH_LOGITS
+from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
-_FUNCTION, _CLASS = "torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss"
-_SUCCESSORS = {_FUNCTION: "binary_cross_entropy_with_logits", _CLASS: "BCEWithLogitsLoss"}
+_CLASS = "torch.nn.BCELoss"
+_SUCCESSORS = {f"{HOME[name]}.{name}": better for name, better in WITH_LOGITS.items()}
 _SHAPING = having("reshapes") | {"contiguous", "to", "cuda", "t"}
 _ABOUT_SHAPE = frozenset({"size", "shape", "dim", "numel", "device", "ndim"})
 _THE_TENSOR_ITSELF = frozenset({"grad", "grad_fn", "retain_grad", "register_hook", "backward"})
@@ -46,6 +49,18 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
     edits = changed_edits(script.text, new)
     fix = Fix("Compute binary cross-entropy of logits", edits, imports=("import torch",))
     return Change(fix, done, tuple(_for_others(script, new, moved))) if done else None
+
+
+def fix(text: str, path: str) -> Fix | None:
+    """What `to_logits` does as the repair of a finding: a safe one where no other file has to know of logits."""
+    script = Script(text, path)
+    interpretation = Interpretation(script)
+    interpretation.follow(lambda event: None)
+    change = to_logits(script, interpretation.calls)
+    if change is None:
+        return None
+    safe = not change.left
+    return replace(change.fix, applicability=Applicability.SAFE if safe else Applicability.UNSAFE)
 
 
 def _for_others(script: Script, new: str, moved: _Logits) -> Iterator[Remark]:
@@ -120,7 +135,7 @@ class _Logits:
         for use in every:
             if use.call is None:
                 raise Unclear
-            calls = [use.call] if use.name == _FUNCTION else list(self._models.calls_of_loss(use.call, made))
+            calls = list(self._models.calls_of_loss(use.call, made)) if use.name == _CLASS else [use.call]
             if calls:
                 self.losses[use] = calls
 
