@@ -43,8 +43,8 @@ def _is_path(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name)
 
 
-def from_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
-    """Take a sigmoid away and use the loss's form for logits, where both are in sight and serve nothing else."""
+def near_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
+    """Take a sigmoid away and use the loss's form for logits, where both are in one function and serve nothing else."""
     if not isinstance(event.node, cst.Call):
         return None
     loss = _loss(event, event.node, rewrite)

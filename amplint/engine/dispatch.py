@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class Dispatcher:
         """Show `event` to every rule that handles its kind."""
         for rule, handler in self._handlers.get(event.kind, ()):
             place = (rule.code, event.kind, event.node)
-            if rule.code in self._crashes or (event.assumed and rule.code not in self._assuming):
+            if rule.code in self._crashes or (event.assumed and (event.option or rule.code not in self._assuming)):
                 continue
             try:
                 reports = {(rule.code, report.at): (place, report) for report in handler(event)}
@@ -95,8 +95,9 @@ class Dispatcher:
                 continue
             if finding is not None:
                 kept.setdefault((finding.code, finding.span), finding)
-        found = [*kept.values(), *self._crashes.values()]
-        return sorted(found, key=lambda finding: (finding.span, finding.code))
+        found = sorted([*kept.values(), *self._crashes.values()], key=lambda finding: (finding.span, finding.code))
+        once = {report.rule.code for _, report in self._reports.values() if report.rule.once}
+        return list(_gathered(found, once)) if once else found
 
     def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
         """What a report comes to; None for the story of another file alone, which that file's own analysis tells.
@@ -104,9 +105,9 @@ class Dispatcher:
         None, too, where the rule speaks only of what it can repair, and cannot.
         """
         rule = report.rule
-        notes = tuple(note for node, message in report.notes if (note := self._note(node, message)) is not None)
         here = self._source.owns(report.at)
         elsewhere = None if here else self._note(report.at, report.message)
+        notes = self._notes(report)
         if not here and {note.filename for note in notes} <= {elsewhere.filename if elsewhere is not None else None}:
             return None
         at = report.at if here else report.event.entered_from
@@ -117,7 +118,9 @@ class Dispatcher:
             code=rule.code,
             name=rule.name,
             severity=Severity.INFO if report.event.assumed else report.severity,
-            message=report.message,
+            message=f"{report.message} (where {option} is chosen)"
+            if (option := report.event.option)
+            else report.message,
             filename=self._source.filename,
             span=self._source.span(at),
             reason=report.reason,
@@ -129,6 +132,13 @@ class Dispatcher:
             shown=self._note(report.event.node, "") if report.claims and report.event.node is not at else None,
             guesses=tuple(dict.fromkeys(replace(guessed, about="") for guessed in guesses)),
         )
+
+    def _notes(self, report: Report) -> tuple[Note, ...]:
+        """What a report notes, each once, and not what only points at itself."""
+        own = self._note(report.at, "")
+        notes = (self._note(node, message) for node, message in report.notes)
+        apart = (note for note in notes if note is not None and (own is None or replace(note, message="") != own))
+        return tuple(dict.fromkeys(apart))
 
     def _note(self, node: cst.CSTNode, message: str) -> Note | None:
         """`message` at `node`; None in what stands for a library, which is in no file."""
@@ -160,3 +170,24 @@ class Dispatcher:
         message = f"{what} {rule.code} ({rule.name}) failed: {describe(failure)}"
         reason = "This is a defect in the rule; please report it to its authors. Everything else was checked."
         return diagnostic(RuleCrashed, self._source.filename, message, span=span, reason=reason)
+
+
+def _gathered(found: Iterable[Finding], once: Set[str]) -> Iterator[Finding]:
+    """`found`, with one finding for each code in `once`: the first, which notes where the others are."""
+    others: dict[str, list[Finding]] = {}
+    found = list(found)
+    for finding in found:
+        others.setdefault(finding.code, []).append(finding)
+    for finding in found:
+        first, *more = others[finding.code]
+        if finding.code not in once:
+            yield finding
+        elif finding is first:
+            notes = (*finding.notes, *(Note(f"{one.message}: {_begun(one.advice)}", one.span) for one in more))
+            many = f" ({len(more) + 1} places in this file)" if more else ""
+            yield replace(finding, message=f"{finding.message}{many}", notes=notes)
+
+
+def _begun(advice: str) -> str:
+    """Advice as the end of a sentence that has begun."""
+    return advice[:1].lower() + advice[1:].rstrip(".")

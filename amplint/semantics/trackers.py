@@ -23,6 +23,7 @@ from amplint.semantics.memory.undone import Undone
 from amplint.semantics.models.copies import Copies
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
+from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.models import Models
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
@@ -30,26 +31,33 @@ from amplint.semantics.models.threads import Threads
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
 from amplint.semantics.protocol.gradient_uses import GradientUses
+from amplint.semantics.protocol.mistaken import Mistaken
+from amplint.semantics.protocol.named_clips import NamedClips
 from amplint.semantics.protocol.protocol import Protocol
 from amplint.semantics.protocol.protocol_calls import ProtocolCalls
 from amplint.semantics.protocol.schedulers import Schedulers
 from amplint.semantics.protocol.script_ends import ScriptEnds
+from amplint.semantics.protocol.short_lived import ShortLived
 from amplint.semantics.protocol.unended import Updates
 from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.regions.fixed_devices import FixedDevices
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.regions.ran import RegionUse
 from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
+from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.exchanges import Exchanges
 from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.numerics import Numerics
+from amplint.semantics.tensors.sensitive import SensitiveRuns
 from amplint.semantics.tensors.subregions import Subregions
 from amplint.semantics.tensors.sums import Sums
 from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.unseen_fills import UnseenFills
 from amplint.semantics.tensors.weights import Weights
 
 TRACKERS: tuple[type[Tracker], ...] = (
@@ -70,21 +78,29 @@ TRACKERS: tuple[type[Tracker], ...] = (
     CustomFunctions,
     Threads,
     HalfCasts,
+    CastBacks,
     # state that is saved, and the protocol
     Checkpoints,
     ProtocolCalls,
     Segments,
     Protocol,
+    Mistaken,
+    ShortLived,
     Schedulers,
     Regions,
     RegionUse,
+    FixedDevices,
     # parameters and tensors
     Parameters,
+    HeldShards,
     Weights,
     Layers,
     Exchanges,
+    SensitiveRuns,
+    UnseenFills,
     Tensors,
     GradientUses,
+    NamedClips,
     Shares,
     Readings,
     Sums,

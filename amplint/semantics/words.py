@@ -124,6 +124,34 @@ KERNEL_WHOLE_NUMBERS = Guess(
     ),
     counterexamples=("features", "weight", "keypoints", "grad_out", "value"),
 )  # fmt: skip
+FREQUENCY = Guess(
+    name="the frequencies of rotary or sinusoidal embeddings",
+    of="a factor of a product of matrices",
+    pattern=r"(?i)(?:freqs?|frequency|frequencies)$|^omegas?$",
+    because="Frequencies that are learned, or made out of sight, give angles with positions all the same.",
+    examples=("freqs", "inv_freq", "base_frequency", "inverse_frequencies", "omega"),
+    counterexamples=("freq_mask", "freqs_cis", "frequency_bins"),
+    decides=True,
+)
+OUTSIDE_REGIONS = Guess(
+    name="a function that nobody calls in a region",
+    of="a function that computes in float32",
+    pattern=r"^_*(?:init|reset|setup|build|make|create|precompute|update_cache|cache)(?:_|$)|^backward$|^step$",
+    because="Tables are made when an object is, and optimizers run behind the backward pass.",
+    examples=("__init__", "init_weights", "reset_parameters", "setup", "build_table", "make_rope", "create_table",
+              "precompute_freqs", "update_cache", "cache_angles", "backward", "step"),
+    counterexamples=("forward", "compute_angles", "rotary", "steps"),
+)  # fmt: skip
+POSITION = Guess(
+    name="positions",
+    of="the other factor, beside frequencies",
+    pattern=r"(?i)(?:^|_)(?:pos|positions?|pos_ids|position_ids|coords?|coordinates|grid|timesteps?|seq|t)$",
+    because="What frequencies are multiplied by is a position, an index or a time.",
+    examples=("pos", "query_pos", "position", "positions", "position_ids", "pos_ids", "coord", "coords", "coordinates",
+              "grid", "timestep", "timesteps", "seq", "t"),
+    counterexamples=("x", "position_bias", "weights", "out"),
+    decides=True,
+)  # fmt: skip
 INDICES = Guess(
     name="what selects elements of a tensor",
     of="what an assignment to elements is indexed with",
@@ -140,6 +168,47 @@ EPSILON = Guess(
     because="Of `x + eps` only `x` is the tensor.",
     examples=("eps", "self.eps", "layer_epsilon", "tiny", "smooth", "delta"),
     counterexamples=("steps", "x", "reps"),
+    decides=True,
+)
+FILLS_BY_MASK = Guess(
+    name="what fills by a mask",
+    of="a function out of sight that is given a mask and a number past 65504",
+    pattern=r"(?i)mask|fill|replace",
+    because="A number past 65504 beside a mask is what the masked elements become.",
+    examples=("apply_mask", "fill_where", "replace_padding", "maskedFill"),
+    counterexamples=("clamp", "attention", "pad"),
+    decides=True,
+)
+NEARLY_INFINITE = Guess(
+    name="a constant past 65504",
+    of="an imported constant that is put into elements of a tensor",
+    pattern=(
+        r"(?:^|[._])(?:NEAR|NEARLY|ALMOST|BIG|LARGE|HUGE)_(?:INF|INFINITY|NUMBER|NEGATIVE|NEG|VALUE|FLOAT)$"
+    ),
+    because="What is to stand for infinity and is none is past the largest number of float16.",
+    examples=(
+        "NEAR_INF", "utils.NEAR_INF", "NEG_NEAR_INF", "NEARLY_INFINITY", "ALMOST_INF", "BIG_NUMBER", "LARGE_NEGATIVE",
+        "HUGE_NEG", "LARGE_VALUE", "BIG_FLOAT",
+    ),
+    counterexamples=("INF", "inf", "MASK", "BIG_ENDIAN"),
+    decides=True,
+)  # fmt: skip
+ROUTING = Guess(
+    name="what chooses among experts",
+    of="logits, or the result of a softmax",
+    pattern=r"(?:^|[._])(?:gates?|gating|router|routing|experts?)(?:_|$)",
+    because="Experts are chosen by comparing probabilities, and two that are close are equal in half.",
+    examples=(
+        "gates",
+        "self.gate",
+        "top_gates",
+        "gating_weights",
+        "router_logits",
+        "routing_weights",
+        "expert_scores",
+        "experts",
+    ),
+    counterexamples=("propagate", "aggregate", "route", "delegate"),
     decides=True,
 )
 TORCH_MODULES = _one_of(
@@ -175,6 +244,15 @@ DEVICE = Guess(
     because="What moves a tensor does not convert it.",
     examples=("device", "gpu_id", "local_rank", "cuda"),
     counterexamples=("dtype", "other", "weight"),
+)
+NAMED_DEVICE = Guess(
+    name="a device of any type",
+    of="what a call is given, or a key",
+    pattern=r"_device$",
+    because="Work that is given a device by a variable can be given any, and the text of a device can hold an index.",
+    examples=("run_device", "get_device"),
+    counterexamples=("devices", "device_ids", "device_type", "num_devices", "device"),
+    decides=True,
 )
 DTYPE = Guess(
     name="a dtype",
@@ -655,6 +733,18 @@ EPOCHS = Guess(
     examples=("num_epochs", "EPOCHS"),
     counterexamples=("steps", "iterations"),
 )
+ONE_EPOCH = Guess(
+    name="work that is done once per epoch",
+    of="a function that makes a scaler, and its parameters",
+    pattern=r"(?i)^(?:cur_|current_)?epoch(?:_idx|_index|_id)?$|(?:train|training|one|run)_?epoch(?!s)",
+    because="Whoever calls it does so for every epoch, with the same optimizer.",
+    examples=(
+        "epoch", "cur_epoch", "current_epoch", "epoch_idx", "epoch_index", "epoch_id", "train_epoch", "training_epoch",
+        "do_one_epoch", "run_epoch",
+    ),
+    counterexamples=("epochs", "train_epochs", "num_epoch", "start_epoch"),
+    decides=True,
+)  # fmt: skip
 
 # Checkpoints
 
@@ -849,6 +939,24 @@ CLIPS = Guess(
     because="Gradients have to be unscaled before.",
     examples=("clip_grad_norm_", "dispatch_clip_grad", "get_total_norm"),
     counterexamples=("clip", "grad_norm"),
+)
+CLIPS_GRADIENTS = Guess(
+    name="what clips gradients",
+    of="a function or method out of sight, called between a backward pass on a scaled loss and the step",
+    pattern=r"(?i)^_*(?:do_|apply_|dispatch_|adaptive_)?(?:clip\w*grad|grad\w*clip)",
+    because="Gradients have to be unscaled before.",
+    examples=("do_clip_grads", "apply_gradient_clipping", "dispatch_clip_grad", "adaptive_clip_grad", "clip_gradients"),
+    counterexamples=("before_gradient_clipping", "build_gradient_clipper", "clip_model", "graduate"),
+    decides=True,
+)
+CLIPPER = Guess(
+    name="what clips the parameters' gradients",
+    of="a function or method out of sight that is handed parameters between a scaled backward pass and the step",
+    pattern=r"^_?clip(?:_?fn|_?func|per|_params|_parameters|_norm|_norm_)?$",
+    because="To clip parameters themselves makes little sense there.",
+    examples=("clip", "clip_fn", "clip_func", "clipper", "clip_params", "clip_parameters", "clip_norm", "clip_norm_"),
+    counterexamples=("clip_model", "eclipse", "clip_text"),
+    decides=True,
 )
 PARAMETERS = Guess(
     name="parameters of a model",

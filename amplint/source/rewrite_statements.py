@@ -27,10 +27,10 @@ class StatementEdits(RewriterBase):
     def insert_after(self, node: cst.CSTNode, code: str) -> Edit | None:
         """Put `code` on lines of its own below the statement that holds `node`, a compound one with all its body.
 
-        None where `insert_before` gives None.
+        None where `insert_before` gives None, and behind a `return`, which nothing follows.
         """
         found = self._place(node)
-        if found is None:
+        if found is None or _leaves(self.statement_of(node)):
             return None
         first, last = found
         return self._insertion_below(last, self._block(node, code, self._lines.indentation(first)))
@@ -164,3 +164,9 @@ class StatementEdits(RewriterBase):
                 line = indentation + line[len(old) :]
             text.append(line)
         return self.source.newline.join(text)
+
+
+def _leaves(statement: cst.CSTNode | None) -> bool:
+    """Whether a statement leaves the function."""
+    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    return any(isinstance(one, (cst.Return, cst.Raise)) for one in small)

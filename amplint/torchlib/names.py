@@ -12,6 +12,9 @@ LIBRARIES = frozenset(
 )
 """Packages whose names are understood as such and never looked up in the linted tree."""
 
+NEVER_RENAMED = ("torch",)
+"""Packages whose names stand for nothing else, also where `from utils import *` brings them."""
+
 GRAD_SCALERS = {
     "torch.amp.GradScaler": "cuda",
     "torch.amp.grad_scaler.GradScaler": "cuda",
@@ -52,6 +55,9 @@ DEFAULT_AUTOCAST_DTYPE = {
 }  # fmt: skip
 """`torch.get_autocast_dtype(device)` of torch 2.13, before anyone sets it."""
 
+INDEX_TAKEN_SINCE = "2.4"
+"""The first version whose `torch.autocast` takes a device with an index (`cuda:0`) for its type."""
+
 AUTOCAST_DEVICES = frozenset(DEFAULT_AUTOCAST_DTYPE) | {"ipu", "maia"}
 """The device types that `torch.autocast` of torch 2.13 takes without a plug-in."""
 
@@ -86,6 +92,16 @@ GRAD_MODES = {
     "torch.enable_grad": True,
 }
 """Qualified name -> whether gradients are recorded inside."""
+
+NO_CONTEXTS = frozenset(
+    f"torch.{name}"
+    for name in (
+        *("set_default_dtype", "set_default_tensor_type", "set_default_device", "set_autocast_enabled"),
+        *("set_autocast_dtype", "set_autocast_cache_enabled", "set_float32_matmul_precision", "manual_seed"),
+        *("use_deterministic_algorithms", "cuda.set_device"),
+    )
+)
+"""Functions that change a setting for good: what they return cannot be entered."""
 
 SHARDED_SCALER = "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
 SHARDING_WRAPPERS = frozenset(
@@ -159,10 +175,17 @@ SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
 """Bytes of which a file that uses a gradient scaler holds at least one."""
 HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]*dtype")
 """What a file holds in which a tensor can be seen to be half."""
+HALF_ASSUMED = re.compile(
+    HALF_SIGNS.pattern + rb"|type_as\(|\.to\([^()]*dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
+    rb"|norm\([^\n]*\.grad\b|\.grad\b[^\n]*\.norm\("
+)
+"""What a file holds that gives away how half meets its operations."""
 HUGE_NUMBERS = re.compile(
     rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info"
     rb"|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )
+HUGE_ASSUMED = re.compile(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
+"""The same, and names of constants that another file may hold."""
 TINY_NUMBERS = re.compile(
     rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )

@@ -97,6 +97,8 @@ def outcome(
     of_parts = op == "local_response_norm" and here is not None and (operands[0].rank or 0) < 4
     if op not in KNOWN or of_parts:  # three dimensions are normed by other parts
         return UNKNOWN
+    if asked is not None and operands[0].dtypes is None and op not in NOT_NARROWING and not in_place and out is None:
+        return Outcome(frozenset({asked}))
     devices = frozenset(here.devices or ("cpu", "cuda")) if here is not None else None
     lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
     around = _Around(devices, lows, regime.version if regime is not None else None)

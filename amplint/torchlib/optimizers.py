@@ -1,4 +1,4 @@
-"""PyTorch's optimizers: the small number each adds to a denominator."""
+"""PyTorch's optimizers: the small number each adds to a denominator, and what autocast makes of their steps."""
 
 from __future__ import annotations
 
@@ -12,5 +12,9 @@ EPSILONS = {
     "Adagrad": (1e-10, 5),
 }
 """Class -> default and position of the `eps` that it adds, in the dtype of the parameters, to what it divides by."""
+ELEMENTWISE = frozenset(
+    {"SGD", "ASGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Rprop"}
+)
+"""The classes whose step has no operation that autocast casts to half."""
 ELSEWHERE_COMPUTED = ("fused", "capturable")
 """Switches under which the denominator is computed otherwise."""

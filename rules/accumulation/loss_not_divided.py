@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event, Job, ScriptEnd
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 from .edits import divided_loss
+from .places import end_of
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -78,9 +80,9 @@ class LossNotDivided(Rule):
                 yield self.report(
                     window,
                     "the loss is not divided by the number of micro-batches whose gradients add up",
-                    advice="Divide it before backward: (loss / accumulation_steps).backward().",
+                    advice=f"Divide it before backward: {_divided(backward, window.every)}.",
                     at=backward,
-                    notes=[(backward, "adds the whole gradient of this micro-batch"), (window.node, "ends the window")],
+                    notes=[end_of(window)],
                 )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
@@ -90,3 +92,13 @@ class LossNotDivided(Rule):
         if not edits or not complete:
             return None
         return Fix("Divide the loss by the number of micro-batches", tuple(edits), Applicability.UNSAFE)
+
+
+def _divided(backward: cst.CSTNode, every: cst.BaseExpression | None) -> str:
+    """What the backward pass is to become, in the names of the code where these are plain."""
+    number = every.value if isinstance(every, cst.Integer) else (dotted(every) if every is not None else None)
+    number = number or "accumulation_steps"
+    loss = backward.func.value if isinstance(backward, cst.Call) and isinstance(backward.func, cst.Attribute) else None
+    if isinstance(loss, cst.Call) and loss.args and (dotted(loss.func) or "").endswith(".scale"):
+        return f"{dotted(loss.func)}({dotted(loss.args[0].value) or 'loss'} / {number}).backward()"
+    return f"({(dotted(loss) if loss is not None else None) or 'loss'} / {number}).backward()"

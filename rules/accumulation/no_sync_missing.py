@@ -10,6 +10,7 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event
 
 from .edits import synchronised_at_end
+from .places import end_of
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -69,10 +70,7 @@ class NoSyncMissing(Rule):
                 "gradients are reduced over all processes on every micro-batch",
                 advice="Run forward and backward of all but the last one in model.no_sync().",
                 at=event.backwards[0][0],
-                notes=[
-                    (event.parallel, "the distributed model"),
-                    (event.node, "ends the window" if event.guard else "runs through one window"),
-                ],
+                notes=[(event.parallel, "the distributed model"), end_of(event)],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -22,6 +22,11 @@ def guard_statement(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
     return None
 
 
+def end_of(event: Accumulation) -> tuple[cst.CSTNode, str]:
+    """The note about where a window ends."""
+    return event.node, "ends the window" if event.guard is not None else "each run of this loop is one window"
+
+
 def step_of(event: Accumulation) -> cst.CSTNode | None:
     """The first step at the end of a window."""
     return next((done.node for done in event.closing if done.job is Job.STEP), None)

@@ -63,9 +63,12 @@ class UnscaleInsideWindow(Rule):
     fixable = Applicability.SAFE
     reason = "More gradients are added before the step; only then are they whole."
 
+    def __init__(self) -> None:
+        self.first: dict[cst.CSTNode, cst.CSTNode] = {}
+
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
         early = [done for done in event.inside if done.job in _WHAT]
-        if not early:
+        if not early or self.first.setdefault(event.node, early[0].node) is not early[0].node:
             return
         window = "the window is full only where this holds" if event.guard else "this loop runs through the window"
         yield self.report(

@@ -23,7 +23,8 @@ class ZeroGradInsideWindow(Rule):
     The step at the end of the window sees the gradients of the last micro-batch only; the work of all others is thrown
     away. Where the loss is divided by the number of micro-batches, the steps are too small by that factor as well.
     Where nothing clears them, every step repeats the gradients of all steps before it; a scaler hides that, because it
-    divides the old ones by the scale again.
+    divides the old ones by the scale again. It does not do so for ever: inf and NaN of one overflow stay in gradients
+    that nothing clears, and every later step is skipped.
 
     ## Example
     ```python
@@ -72,6 +73,18 @@ class ZeroGradInsideWindow(Rule):
             )
 
     def on_never_cleared(self, event: NeverCleared) -> Iterator[Report]:
+        if event.elsewhere is not None:
+            yield self.report(
+                event,
+                "gradients are never cleared on this path through the loop, as they are on the other one",
+                reason="backward() adds to what is there: after an overflow inf stays, and no step is taken any more.",
+                advice="Call optimizer.zero_grad() after the step, or before backward on all paths.",
+                notes=[
+                    (event.backward, "adds to the gradients of all earlier rounds"),
+                    (event.elsewhere, "cleared here"),
+                ],
+            )
+            return
         yield self.report(
             event,
             "gradients are never cleared, so every step repeats those of all earlier ones",

@@ -7,20 +7,29 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastCreated, Event
+from amplint.semantics.events import AutocastCreated, Event, ScalerCreated
 from amplint.semantics.values.values import Const, Device, Ref, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.names import AUTOCAST_PARAMETERS, AUTOCASTS, DTYPES
+from amplint.torchlib.names import (
+    AUTOCAST_PARAMETERS,
+    AUTOCASTS,
+    DTYPES,
+    INDEX_TAKEN_SINCE,
+    SCALER_PARAMETERS,
+    SHARDED_SCALER,
+    SUCCESSORS,
+)
 
 TAKES = {"device_type": "str", "dtype": "torch.dtype", "enabled": "bool"}
 BELONGS_TO = {"torch.dtype": "dtype", "bool": "enabled"}
+_NEWER = "torch.amp.autocast"
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
 class AutocastArguments(Rule):
-    """Autocast gets arguments that it rejects.
+    """Autocast, or a scaler, gets arguments that it rejects.
 
     ## Why is this bad?
     `torch.autocast(device_type, dtype, enabled)` takes a plain type string such as `"cuda"`, a dtype and a bool; the
@@ -41,7 +50,11 @@ class AutocastArguments(Rule):
         loss = model(inputs)
     ```
 
-    A device type with an index (`"cuda:0"`) works and is not reported.
+    `torch.amp.GradScaler` has a parameter `device`, none called `device_type`; its deprecated spellings have neither.
+    A file that imports `autocast` from `torch.amp`, and from `torch.cuda.amp` where that fails, has to pass the type.
+
+    PyTorch before 2.4 also refuses a device type with an index (`"cuda:0"`), which `str(device)` can be. That is told
+    as an info, unless the configuration says which `torch-version` the code is for. A written `"cuda:0"` is left alone.
 
     ## Fix safety
     The call could only raise. A device becomes its type, a dtype or bool gets its name; a missing type is not guessed.
@@ -55,7 +68,7 @@ class AutocastArguments(Rule):
     severity = Severity.ERROR
     goes_by = ("arguments",)
     claims = (Claim(Sign.RAISES),)
-    screen = (b"autocast",)
+    screen = ((b"autocast", b"GradScaler"),)
     every_path = True
     fixable = Applicability.SAFE
 
@@ -65,13 +78,37 @@ class AutocastArguments(Rule):
         for parameter, kind in _misplaced(event):
             message = f"autocast gets a {kind} for {parameter}, which takes a {TAKES[parameter]}"
             advice = f"Pass it as {BELONGS_TO[kind]}." if kind in BELONGS_TO else f"Pass a {TAKES[parameter]}."
-            yield self.report(event, message, reason=reason, advice=advice, at=event.arguments[parameter][0])
+            severity = Severity.WARNING if event.by_use and kind == "torch.device" else None
+            at = event.arguments[parameter][0]
+            yield self.report(event, message, reason=reason, advice=advice, at=at, severity=severity)
             return
-        if event.certain and "device_type" in order and "device_type" not in event.arguments:
-            yield self.report(event, "autocast gets no device type", reason=reason, advice='Pass one, such as "cuda".')
+        if event.certain and event.needs_type and not event.positional and "device_type" not in event.arguments:
+            newer = f"PyTorch raises TypeError: {_NEWER} begins with device_type."
+            yield self.report(event, "autocast gets no device type", reason=newer, advice='Pass one, such as "cuda".')
+        if event.indexed:
+            yield self.report(
+                event,
+                "autocast gets the text of a device, which can hold an index",
+                reason=f'PyTorch before {INDEX_TAKEN_SINCE} refuses "cuda:0" as a device type; later versions take it.',
+                advice="Pass the type alone, `device.type`.",
+                at=event.arguments["device_type"][0],
+                severity=Severity.INFO,
+                claims=(),
+            )
+
+    def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
+        order = SCALER_PARAMETERS[1:] if event.scaler.cls in SUCCESSORS else SCALER_PARAMETERS
+        for argument in event.call.args if event.scaler.cls != SHARDED_SCALER else ():
+            if argument.keyword is not None and argument.keyword.value not in order:
+                reason = f"PyTorch raises TypeError: its parameters are {', '.join(order)}."
+                message = f"the scaler has no parameter {argument.keyword.value}"
+                advice = "Pass the device as `device`, or first." if "device" in order else "Leave it out."
+                yield self.report(event, message, reason=reason, advice=advice, at=argument)
+                return
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, AutocastCreated)
+        if not isinstance(event, AutocastCreated):
+            return None
         parameter, kind = next(_misplaced(event), ("", ""))
         own = BELONGS_TO.get(kind)
         if kind == "torch.device":

@@ -7,24 +7,32 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastCreated, AutocastUnused, Event, Forward
+from amplint.semantics.events import AutocastCreated, AutocastUnused, DeviceFixed, Event, Forward, NoContext, ScriptEnd
 from amplint.semantics.values.values import FALSE, Ref
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
 
 WARNS_AND_SWITCHES_OFF = AUTOCAST_DEVICES - {"cuda"}
+_WARNS = {"cuda": ", and PyTorch warns where there is no CUDA"}
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
 class AutocastHasNoEffect(Rule):
-    """An autocast region is set up in a way that leaves everything in float32.
+    """An autocast region is set up in a way that leaves everything as it is.
 
     ## Why is this bad?
     `torch.autocast(...)` only builds a context; nothing is cast until a `with` statement or a decorator enters it. The
     class itself, without a call, is no context: `with autocast:` raises `TypeError`. A region for one device type casts
     nothing on another. And except on CUDA, PyTorch switches regions for other dtypes than float16 and bfloat16 off.
+
+    So a region for `"cuda"` by name, in code that is given its device by a parameter, a setting or another tensor,
+    works on some machines only, and so does a scaler. This is told as an info, where neither a condition nor `enabled`
+    asks for the device and nothing in the file needs CUDA; so is float32 for any device but CUDA.
+
+    A context that has been made is called only to decorate a function, and what changes a setting, such as
+    `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
 
     ## Example
     ```python
@@ -52,8 +60,35 @@ class AutocastHasNoEffect(Rule):
     severity = Severity.WARNING
     goes_by = ("arguments",)
     claims = (Claim(Sign.INERT),)
-    screen = (b"autocast",)
+    screen = (
+        (b"autocast", b"GradScaler", b"with torch.set_default_", b"with torch.set_float32_", b"with set_default_"),
+    )
     fixable = Applicability.SAFE
+
+    def __init__(self) -> None:
+        self._regions = False
+        self._scalers: list[DeviceFixed] = []
+
+    def on_device_fixed(self, event: DeviceFixed) -> Iterator[Report]:
+        if event.scaler:
+            self._scalers.append(event)
+            return
+        self._regions = True
+        message = f"this region is for {event.device} alone, but its work is given `{event.name}`"
+        reason = f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}."
+        yield self._fixed(event, message, reason)
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for scaler in () if self._regions else self._scalers[:1]:
+            message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
+            reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
+            yield self._fixed(scaler, message, reason)
+
+    def _fixed(self, event: DeviceFixed, message: str, reason: str) -> Report:
+        notes = [(event.chosen, "the device is given here")]
+        call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
+        advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."
+        return self.report(event, message, reason=reason, advice=advice, notes=notes, severity=Severity.INFO, claims=())
 
     def on_autocast_unused(self, event: AutocastUnused) -> Iterator[Report]:
         if event.called:
@@ -69,18 +104,44 @@ class AutocastHasNoEffect(Rule):
             message, claims = "the autocast class is entered without being called", (Claim(Sign.RAISES),)
             yield self.report(event, message, reason=reason, advice="Call it.", claims=claims)
 
+    def on_no_context(self, event: NoContext) -> Iterator[Report]:
+        if event.called:
+            message, reason = (
+                f"this calls a context, {event.api}, that has been made already",
+                "It needs a function to decorate.",
+            )
+            advice = "Leave the parentheses out."
+        else:
+            message, reason = (
+                f"{event.api} is entered as a context",
+                "It returns None and changes the setting for good.",
+            )
+            advice = "Call it as a statement, and call it again with the former value where that has to come back."
+        reason = f"{reason} Python raises TypeError."
+        claims = (Claim(Sign.RAISES),)
+        yield self.report(event, message, reason=reason, advice=advice, severity=Severity.ERROR, claims=claims)
+
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         devices = event.context.devices
         argument, value = event.arguments.get("dtype", (None, None))
         dtype = DTYPES.get(value.name) if isinstance(value, Ref) else None
         spelled_out = argument is not None and isinstance(argument.value, cst.Attribute)
-        if dtype is None or dtype in HALF_DTYPES or not spelled_out or event.context.enabled == FALSE:
-            return
-        if devices and devices <= WARNS_AND_SWITCHES_OFF:
+        wide = dtype is not None and dtype not in HALF_DTYPES and spelled_out and event.context.enabled != FALSE
+        if wide and devices and devices <= WARNS_AND_SWITCHES_OFF:
             reason = f"PyTorch supports only float16 and bfloat16 here; with {dtype} it warns and casts nothing."
             advice = "Pass torch.bfloat16 or torch.float16, or enabled=False for a region that is meant to be off."
             message = f"autocast to {dtype} is switched off on this device type"
             yield self.report(event, message, reason=reason, advice=advice)
+        elif event.float32_elsewhere is not None:
+            yield self.report(
+                event,
+                "autocast to float32 is switched off on all devices but CUDA",
+                reason="There PyTorch supports only float16 and bfloat16; with float32 it warns and casts nothing.",
+                advice="Switch the region off where float32 is meant: pass enabled= with that condition.",
+                notes=[(event.float32_elsewhere, "float32 is asked for here")],
+                severity=Severity.INFO,
+                claims=(),
+            )
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         region, place = event.region, event.place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,8 @@ class DisabledRegionKeepsHalf(Rule):
     ```
 
     Reported are tensors that certainly are half, parameters of a method that other files call, and those whose
-    neighbours are converted in the same statement.
+    neighbours are converted in the same statement. Selected by its code, the rule also tells, as an info, of products
+    in a function that converts their operands to float32 and the result back: a region around its caller undoes that.
 
     ## Fix safety
     The tensor is converted where the region first mentions it, or at its beginning where it does so more than once.
@@ -50,6 +52,7 @@ class DisabledRegionKeepsHalf(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES),)
     screen = (b"autocast",)
+    assumed = (re.compile(rb"\.float\(\)|float32|torch\.float\b"), re.compile(rb"einsum|matmul|\bb?mm\(| @ "))
     fixable = Applicability.SAFE
 
     def __init__(self) -> None:
@@ -83,8 +86,10 @@ class DisabledRegionKeepsHalf(Rule):
     def on_cast_back(self, event: CastBack) -> Iterator[Report]:
         yield self.report(
             event,
-            f"autocast casts the operands of {event.op} back to half",
-            reason="Autocast is on, so .float() on the operands of a matrix product only costs time.",
+            f"autocast casts the operands of {event.op} back to half"
+            if event.region is not None
+            else f"where autocast is on around the caller, it casts the operands of {event.op} back to half",
+            reason="With autocast on, .float() on the operands of a matrix product only costs time.",
             advice="Compute it in a region with enabled=False.",
         )
 

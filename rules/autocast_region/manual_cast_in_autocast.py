@@ -10,6 +10,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, Forward, HalfCast, ScriptEnd
 from amplint.source import syntax as cst
+from amplint.torchlib.names import HALF_DTYPES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -79,12 +80,20 @@ class ManualCastInAutocast(Rule):
 
     def on_half_cast(self, event: HalfCast) -> Iterator[Report]:
         dtypes = event.region.dtypes if event.region is not None else None
-        if event.region_with is not None and dtypes is not None and dtypes != {event.dtype}:
-            other = ", ".join(sorted(dtypes - {event.dtype}))
-            message = f"a tensor is converted to {event.dtype} in a region that may run in {other}"
-            reason = "The two half types meet: one overflows where the other does not, or the operation raises."
-            notes, advice = [(event.region_with, "autocast is on from here")], "Leave the conversion to autocast."
-            yield self.report(event, message, reason=reason, advice=advice, notes=notes)
+        other = HALF_DTYPES - {event.dtype}
+        if event.region_with is not None and dtypes is not None and event.dtype not in dtypes and dtypes & other:
+            region = next(iter(other))
+            overflows = event.dtype == "float16"
+            yield self.report(
+                event,
+                f"a tensor is converted to {event.dtype} in a region that runs in {region}",
+                reason="float16 overflows past 65504, where bfloat16 does not; an operation on both may raise."
+                if overflows
+                else "bfloat16 keeps 8 bits of a number, where float16 keeps 11; an operation on both may raise.",
+                notes=[(event.region_with, "autocast is on from here")],
+                advice="Leave the conversion to autocast.",
+                severity=None if overflows else Severity.INFO,
+            )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, (Forward, HalfCast)) or not isinstance(event.node, cst.Call):

@@ -10,19 +10,25 @@ from amplint.edits.casting import may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, OptimizerStep, ScalerStep
+from amplint.semantics.values.values import Optimizer
 from amplint.source import syntax as cst
+from amplint.torchlib.optimizers import ELEMENTWISE
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_STALE = (
+    "The region goes on with the half copies it has made of the weights: a forward pass in it still runs on old ones."
+)
 
 
 class StepInAutocast(Rule):
     """An optimizer or scaler step runs while autocast is on.
 
     ## Why is this bad?
-    The optimizer's own arithmetic is cast to half: matrix products, as in Adafactor, Shampoo or Muon, overflow or
-    vanish. And a region keeps the half copies it has made of the weights until its outermost `with` ends: a forward
-    pass after the step, in the same region, still runs on the old weights.
+    A region keeps the half copies it has made of the weights until its outermost `with` ends: a forward pass after the
+    step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in Adafactor,
+    Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none.
 
     ## Example
     ```python
@@ -59,7 +65,9 @@ class StepInAutocast(Rule):
     claims = (Claim(Sign.REGION_ON, ops=("step",)),)
     screen = (b"autocast", b"step")
     fixable = Applicability.SAFE
-    reason = "The optimizer's arithmetic is cast to half, and the region goes on with half copies of the old weights."
+    reason = (
+        "The region goes on with half copies of the old weights, and casts the optimizer's matrix products to half."
+    )
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         yield from self._step(event)
@@ -67,11 +75,12 @@ class StepInAutocast(Rule):
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
         yield from self._step(event)
 
-    def _step(self, event: Event) -> Iterator[Report]:
+    def _step(self, event: ScalerStep | OptimizerStep) -> Iterator[Report]:
         if event.region_with is not None:
             yield self.report(
                 event,
                 "the optimizer steps while autocast is on",
+                reason=_STALE if _is_elementwise(event.optimizer) else "",
                 advice="End the autocast region once the loss is computed; begin a new one for the next forward pass.",
                 notes=[(event.region_with, "autocast is on from here")],
             )
@@ -81,3 +90,7 @@ class StepInAutocast(Rule):
             return None
         edit = rewrite.end_region(event.region_with, event.statement, partial(may_be_cast, event))
         return Fix("End the autocast region before the step", (edit,)) if edit else None
+
+
+def _is_elementwise(optimizer: Optimizer) -> bool:
+    return optimizer.cls.startswith("torch.optim.") and optimizer.cls.rpartition(".")[2] in ELEMENTWISE

@@ -51,13 +51,13 @@ class CheckpointLosesAutocast(Rule):
     code = "AMP605"
     name = "checkpoint-loses-autocast"
     severity = Severity.WARNING
-    screen = (
+    assumed = (
         b"Function",
         b"def backward",
         (b"enable_grad", b"set_grad_enabled", b"autograd.grad", b".backward("),
     )
-    assumed = screen
-    reason = "Backward runs outside the region, in float32, although forward ran the same in half."
+    screen = (*assumed, (b"autocast", b"amp"))
+    reason = "Where forward runs under autocast, in half, backward runs the same outside the region, in float32."
 
     def on_runs_again(self, event: RunsAgain) -> Iterator[Report]:
         what = f"recomputes {event.op}" if event.op else "recomputes"

@@ -76,7 +76,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             f"{event.op} in backward of {event.name} mixes a half gradient with the float32 {event.weight}",
             reason="Under autocast forward's result is half, so its gradient is; backward runs with autocast off.",
             advice=_DECORATE,
-            at=event.node if event.managed else event.backward.name,
+            at=event.node if event.managed else event.forward.name,
             notes=[(event.product, "autocast makes the result half here"), (event.node, "and the two meet here")],
             severity=None if event.announced else Severity.INFO,
         )
@@ -95,10 +95,11 @@ class CustomFunctionWithoutCustomFwd(Rule):
         yield self.report(
             event,
             f"forward of {event.name} hands {event.first} and {event.second} to {event.kernel} as autocast left them",
-            reason="Under autocast one can be half and the other float32, and nothing casts for a kernel.",
+            reason="Under autocast one can be half and the other float32, and nothing casts for "
+            + ("an operation that is given out=." if event.with_out else "a kernel."),
             advice="Decorate forward with custom_fwd(cast_inputs=...), or convert one to the dtype of the other.",
-            at=event.buffer or event.forward.name,
-            notes=[(event.node, "the kernel is handed them here")],
+            at=event.node if event.with_out else event.buffer or event.forward.name,
+            notes=[(event.node, "the kernel is handed them here")] if not event.with_out else (),
         )
 
     def on_off_in_backward(self, event: OffInBackward) -> Iterator[Report]:
@@ -107,7 +108,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             f"backward of {event.name} runs {event.op} with autocast off, on what forward made or kept with it on",
             reason="Backward runs outside the region: what is half there and what is float32 meet uncast.",
             advice=_DECORATE,
-            at=event.backward.name,
+            at=event.forward.name,
             notes=[(event.first, "autocast casts here"), (event.node, "and not here")],
         )
 

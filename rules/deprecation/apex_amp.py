@@ -46,8 +46,9 @@ class ApexAmp(Rule):
         scaler.step(optimizer)
         scaler.update()
     ```
-    Each place that uses apex is marked, so that none is forgotten. An import that only stands in for a missing
-    `torch.amp` is left alone, and so are `apex.parallel`, `apex.optimizers` and `apex.normalization`.
+    There is one finding for a file, at the first place that uses apex; its notes are the other places, so that none is
+    forgotten. An import that only stands in for a missing `torch.amp` is left alone, and so are `apex.parallel`,
+    `apex.optimizers` and `apex.normalization`.
 
     ## References
     - <https://nvidia.github.io/apex/amp.html>
@@ -57,6 +58,7 @@ class ApexAmp(Rule):
     code = "AMP702"
     name = "apex-amp"
     severity = Severity.INFO
+    once = True
     screen = (b"apex", (b"amp", b"fp16_utils"))
     reason = "PyTorch's own autocast and GradScaler took its place; it is no longer maintained."
 

@@ -32,7 +32,7 @@ class MmcvFp16(Rule):
     )
     ```
     In a loop of your own: `torch.autocast("cuda")` around the forward pass, `torch.amp.GradScaler("cuda")` around the
-    loss and the optimizer.
+    loss and the optimizer. There is one finding for a file; its notes are the other places.
 
     ## References
     - <https://mmcv.readthedocs.io/en/latest/compatibility.html>
@@ -42,6 +42,7 @@ class MmcvFp16(Rule):
     code = "AMP703"
     name = "mmcv-fp16"
     severity = Severity.INFO
+    once = True
     screen = ((b"auto_fp16", b"force_fp32", b"wrap_fp16_model", b"Fp16OptimizerHook", b"loss_scale"), (b"mm", b"fp16"))
     reason = "mmcv 2.0 removed it; mmengine and PyTorch bring their own mixed precision."
 

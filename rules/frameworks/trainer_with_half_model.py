@@ -53,7 +53,7 @@ class TrainerWithHalfModel(Rule):
     name = "trainer-with-half-model"
     severity = Severity.ERROR
     screen = (
-        re.compile(rb"\bfp16 ?= ?True|mixed_precision|16-mixed|precision ?= ?[\"']?16"),
+        re.compile(rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16"),
         (b"half(", b"float16"),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
         (b".step(", b".train(", b".fit("),

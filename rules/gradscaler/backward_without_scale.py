@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, GradState, PairEvent, ScalerStep, Unscale
+from amplint.semantics.events import Event, Gradients, GradState, PairEvent, ScalerStep, Unscale
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -61,8 +61,7 @@ class BackwardWithoutScale(Rule):
     def _check(self, event: PairEvent, call: str) -> Iterator[Report]:
         if not event.divides or event.gradients.consumed is not None:
             return
-        plain = (one for one in event.gradients.passes if one.state is GradState.RAW)
-        gradients = next(plain, event.gradients)
+        gradients = _plain(event)
         if gradients.raw is not None and gradients.discarded is None:
             yield self.report(
                 event,
@@ -81,10 +80,15 @@ class BackwardWithoutScale(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, PairEvent)
-        backward = event.gradients.raw
+        backward = _plain(event).raw
         spelled = event.index.scalers.get(event.scaler.symbol, [])
         scaler = next((rewrite.text(n) for n in spelled if backward and rewrite.same_function(n, backward)), None)
         if scaler is None or not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
             return None
         loss = backward.func.value
         return Fix("Scale the loss", (rewrite.replace(loss, f"{scaler}.scale({rewrite.text(loss)})"),))
+
+
+def _plain(event: PairEvent) -> Gradients:
+    """The latest pass on a plain loss, the latest at all where there is none."""
+    return next((one for one in event.gradients.passes if one.state is GradState.RAW), event.gradients)

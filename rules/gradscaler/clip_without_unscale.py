@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, GradientUse, GradState
+from amplint.semantics.events import ClippedEarly, Event, GradientUse, GradState
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ClipWithoutUnscale(Rule):
     code = "AMP205"
     name = "clip-without-unscale"
     severity = Severity.ERROR
-    screen = ((b"clip_grad", b".grad", b"get_total_norm"), (b"scale(",))
+    screen = ((b"clip", b".grad", b"get_total_norm"), (b"scale(",))
     fixable = Applicability.SAFE
     reason = (
         "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
@@ -57,14 +57,32 @@ class ClipWithoutUnscale(Rule):
     def on_gradient_use(self, event: GradientUse) -> Iterator[Report]:
         gradients = event.gradients
         if gradients.state is GradState.SCALED and gradients.consumed is None and gradients.backward is not None:
+            unless = "unless this method unscales them first, " if event.hidden else ""
+            by_name = Severity.WARNING if event.guesses else None
             yield self.report(
                 event,
-                f"gradients are {event.what} while they still carry the loss scale",
+                f"{unless}gradients are {event.what} while they still carry the loss scale",
+                severity=Severity.INFO if event.hidden else by_name,
                 advice="Call scaler.unscale_(optimizer) first, once per optimizer.",
                 notes=event.steps_from(gradients.backward),
             )
 
+    def on_clipped_early(self, event: ClippedEarly) -> Iterator[Report]:
+        if event.certain:
+            message = "gradients are clipped before unscale_() divides them by the loss scale"
+        else:
+            message = "unless the caller has unscaled them, gradients are clipped while they still carry the loss scale"
+        yield self.report(
+            event,
+            message,
+            advice="Call scaler.unscale_(optimizer) first, once per optimizer.",
+            notes=[(event.unscaled, "divides them by the scale here" if event.certain else "unscales them here")],
+            severity=None if event.certain else Severity.INFO,
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, ClippedEarly) or (isinstance(event, GradientUse) and event.hidden):
+            return None
         assert isinstance(event, GradientUse)
         assert event.gradients.scaler is not None
         scaler = event.gradients.scaler.symbol
@@ -86,7 +104,8 @@ class ClipWithoutUnscale(Rule):
             _named(event.index.optimizers.get(optimizer, []), step, rewrite),
         )
         edit = rewrite.insert_before(place, f"{named[0]}.unscale_({named[1]})") if all(named) else None
-        return Fix("Unscale the gradients first", (edit,)) if edit else None
+        known = Applicability.UNSAFE if event.guesses else Applicability.SAFE
+        return Fix("Unscale the gradients first", (edit,), known) if edit else None
 
 
 def _named(spelled: list[cst.BaseExpression], near: cst.CSTNode, rewrite: Rewriter) -> str | None:

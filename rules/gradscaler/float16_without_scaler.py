@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd
+from amplint.semantics.values.values import Autocast
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_CHOSEN = ", where that dtype is chosen"
 
 
 class Float16WithoutScaler(Rule):
@@ -21,6 +24,7 @@ class Float16WithoutScaler(Rule):
     The gradients of what autocast ran in float16 are float16 too, and become 0 below 0.00000003. Layers behind such
     small ones learn slowly or not at all, and nothing raises. A `GradScaler` multiplies the loss by a factor that keeps
     them, divides it out before the step, and skips steps that overflowed. bfloat16 has float32's range and needs none.
+    Where float16 is one of several dtypes to choose from, this is an info.
 
     ## Example
     ```python
@@ -38,7 +42,8 @@ class Float16WithoutScaler(Rule):
     ```
 
     ## Fix safety
-    Unsafe: results change with the gradients that are no longer lost. The scaler is made beside the optimizer.
+    Unsafe: results change with the gradients that are no longer lost. The scaler is made beside the optimizer. There is
+    none where float16 is one of several dtypes.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
@@ -52,13 +57,13 @@ class Float16WithoutScaler(Rule):
     reason = "Small gradients become 0 in float16; a scaler keeps them in its range."
 
     def __init__(self) -> None:
-        self.plain: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.plain: dict[cst.CSTNode, Autocast] = {}
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None and not ran.distant):
-            if region.is_float16_on_cuda:
-                self.plain.setdefault(event.node, region.node)
+            if region.is_float16_on_cuda or _may_be_float16(region):
+                self.plain.setdefault(event.node, region)
         yield from ()
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
@@ -69,17 +74,25 @@ class Float16WithoutScaler(Rule):
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for backward, step in self.steps.items() if event.names_cuda and not event.may_scale else ():
+            region = self.plain[backward]
+            certain = region.is_float16_on_cuda
             yield self.report(
                 step,
-                "a model is trained under float16 autocast without a scaler",
+                f"a model is trained under float16 autocast without a scaler{'' if certain else _CHOSEN}",
                 advice="Use a torch.amp.GradScaler, or bfloat16 where the hardware has it.",
                 at=backward,
-                notes=[(self.plain[backward], "float16 from here"), (step.node, "the optimizer takes what is left")],
+                notes=[
+                    (region.node, "float16 from here" if certain else "this can be float16"),
+                    (step.node, "the optimizer takes what is left"),
+                ],
+                severity=None if certain else Severity.INFO,
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, OptimizerStep)
         made, call = event.index.made.get(event.optimizer.symbol), event.gradients.backward
+        if call is None or not self.plain[call].is_float16_on_cuda:
+            return None
         if made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return None
         loss, near = rewrite.text(call.func.value), rewrite.shares_block(made, event.node)
@@ -93,3 +106,8 @@ class Float16WithoutScaler(Rule):
         )
         done = tuple(filter(None, edits)) if loss != "torch.autograd" else ()
         return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",)) if len(done) == len(edits) else None
+
+
+def _may_be_float16(region: Autocast) -> bool:
+    """Whether float16 is one of several dtypes that the code offers for a region, should it run on CUDA."""
+    return "float16" in (region.dtypes or ()) and "cuda" in (region.devices or {"cuda"})

@@ -75,10 +75,14 @@ class MissingUpdate(Rule):
             )
 
     def on_never_updated(self, event: NeverUpdated) -> Iterator[Report]:
+        message = "nothing ever calls update() on this scaler, so the next call of this code raises RuntimeError"
+        if not event.whole:
+            message = "unless a base class out of sight calls update(), the next call of this code raises RuntimeError"
         yield self.report(
             event,
-            "nothing ever calls update() on this scaler, so the next call of this code raises RuntimeError",
+            message,
             advice="Call scaler.update() after the step.",
+            severity=None if event.whole else Severity.INFO,
             notes=[(event.scaler.created, "the scaler, made here")] if event.scaler.created is not None else [],
         )
 

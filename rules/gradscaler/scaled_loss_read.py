@@ -12,6 +12,7 @@ from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 READS = {"summed": "added up", "averaged": "averaged", "logged": "reported", "compared": "compared"}
@@ -61,6 +62,9 @@ class ReadsScaledLoss(Rule):
     fixable = Applicability.UNSAFE
     reason = "The number holds the loss scale (65536 at the start), which changes while training goes on."
 
+    def __init__(self) -> None:
+        self.first: dict[cst.CSTNode, cst.CSTNode] = {}
+
     def on_scaled_loss_read(self, event: ScaledLossRead) -> Iterator[Report]:
         notes = [(event.scaled, "the loss is scaled here")]
         if event.update is not None:
@@ -73,6 +77,8 @@ class ReadsScaledLoss(Rule):
                 advice="Read the loss before it is scaled, or keep the scale from before update().",
                 notes=notes,
             )
+            return
+        if self.first.setdefault(event.scaled, event.node) is not event.node:
             return
         notes.append((event.node, f"and {READS[event.how]} here"))
         yield self.report(

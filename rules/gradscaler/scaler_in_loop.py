@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, ScalerStep
+from amplint.semantics.events import Event, ScalerMadeAnew, ScalerStep
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class ScalerInLoop(Rule):
-    """The scaler is made anew in every round of a loop that keeps its optimizer.
+    """The scaler is made anew in every round of a loop, or every call of a function, that keeps its optimizer.
 
     ## Why is this bad?
     A scaler learns: it starts at 65536, halves the scale after every overflow and doubles it after 2000 good steps. One
     that is constructed again for every epoch or batch starts over each time, skips steps again until it has found the
-    right scale, and never reaches a larger one.
+    right scale, and never reaches a larger one. So does one that a function makes for the single step it takes.
 
     ## Example
     ```python
@@ -61,10 +61,33 @@ class ScalerInLoop(Rule):
                 notes=[(event.inner_loop, "this loop makes a new scaler each time round"), (event.node, "used here")],
             )
 
+    def on_scaler_made_anew(self, event: ScalerMadeAnew) -> Iterator[Report]:
+        used = event.used
+        if not isinstance(event.around, cst.FunctionDef):
+            yield self.report(
+                event,
+                "the scaler is constructed again in every round of a loop, its optimizer is not",
+                advice="Construct the scaler once, next to the optimizer, and pass it in.",
+                notes=[(event.around, "this loop makes a new scaler each time round"), (used, "handed on here")],
+                severity=Severity.WARNING if event.guesses else None,
+            )
+            return
+        yield self.report(
+            event,
+            f"each call of {event.around.name.value}() makes a new scaler for an optimizer that was there before",
+            advice="Construct the scaler once, next to the optimizer, and pass it in.",
+            notes=[(used, "the only step of its life" if event.once else "steps here, in one epoch")],
+            severity=Severity.WARNING if event.once else Severity.INFO,
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, ScalerStep)
-        created, loop = event.scaler.created, event.inner_loop
-        if not isinstance(created, cst.Call) or loop is None or not rewrite.same_function(created, loop):
+        assert isinstance(event, (ScalerStep, ScalerMadeAnew))
+        created, loop = event.scaler.created, event.inner_loop if isinstance(event, ScalerStep) else event.around
+        if (
+            not isinstance(created, cst.Call)
+            or not isinstance(loop, (cst.For, cst.While))
+            or not rewrite.same_function(created, loop)
+        ):
             return None
         names = {name for argument in created.args for name in rewrite.names(argument)}
         if names & event.loop_binds or rewrite.branch_towards(loop, created) is not loop:

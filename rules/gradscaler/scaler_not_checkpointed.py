@@ -14,6 +14,11 @@ from amplint.torchlib.names import SCALER_SIGNS
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_UNUSED = (
+    "Nothing in sight restores this checkpoint yet. A run that resumes from it will begin again at the initial scale"
+    " and skip steps until that has come down."
+)
+
 
 class ScalerNotCheckpointed(Rule):
     """The optimizer's state goes into the checkpoint, or comes back from it, and the scaler's does not.
@@ -51,12 +56,13 @@ class ScalerNotCheckpointed(Rule):
     code = "AMP211"
     name = "scaler-not-checkpointed"
     severity = Severity.WARNING
-    screen = ((b"save", b"checkpoint", b"ckpt", b"load_state_dict"), SCALER_SIGNS)
+    screen = ((b"save", b"checkpoint", b"ckpt", b"state_dict"), SCALER_SIGNS)
     fixable = Applicability.SAFE
     reason = "Without its state the scaler begins again at its initial scale and skips steps until that has come down."
 
     def on_checkpoint_lacks_scaler(self, event: CheckpointLacksScaler) -> Iterator[Report]:
-        notes = [] if event.scaler.created is None else [(event.scaler.created, "the scaler, made here")]
+        made = event.scaler.created
+        notes = [(event.step, "the scaler that steps here")] if made is None else [(made, "the scaler, made here")]
         others = [(place.node, "the optimizer's state is saved here too") for place in event.saves[1:]]
         restores = [(place.node, "the optimizer's state is restored here") for place in event.restores]
         if event.saved:
@@ -71,7 +77,8 @@ class ScalerNotCheckpointed(Rule):
         else:
             message = "the checkpoint holds the optimizer's state but not the scaler's"
             advice = "Save scaler.state_dict() beside the optimizer's state, and load it when training resumes."
-        yield self.report(event, message, advice=advice, notes=[*notes, *others, *restores])
+        reason = "" if event.resumes else _UNUSED
+        yield self.report(event, message, advice=advice, reason=reason, notes=[*notes, *others, *restores])
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, CheckpointLacksScaler)

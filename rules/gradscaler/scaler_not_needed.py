@@ -23,7 +23,8 @@ class ScalerNotNeeded(Rule):
     ## Why is this bad?
     Loss scaling brings gradients into the narrow range of float16. bfloat16 has the range of float32, so nothing is
     gained, while every step multiplies and checks all gradients, waits for the result, and is skipped now and then when
-    the scale has grown until something overflows. A scaler that nothing uses only looks as if losses were scaled.
+    the scale has grown until something overflows. That goes for a scaler that is on for float16 and for bfloat16, too.
+    A scaler that nothing uses only looks as if losses were scaled.
 
     ## Example
     ```python
@@ -57,6 +58,7 @@ class ScalerNotNeeded(Rule):
     def __init__(self) -> None:
         self.made: dict[cst.CSTNode, list[ScalerCreated]] = {}
         self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
+        self.either: set[cst.CSTNode] = set()
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.scaler.enabled != FALSE:
@@ -75,6 +77,7 @@ class ScalerNotNeeded(Rule):
             seen = self.backwards.get(node, {}).values()
             shown = bool(seen) and all(True in known for known in seen)
             named = not any(False in known for known in seen) and all(one.for_bfloat16 for one in made)
+            asked = [one for one in made if one.for_bfloat16 or one.also_bfloat16]
             unnamed = replace(made[0], guesses=())
             if all(one.never_read for one in made):
                 reason, advice = "No loss is scaled by it.", "Remove it, or scale the loss of a float16 region with it."
@@ -86,10 +89,18 @@ class ScalerNotNeeded(Rule):
                     reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
                     advice="Switch it on for float16 only.",
                 )
+            elif asked and not event.index.halves:
+                self.either.add(node)
+                yield self.report(
+                    asked[0],
+                    "this scaler is made for bfloat16, too, which needs no loss scaling",
+                    reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
+                    advice="Make it, or switch it on, for float16 only.",
+                )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, ScalerCreated)
-        if any(False in known for known in self.backwards.get(event.node, {}).values()):
+        if event.node in self.either or any(False in known for known in self.backwards.get(event.node, {}).values()):
             return None
         if event.never_read:
             edit, message = rewrite.remove_statement(event.node), "Remove the scaler"

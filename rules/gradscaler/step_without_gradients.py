@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import GradState, OptState, ScalerStep, ScalerUpdate
+from amplint.semantics.events import GradState, OptState, ScalerStep, ScalerUpdate, SteppedAnother
 from amplint.torchlib.names import SCALER_SIGNS
 
 
@@ -17,7 +17,8 @@ class StepWithoutGradients(Rule):
     `scaler.step()` looks at every gradient for inf and NaN. When `zero_grad()` has just cleared them, or no backward
     has run yet, there is none to look at and it raises `AssertionError: No inf checks were recorded for this
     optimizer`. An `update()` that no `step()` or `unscale_()` precedes raises `AssertionError: No inf checks were
-    recorded prior to update`.
+    recorded prior to update`. The same happens where `unscale_()` and `step()` get two different optimizers, of which
+    the loss reaches the first alone.
 
     ## Example
     ```python
@@ -72,6 +73,15 @@ class StepWithoutGradients(Rule):
                 advice="Run backward on the scaled loss between zero_grad() and step().",
                 notes=event.steps_from(gradients.cleared) if cleared else (),
             )
+
+    def on_stepped_another(self, event: SteppedAnother) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"unscale_() is called for {event.meant}, step() for {event.taken}, and nothing ever steps {event.meant}",
+            reason="The gradients that were unscaled are never used, and step() may find none in the other optimizer.",
+            advice=f"Step the optimizer whose gradients the loss has made: scaler.step({event.meant}).",
+            notes=[(event.unscaled, f"unscales the gradients of {event.meant}")],
+        )
 
     def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
         if not event.checked and event.previous is None and event.pending is None:

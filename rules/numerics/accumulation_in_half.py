@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import FLAGS, INTEGERS, Event, HalfAverage, HalfSum, Operation
+from amplint.semantics.events import FLAGS, INTEGERS, Event, HalfAverage, HalfSum, How, Operation, Sensitive
 from amplint.semantics.values.values import Tensor, number
 from amplint.source import syntax as cst
-from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
+from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
+
+from .sensitive import OUTSIDE, says, where
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 STEPS = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
+SUMS = ("sum", "cumsum", "cumprod", "logcumsumexp")
 COUNTED = frozenset({FLAGS, INTEGERS})
 
 
@@ -26,6 +29,9 @@ class AccumulationInHalf(Rule):
     A sum in float16 no longer grows by what is less than 1/2048 of it, in bfloat16 1/256, and a float16 sum is infinite
     past 65504. A moving average with a decay of 0.999 changes by less than half a step of bfloat16, one with 0.9999
     by less than one of float16, so it stays what it was. Counts are exact up to 2048 and 256.
+
+    Where the rule is selected by name or `ALL`, it also tells of sums of half tensors, of running sums whose result is
+    converted back to another tensor's dtype, and of norms of gradients that are half where the parameters are.
 
     ## Example
     ```python
@@ -56,6 +62,7 @@ class AccumulationInHalf(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ops=("add", "mul", "sum")),)
     screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*="))
+    assumed = (HALF_ASSUMED, (b"cumsum", b"cumprod", b"logcumsumexp", b"norm(", b".half()"))
     fixable = Applicability.SAFE
     reason = "What is small beside the sum is rounded away, and the sum stops changing."
 
@@ -67,6 +74,11 @@ class AccumulationInHalf(Rule):
     def on_half_average(self, event: HalfAverage) -> Iterator[Report]:
         message, claims = f"a running average of weights is kept in {event.dtype}", (Claim(Sign.GIVES, ops=("to",)),)
         yield self.report(event, message, advice="Keep the average in float32.", claims=claims)
+
+    def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
+        if event.op in SUMS or event.how is How.GRADIENT:
+            advice = f"Add up in float32: {event.op}(..., dtype=torch.float32)."
+            yield self.report(event, says(event), reason=OUTSIDE, advice=advice, claims=(), notes=where(event))
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None

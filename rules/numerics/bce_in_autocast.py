@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from amplint.edits.repairs import from_logits
+from amplint.codemods import from_logits
+from amplint.edits.repairs import near_logits
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
@@ -38,8 +39,10 @@ class BceInAutocast(Rule):
     Where the sigmoid cannot go, leave the region: `with torch.autocast("cuda", enabled=False):` and `.float()` inputs.
 
     ## Fix safety
-    The fix takes away a sigmoid in sight and changes the loss to its `with_logits` form, which computes the same value.
-    There is none where the probabilities, or the loss module, are used elsewhere too.
+    The fix takes the sigmoid away and changes the loss to its `with_logits` form, which computes the same value. A
+    sigmoid at the end of a model is taken out of it where every use of the model's output is in sight: those other than
+    the loss get `torch.sigmoid(output.float())`. That is unsafe in a file that does not run by itself: others may use
+    the model, too. There is none where a loss or an output cannot be followed.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#prefer-binary-cross-entropy-with-logits-over-binary-cross-entropy>
@@ -71,7 +74,7 @@ class BceInAutocast(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, TensorOp)
-        return from_logits(event, rewrite)
+        return near_logits(event, rewrite) or from_logits(rewrite.source.text, rewrite.source.path)
 
 
 def _story(event: TensorOp) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -12,13 +12,20 @@ from amplint.semantics.values.values import Tensor, number
 LOST = {"add": 2.0**-8, "sub": 2.0**-9}
 """Up to this, a number added to 1 or taken from it leaves 1 in bfloat16."""
 
+MADE = ("tensor", "as_tensor", "scalar_tensor")
+DECAYS = (0.5, 1.0)
+"""Between these lie factors that are used again and again, whose distance to 1 decides."""
+FAR = 0.01
+"""By how much of its distance to 1 a factor may be off."""
+
 
 class Bfloat16AddendLost(Rule):
-    """A number is added to ones in bfloat16, which rounds it away.
+    """A number near 1 is rounded away in bfloat16.
 
     ## Why is this bad?
     bfloat16 has the range of float32 but 8 significant bits: its next number after 1 is 1.0078. `1 + 1e-3` is 1, and
-    so is `1 - 1e-3`. Factors such as 0.999 or 1.001, built from a tensor of ones, are then no factors at all.
+    so is `1 - 1e-3`. Factors such as 0.999 or 1.001, built from a tensor of ones, are then no factors at all. A decay
+    of 0.99 that is made a tensor is 0.988, which leaves 30% less after 200 steps.
 
     ## Example
     ```python
@@ -40,9 +47,11 @@ class Bfloat16AddendLost(Rule):
     severity = Severity.INFO
     claims = (Claim(Sign.TAKES, ("bfloat16",)),)
     screen = (b"bfloat16", b"torch.")
+    goes_by = ("arguments",)
     reason = "bfloat16 has 8 significant bits: the next number after 1 is 1.0078."
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
+        yield from self._setting(event)
         numbers = [number(operand.value) for operand in event.operands]
         tensors = [operand.value for operand in event.operands if isinstance(operand.value, Tensor)]
         addend = next((abs(one) for one in numbers if one is not None), 0.0)
@@ -56,3 +65,22 @@ class Bfloat16AddendLost(Rule):
                 advice="Compute this in float32.",
                 notes=[(half.node, half.text)] if half is not None and half.node is not None else (),
             )
+
+    def _setting(self, event: Operation) -> Iterator[Report]:
+        """A single number that is made a tensor, and is another one in bfloat16."""
+        given = event.arguments.get("data", 0) if event.op in MADE else None
+        exact = number(given.value) if given is not None else None
+        if exact is None or event.result.dtype != "bfloat16" or not DECAYS[0] <= abs(exact) < DECAYS[1]:
+            return
+        kept = rounded(exact)
+        if abs(kept - exact) > FAR * (1 - abs(exact)):
+            yield self.report(
+                event,
+                f"{exact:g} becomes {kept:g} in bfloat16",
+                advice="Multiply by the Python number, or make the tensor in float32.",
+            )
+
+
+def rounded(value: float) -> float:
+    """`value`, between 0.5 and 1, with the eight significant bits of bfloat16."""
+    return round(value * 2**8) / 2**8

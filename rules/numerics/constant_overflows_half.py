@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from amplint.edits.repairs import limit
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import INVERTED, Event, TensorOp
-from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_NUMBERS
+from amplint.semantics.events import INVERTED, Event, FarConstant, TensorOp
+from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_ASSUMED, HUGE_NUMBERS
 
 from .constants import story
 
@@ -35,6 +35,9 @@ class ConstantOverflowsHalf(Rule):
     breaks when mixed precision is switched on. Under CUDA autocast, softmax, exp, sums, norms and losses return
     float32, where -1e9 is fine.
 
+    Where the rule is selected by name or `ALL`, it goes by names, too: a function out of sight that is given a mask and
+    such a number fills by it, and an imported `NEAR_INF` is such a number.
+
     ## Example
     ```python
     scores = scores.masked_fill(mask, -1e9)
@@ -57,8 +60,8 @@ class ConstantOverflowsHalf(Rule):
     name = "constant-overflows-half"
     severity = Severity.ERROR
     claims = (Claim(Sign.TAKES, ("float16",)), Claim(Sign.RAISES, texts=("overflow",)))
-    screen = (HALF_SIGNS, HUGE_NUMBERS)
-    assumed = (HUGE_NUMBERS, (b"masked_fill", b"masked_fill_", b"where", b"fill_"))
+    screen = (HALF_SIGNS, HUGE_ASSUMED, HUGE_NUMBERS)
+    assumed = (HUGE_ASSUMED, (b"masked_fill", b"masked_fill_", b"where", b"fill_", b"_fill", b"_INF"))
     fixable = Applicability.SAFE
     reason = "The largest float16 number is 65504; anything beyond raises or becomes infinity."
 
@@ -77,6 +80,14 @@ class ConstantOverflowsHalf(Rule):
             advice="Write torch.finfo(x.dtype).min (or .max) for a mask; else scale, or compute in float32.",
             at=number.place,
             notes=story(event, number),
+        )
+
+    def on_far_constant(self, event: FarConstant) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{event.name} does not fit float16 where it is past 65504, and raises or becomes infinity",
+            advice="Write torch.finfo(x.dtype).min (or .max) for a mask.",
+            at=event.place,
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

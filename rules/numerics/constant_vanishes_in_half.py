@@ -9,6 +9,8 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.values.values import Number
+from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import (
     FLOAT16_MAX,
     FLOAT16_ROUNDS_TO_ZERO,
@@ -21,6 +23,8 @@ from .constants import story
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_OF_ONE_DTYPE = (having("keeps", "reduces") | having("follows", "reduces") | {"abs", "relu", "detach"}) - having("cast")
 
 
 class ConstantVanishesInHalf(Rule):
@@ -44,9 +48,10 @@ class ConstantVanishesInHalf(Rule):
     ```
 
     ## Fix safety
-    The fix writes 1e-4, the smallest power of ten that float16 holds with all its digits (they get fewer below 6.1e-5)
-    and whose reciprocal fits too. It changes results where the guarded value is small, in float32 as well. Casting the
-    operand to float32, as above, does not, and is often the better choice.
+    Safe for a tensor that is divided by something of itself, `x / (x.amax() + 1e-8)`: that is computed in float32 and
+    converted back. Otherwise the fix writes 1e-4, the smallest power of ten that float16 holds with all its digits
+    (they get fewer below 6.1e-5) and whose reciprocal fits too. It changes results where the guarded value is small, in
+    float32 as well. Casting the operand to float32, as above, does not, and is often the better choice.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior>
@@ -58,7 +63,7 @@ class ConstantVanishesInHalf(Rule):
     claims = (Claim(Sign.TAKES, ("float16",)),)
     screen = (HALF_SIGNS, TINY_NUMBERS)
     assumed = (TINY_NUMBERS,)
-    fixable = Applicability.UNSAFE
+    fixable = Applicability.SAFE
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
         number = _lost(event)
@@ -80,8 +85,36 @@ class ConstantVanishesInHalf(Rule):
         number = _lost(event) if isinstance(event, TensorOp) else None
         if number is None:
             return None
-        edit = rewrite.replace(number.place, "1e-4")
-        return Fix("Use an epsilon that float16 holds", (edit,), Applicability.UNSAFE)
+        return _in_float32(number, rewrite) or Fix(
+            "Use an epsilon that float16 holds", (rewrite.replace(number.place, "1e-4"),), Applicability.UNSAFE
+        )
+
+
+def _in_float32(number: Number, rewrite: Rewriter) -> Fix | None:
+    """The repair of `x / (x.amax() + number)`, all of which has one dtype."""
+    added = rewrite.source.parent(number.node)
+    divided = rewrite.source.parent(added) if added is not None else None
+    beside = number.beside
+    if number.written is not None or beside is None or not isinstance(added, cst.BinaryOperation):
+        return None
+    if not isinstance(divided, cst.BinaryOperation) or not isinstance(divided.operator, cst.Divide):
+        return None
+    origin, name = _origin(beside), divided.left
+    if divided.right is not added or not (isinstance(origin, cst.Name) and isinstance(name, cst.Name)):
+        return None
+    if origin.value != name.value:
+        return None
+    lifted, constant = f"{rewrite.operand(beside)}.float()", rewrite.text(number.node)
+    floor = f"{lifted} + {constant}" if added.left is beside else f"{constant} + {lifted}"
+    quotient = f"({name.value} / ({floor})).to({name.value}.dtype)"
+    return Fix("Divide in float32", (rewrite.replace(divided, quotient),))
+
+
+def _origin(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a chain of methods that keep the dtype begins with."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_ONE_DTYPE:
+        node = node.func.value
+    return node
 
 
 def _lost(event: TensorOp) -> Number | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import ANGLES, COORDINATES, INTEGERS, Because, Event, Evidence, Operation
+from amplint.semantics.events import ANGLES, COORDINATES, INTEGERS, AnglesCast, Because, Event, Evidence, Operation
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
@@ -27,7 +27,8 @@ class IntegersInHalf(Rule):
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions converted
     to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
     (`positions @ inv_freq`) work in tests and fail on long sequences or large images. Selected by its code, the rule
-    also tells of whole numbers made in the dtype of another tensor, as an info.
+    also tells of whole numbers made in the dtype of another tensor, and of products of positions and frequencies in
+    functions that do not switch autocast off, which a region around their caller computes in half. Both are infos.
 
     ## Example
     ```python
@@ -70,8 +71,17 @@ class IntegersInHalf(Rule):
                 notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
             )
 
+    def on_angles_cast(self, event: AnglesCast) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"angles are computed in half where autocast is on around the caller: it casts the operands of {event.op}",
+            reason="A region applies to the functions that are called in it, and .float() on operands does not help.",
+            advice="Compute them in a region with enabled=False, or by elementwise multiplication.",
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Operation)
+        if not isinstance(event, Operation):
+            return None
         call, edit = event.node, None
         if isinstance(call, cst.Call) and event.op in ("arange", "linspace"):
             edit = rewrite.set_argument(call, "dtype", "torch.float32")

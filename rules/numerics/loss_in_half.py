@@ -7,25 +7,35 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, LossOfOutput, Operand, Operation
-from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
+from amplint.semantics.events import FLAGS, Event, How, LossOfOutput, Operand, Operation, Sensitive
+from amplint.semantics.values.values import Tensor
+from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
+
+from .sensitive import OUTSIDE, says, where
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 OF_CLASSES = ("cross_entropy", "nll_loss")
 """Losses that work in the dtype of their first input, whatever the labels are."""
+PROBABILITIES = frozenset({"softmax", "softmin"})
+CURVES = PROBABILITIES | {"exp", "expm1", "log", "log1p", "log2", "log10", "logsumexp", "log_softmax"}
+"""What grows faster than its input, or tells small inputs apart."""
 
 
 class LossInHalf(Rule):
-    """A loss is computed in half, because no autocast is there to lift it.
+    """A loss, an exponential or a logarithm is computed in half, because no autocast is there to lift it.
 
     ## Why is this bad?
     CUDA autocast computes losses, and the logarithms and exponentials in them, in float32. Outside of a region, in a
     model that was converted to half or on what left the region, they run in the dtype of their inputs: the float16 mean
     of squared errors is infinite where one error is past 255, small probabilities are 0 and their logarithm infinite,
-    and the loss itself has three digits in float16, two in bfloat16.
+    and the loss itself has three digits in float16, two in bfloat16. An exponential in float16 is infinite past 11.
+
+    Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
+    half model: exponentials of a module's own weights, a softmax that chooses among experts or whose result is
+    converted back to another tensor's dtype, and a loss on what another branch of the same `if` converts to float32.
 
     ## Example
     ```python
@@ -51,14 +61,20 @@ class LossInHalf(Rule):
     name = "loss-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES),)
-    screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"log_softmax", b"kl_div"))
-    assumed = (HALF_SIGNS, (b"loss", b"Loss", b"criterion", b"entropy"))
+    screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
+    assumed = (
+        HALF_ASSUMED,
+        (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus"),
+    )
     fixable = Applicability.SAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None
-        if first is None or not _is_half(first) or event.op not in LOSSES | {"log_softmax"}:
+        told = LOSSES | (CURVES - PROBABILITIES if event.region is None else {"log_softmax"})
+        if first is None or not _is_half(first) or event.op not in told:
             return
+        if isinstance(first.value, Tensor) and (FLAGS in first.value.traits or first.value.floor is not None):
+            return  # the logarithm of a mask is exact, and another rule tells of small numbers added before
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
         if event.result.dtype in HALF_DTYPES or follows:
             half = first.half
@@ -66,8 +82,21 @@ class LossInHalf(Rule):
                 event,
                 f"{event.op} runs in {first.dtype}",
                 reason="Logarithms, exponentials and squares need float32, and nothing lifts them to it here.",
-                advice="Convert the inputs of the loss: x.float().",
+                advice="Convert the inputs of the loss: x.float()."
+                if event.op in LOSSES
+                else "Convert what goes into it: x.float().",
                 notes=[(half.node, half.text)] if half is not None and half.node is not None else (),
+            )
+
+    def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
+        if event.op in LOSSES | CURVES | {"softplus"} or event.how is How.ELSEWHERE:
+            yield self.report(
+                event,
+                says(event),
+                reason=OUTSIDE,
+                advice="Convert what goes into it: x.float().",
+                claims=(),
+                notes=where(event),
             )
 
     def on_loss_of_output(self, event: LossOfOutput) -> Iterator[Report]:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 from amplint.edits.repairs import squared
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import LENGTH_PRODUCTS, SQUARES, Because, Event, Operation, ScaledLate
+from amplint.semantics.events import LENGTH_PRODUCTS, SQUARES, Because, Event, How, Operation, ScaledLate, Sensitive
 from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_SIGNS
+
+from .sensitive import OUTSIDE, says, where
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+LENGTHS = ("norm", "vector_norm", "pow", "square", "mul")
+"""What squares, by itself or inside."""
 REDUCTIONS = ("sum", "mean", "nansum", "nanmean")
 
 
@@ -27,6 +31,9 @@ class SquareOverflowsHalf(Rule):
     square is 0. Under CUDA autocast `x ** 2`, `x.pow(2)` and `x.square()` are computed in float32, but `x * x` and
     `x.var()` are not; in a model that was converted to float16 none of them is. The product of two norms, or of rows
     that are scaled down only afterwards, overflows as easily.
+
+    Where the rule is selected by name or `ALL`, it also tells of single squares and norms of half tensors, and of norms
+    whose result is converted back to another tensor's dtype.
 
     ## Example
     ```python
@@ -78,6 +85,17 @@ class SquareOverflowsHalf(Rule):
                 severity=Severity.INFO if announced else None,
                 notes=[(half.node, half.text)] if half.node is not None else (),
             )
+
+    def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
+        half = event.operand.half
+        if (
+            event.op in LENGTHS
+            and event.how not in (How.ELSEWHERE, How.GRADIENT)
+            and half is not None
+            and "float16" in half.dtypes
+        ):
+            advice = "Convert the tensor to float32 before it is squared: x.float()."
+            yield self.report(event, says(event), reason=OUTSIDE, advice=advice, claims=(), notes=where(event))
 
     def on_scaled_late(self, event: ScaledLate) -> Iterator[Report]:
         if "float16" in event.half.dtypes:

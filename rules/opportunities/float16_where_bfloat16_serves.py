@@ -50,7 +50,7 @@ class Float16WhereBfloat16Serves(Opportunity):
     name = "float16-where-bfloat16-serves"
     screen = (b"GradScaler", b"autocast", b"backward")
     every_path = True
-    wish = Wish(source="float16")
+    wishes = (Wish(source="float16"),)
     title = "Use bfloat16, without a scaler"
     reason = "bfloat16 has the range of float32: it needs no scaler, and no step is skipped."
 

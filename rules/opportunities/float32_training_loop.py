@@ -50,7 +50,7 @@ class Float32TrainingLoop(Opportunity):
     code = "AMP901"
     name = "float32-training-loop"
     screen = (b"torch", b".backward(", b".step(")
-    wish = Wish(to="amp")
+    wishes = (Wish(to="amp", device="auto"), Wish(to="amp"))
     title = "Train in mixed precision"
     reason = "Mixed precision is faster and takes less memory on GPUs with tensor cores."
 

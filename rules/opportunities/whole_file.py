@@ -20,7 +20,8 @@ class Opportunity(Rule):
     default = False
     fixable = Applicability.UNSAFE
     only_fixable = True
-    wish: ClassVar[Wish]
+    wishes: ClassVar[tuple[Wish, ...]]
+    """What is tried, in this order."""
     title: ClassVar[str]
 
     def __init__(self) -> None:
@@ -29,5 +30,6 @@ class Opportunity(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not self._conversions:
             source = rewrite.source
-            self._conversions.append(as_fix(self.title, source.text, self.wish, source.path))
+            tried = (as_fix(self.title, source.text, wish, source.path) for wish in self.wishes)
+            self._conversions.append(next((fix for fix in tried if fix is not None), None))
         return self._conversions[0]

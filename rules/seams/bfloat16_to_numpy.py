@@ -19,7 +19,8 @@ class Bfloat16ToNumpy(Rule):
     ## Why is this bad?
     NumPy has no bfloat16: `.numpy()` raises `TypeError: Got unsupported ScalarType BFloat16`. The line works in float32
     and float16, so it breaks when the precision is switched to bfloat16, often in a validation loop at the end of the
-    first epoch. What a model returns from a bfloat16 region is bfloat16 in most cases.
+    first epoch. What a model returns from a bfloat16 region is bfloat16 in most cases. Functions of NumPy that get a
+    tensor convert it themselves, as `np.asarray` and `np.sqrt` do, and so does torchvision's `ToPILImage`.
 
     ## Example
     ```python
@@ -47,8 +48,12 @@ class Bfloat16ToNumpy(Rule):
     name = "bfloat16-to-numpy"
     severity = Severity.ERROR
     claims = (Claim(Sign.RAISES, texts=("BFloat16",), ops=("numpy",)),)
-    screen = (b".numpy(", (b"bfloat16", b"bf16", b"dtype"), (b"bfloat16", b"bf16", b"float16"))
-    assumed = (b".numpy(",)
+    screen = (
+        (b".numpy(", b"np.", b"numpy.", b"ToPILImage", b"to_pil_image"),
+        (b"bfloat16", b"bf16", b"dtype"),
+        (b"bfloat16", b"bf16", b"float16"),
+    )
+    assumed = ((b".numpy(", b"np.as", b"np.array", b"ToPILImage", b"to_pil_image"),)
     fixable = Applicability.SAFE
     reason = "NumPy has no bfloat16, so the conversion raises TypeError."
 
@@ -59,8 +64,10 @@ class Bfloat16ToNumpy(Rule):
         certain = half.because in (Because.CAST, Because.PARAMETERS)
         yield self.report(
             event,
-            "numpy() raises for a bfloat16 tensor" if certain else "numpy() raises if this tensor is bfloat16",
-            advice="Convert it first: .float().numpy().",
+            f"{event.by}() raises for a bfloat16 tensor"
+            if certain
+            else f"{event.by}() raises if this tensor is bfloat16",
+            advice="Convert it first: .float().numpy()." if event.by == "numpy" else "Convert it first: x.float().",
             notes=[(half.node, half.text)] if half.node is not None else (),
             severity=Severity.INFO if half.because is Because.ANNOUNCED else None,
         )

@@ -15,7 +15,10 @@ MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
 WRITES = having("writes")
 """Operations that write into a tensor what has to have its dtype."""
 JOINS = having("joins")
-MEETING = (*MAKING, b"register_buffer", b"Parameter", b"Embedding(", *sorted(name.encode() for name in WRITES))
+MEETING = (
+    *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b"softmax(",
+    *sorted(name.encode() for name in WRITES),
+)  # fmt: skip
 
 
 def story(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -25,7 +25,8 @@ class HardCodedFloat32Buffer(Rule):
     where autocast does not convert it, or raises where a kernel asks for one dtype.
 
     Selected by its code, the rule also tells of tensors made for others, with their size or on their device but not
-    with their dtype, where nothing says whether those are half, as an info.
+    with their dtype, where nothing says whether those are half, and of a mask that is converted to float32 in one place
+    and to the dtype of what it meets in another. Both are infos.
 
     ## Example
     ```python
@@ -52,7 +53,7 @@ class HardCodedFloat32Buffer(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
-    assumed = (MAKING,)
+    assumed = ((*MAKING, b"type_as("),)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
@@ -70,7 +71,15 @@ class HardCodedFloat32Buffer(Rule):
         )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
-        if event.refusal is None and event.steady.made is not None:
+        if event.converted is not None:
+            yield self.report(
+                event,
+                f"float32 by conversion, this tensor makes {event.op} float32 even where what it meets is half",
+                reason="A float32 tensor widens a half one, and elsewhere here it follows the dtype of another tensor.",
+                advice="Convert it to the dtype of the other: x.type_as(y) or x.to(y.dtype).",
+                notes=[(event.converted, "the tensor is converted to float32 here")],
+            )
+        elif event.refusal is None and event.steady.made is not None:
             yield self.report(
                 event,
                 f"made without a dtype, this tensor is float32 even where what it meets in {event.op} is half",

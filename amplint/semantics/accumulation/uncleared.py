@@ -1,19 +1,22 @@
 """Gradients that nothing within reach ever clears: every step repeats what the steps before it have used.
 
-A scaler's step divides what earlier rounds have left by the scale once more, so that next to nothing of it remains:
-only steps without one are told.
+A scaler's step divides what earlier rounds have left by the scale once more, so that next to nothing of it remains
+until gradients overflow: inf stays inf, and every later step is skipped. Such steps are told where another path through
+the same round clears gradients.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Job, NeverCleared
 from amplint.semantics.memory.undone import Undone
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Optimizer
 from amplint.semantics.words import MAY_CLEAR
@@ -38,14 +41,51 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
             machine[Undone].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
 
 
+def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
+    """A round of `loop` is over: remember the scaler's steps on paths that clear nothing, beside one that does."""
+    if machine.muted or machine.entered_from is not None or not isinstance(loop, (cst.For, cst.While)):
+        return
+    rounds = [[done for done in state[WorkDone].work if done.iteration == state.iteration] for state in states]
+    cleared = [work for work in rounds if any(done.job is Job.CLEAR for done in work)]
+    for work in rounds:
+        steps = [done.node for done in work if done.job is Job.STEP and done.certain and _by_scaler(done.node)]
+        backwards = [done.node for done in work if done.job is Job.BACKWARD and done.certain]
+        if not steps or not backwards or len(steps) > 1:
+            continue
+        if any(done.job in (Job.CLEAR, Job.RESCALE) for done in work):
+            machine[Undone].cleared.add(steps[0])
+        whose = _optimizer(steps[0])
+        for other in cleared:
+            if whose is not None and any(done.job is Job.STEP and _optimizer(done.node) == whose for done in other):
+                elsewhere = next(done.node for done in other if done.job is Job.CLEAR)
+                machine[Undone].left_alone.setdefault(steps[0], (backwards[0], elsewhere))
+
+
+def _by_scaler(step: cst.CSTNode) -> TypeGuard[cst.Call]:
+    return isinstance(step, cst.Call) and isinstance(step.func, cst.Attribute) and len(step.args) == 1
+
+
+def _optimizer(step: cst.CSTNode) -> str | None:
+    """How a step names its optimizer."""
+    if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
+        return None
+    return dotted(step.args[0].value if step.args else step.func.value)
+
+
 def conclude(machine: Machine) -> None:
     """Tell of the steps whose gradients nothing clears."""
+    if machine.complete and not machine[Undone].optimizer_escaped:
+        for step, (backward, elsewhere) in machine[Undone].left_alone.items():
+            if step not in machine[Undone].cleared:
+                machine.emit(
+                    State(), NeverCleared, step, backward=backward, optimizer=step.args[0].value, elsewhere=elsewhere
+                )
     if not machine[Undone].uncleared or machine[Undone].optimizer_escaped or not machine.complete:
         return
     if not any(MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
         for step, backward in machine[Undone].uncleared.items():
             assert isinstance(step.func, cst.Attribute)
-            machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value)
+            machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value, elsewhere=None)
 
 
 class Clearing(Tracker):

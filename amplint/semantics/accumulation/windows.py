@@ -8,7 +8,7 @@ is a window as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
@@ -60,8 +60,14 @@ def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: b
 
 
 def _at_end(machine: Machine, state: State) -> bool:
-    """Whether a condition has told that this micro-batch ends a window."""
+    """Whether a condition has told that this micro-batch ends a window.
+
+    One that was only asked before all loops tells nothing about a round.
+    """
+    early = machine[Rhythm].early if machine.loops else ()
     for symbol, fact in state.facts.items():
+        if symbol in early and symbol not in machine[Rhythm].repeated:
+            continue
         found = boundary(machine, symbol) if isinstance(symbol, int) else None
         if found is not None and bool(fact.value) is found.holds:
             return True
@@ -82,6 +88,7 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: b
     """Look at the paths on which an iteration of `loop`, the `first` or not, or a call of a function has ended."""
     for state in states:
         uncleared.note(machine, loop, state)
+    uncleared.compare(machine, loop, states)
     rounds = [_Round(state, len(machine.loops), first) for state in states]
     rounds = [one for one in rounds if one.has(Job.BACKWARD)]
     if not any(one.has(Job.STEP) for one in rounds):
@@ -384,6 +391,14 @@ def _always_synchronised(machine: Machine) -> cst.Call | None:
     return next(iter(makers.values()))
 
 
+def _clauses(machine: Machine, symbol: int) -> Iterator[int]:
+    """A condition and the conditions that it combines."""
+    yield symbol
+    if machine.symbols.key(symbol)[0] in ("not", "and", "or"):
+        for part in machine.symbols.parts(symbol):
+            yield from _clauses(machine, part)
+
+
 @per_chunk
 def _may_skip_sync(chunk: Chunk) -> bool:
     return MAY_SKIP_SYNC.search(chunk.text) is not None
@@ -457,6 +472,9 @@ class Windows(Tracker):
             rhythm = self.machine[Rhythm]
             rhythm.spelled.setdefault(value.symbol, node)
             rhythm.asked.setdefault(value.symbol, set()).add(self.machine.loops)
+            asked = rhythm.repeated if self.machine.loops else rhythm.early
+            if value.symbol not in asked:
+                asked.update(_clauses(self.machine, value.symbol))
 
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
         """A remainder may tell where a window ends."""

@@ -157,7 +157,7 @@ def conclude(machine: Machine) -> None:
     ledger = machine[Ledger]
     if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
         return
-    for scaler in ledger.training.values():
+    for scaler, step in [one for one in ledger.training.values() if one[0].created not in ledger.fleeting]:
         partners = set(machine[CallIndex].index.partners[scaler.symbol])
         kin = {known for symbol in partners for known in _kin(machine, symbol)}
         paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
@@ -174,6 +174,8 @@ def conclude(machine: Machine) -> None:
         missing = missing or ([] if ledger.scaler_restored else restores)
         if missing and scaler.enabled != FALSE:
             (symbol, first), *_ = missing
+            if _is_told_there(machine, first, scaler):
+                continue
             wrapped = _taken_for_wrappers(machine, symbol, partners) if _path(first.node) not in paths else ()
             machine.statement = first.statement
             machine.emit(
@@ -181,13 +183,23 @@ def conclude(machine: Machine) -> None:
                 CheckpointLacksScaler,
                 first.node,
                 scaler=scaler,
+                step=step,
                 saves=tuple(place for _, place in saves),
                 restores=() if ledger.scaler_restored else tuple(place for _, place in restores),
                 saved=ledger.scaler_saved,
+                resumes=ledger.scaler_restored or bool(ledger.restored),
                 perhaps_none=scaler.symbol in ledger.perhaps_none,
                 guesses=(*machine.guessed(first.node), *wrapped),
             )
             return
+
+
+def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
+    """Whether the method of a base saves, and the file of that base makes the scaler, too."""
+    called = place.node.func if isinstance(place.node, cst.Call) else None
+    base = called.value if isinstance(called, cst.Attribute) else None
+    by_base = isinstance(base, cst.Call) and dotted(base.func) == "super"
+    return by_base and scaler.created is not None and not machine.program.main.owns(scaler.created)
 
 
 def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:

@@ -37,7 +37,7 @@ from amplint.source.tree import every, walk
 
 KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
-_SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b|fp16|float16|bf16|\bhalf\(\)")
+_SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
 _EXCHANGES = re.compile(r"\.data\s*=[^=]|\bout=")
 """What exchanges the content of a tensor, or its dimensions."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
@@ -200,7 +200,8 @@ def _tell_assumed(
         if (over := handed(machine, state, passes)) is not None:
             machine.emit(
                 state, HandedOver, over.node, kernel=over.kernel, first=over.first, second=over.second,
-                forward=passes.forward, buffer=over.buffer, assumed=True, guesses=(*over.guesses, *modules), **details,
+                forward=passes.forward, buffer=over.buffer, with_out=over.with_out, assumed=True,
+                guesses=(*over.guesses, *modules), **details,
             )  # fmt: skip
         elif (same := computes_again(passes)) is not None:
             op, first, node = same
@@ -208,8 +209,9 @@ def _tell_assumed(
         elif (both := cast_in_both(passes, _helpers(machine, passes))) is not None:
             op, first, node = both
             machine.emit(
-                state, OffInBackward, node, op=op, first=first, backward=passes.backward, assumed=True, **details
-            )
+                state, OffInBackward, node, op=op, first=first, forward=passes.forward, backward=passes.backward,
+                assumed=True, **details,
+            )  # fmt: skip
 
 
 def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:

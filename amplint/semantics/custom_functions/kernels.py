@@ -11,19 +11,21 @@ import re
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import Passes, differentiable
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.modules import quietly
+from amplint.semantics.python.modules import member, quietly
 from amplint.semantics.reading.origins import Origins, read
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import MODULE_FRAME, State
-from amplint.semantics.values.values import Function, Ref, Unknown
+from amplint.semantics.values.values import Function, Namespace, Ref, Unknown
 from amplint.semantics.words import CASTER, KERNEL, KERNEL_WHOLE_NUMBERS, MINDS_AUTOCAST
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.methods import FLOATING_CASTS
 from amplint.torchlib.names import DTYPES
-from amplint.torchlib.policy import words
+from amplint.torchlib.policy import NOT_CAST_WITH_OUT, words
 from amplint.torchlib.promotion import INTEGRAL
 
 _FLOAT32 = "a new float32 buffer"
@@ -39,7 +41,8 @@ _LIBRARIES = words("torch builtins math numpy np functools itertools warnings lo
 class Handed:
     """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype.
 
-    `buffer` is where the second one is made, if that is a new tensor. It is a kernel by these `guesses`.
+    `buffer` is where the second one is made, if that is a new tensor. It is a kernel by these `guesses`, or an
+    operation of PyTorch `with_out`, which autocast leaves alone.
     """
 
     node: cst.Call
@@ -48,6 +51,7 @@ class Handed:
     second: str
     buffer: cst.CSTNode | None
     guesses: tuple[Guessed, ...]
+    with_out: bool
 
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
@@ -106,8 +110,11 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for call in walk(node):
-            guesses = _taken_for_kernel(machine, state, call.func, local) if isinstance(call, cst.Call) else None
-            if not isinstance(call, cst.Call) or guesses is None:
+            if not isinstance(call, cst.Call):
+                continue
+            with_out = _is_given_output(call)
+            guesses = () if with_out else _taken_for_kernel(machine, state, call.func, local)
+            if guesses is None:
                 continue
             given = {origins.of(argument.value): argument.value for argument in call.args}
             floats = [name for name in given if name in gradients]
@@ -118,10 +125,17 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
                 pair.insert(1, _FLOAT32)
             if len(pair) > 1:
                 buffer = _maker(passes.forward, made) if pair[1] == _FLOAT32 and made is not None else None
-                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer, guesses))
+                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer, guesses, with_out))
 
     read(origins, passes.forward.body, seen)
     return found[0] if found else None
+
+
+def _is_given_output(call: cst.Call) -> bool:
+    """Whether a call is one of `torch.mm(..., out=...)` and its kind."""
+    named = isinstance(call.func, cst.Attribute) and call.func.attr.value in NOT_CAST_WITH_OUT
+    given = any(argument.keyword is not None and argument.keyword.value == "out" for argument in call.args)
+    return named and given and (dotted(call.func) or "").startswith("torch.")
 
 
 def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNode:
@@ -147,7 +161,12 @@ def _taken_for_kernel(
         return None
     if path.startswith("torch.ops."):
         return () if not path.startswith(("torch.ops.aten.", "torch.ops.prims.")) else None
-    value = quietly(machine, state, MODULE_FRAME, cst.Name(path.partition(".")[0]), {})
+    first, *rest = path.split(".")
+    value = quietly(machine, state, MODULE_FRAME, cst.Name(first), {})
+    for name in rest:
+        value = member(machine, state, value, name) if isinstance(value, Namespace) else value
+    if isinstance(value, Function) and value.chunk.source is not machine.program.main:
+        return () if _hands_on(machine, value) else None
     if isinstance(value, Ref):
         if value.name.partition(".")[0] in _LIBRARIES:
             return None
@@ -156,6 +175,24 @@ def _taken_for_kernel(
         return KERNEL.taken(value.name) if KERNEL.search(value.name) else None
     found = isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
     return () if found else None
+
+
+def _hands_on(machine: Machine, function: Function) -> bool:
+    """Whether a function of another file converts nothing and calls what an import or a loader brings there."""
+    body = node_of(function)
+    if any(_converts_or_casts(node) for node in walk(body)):
+        return False
+    source = function.chunk.source
+    for node in walk(body):
+        path = dotted(node.func) if isinstance(node, cst.Call) else None
+        first, *rest = (path or "").split(".")
+        if not rest or first not in source.names or first in _LIBRARIES:
+            continue
+        target = machine.program.resolve(source, first)
+        outside = isinstance(target, str) and target.partition(".")[0] not in _LIBRARIES
+        if outside or (isinstance(target, Chunk) and target.name is None):
+            return True
+    return False
 
 
 def _bound(function: cst.FunctionDef) -> set[str]:
@@ -169,17 +206,28 @@ def minds_dtypes(function: cst.CSTNode) -> bool:
 
 
 def _minds(node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.Name):
-        return MINDS_AUTOCAST.search(node.value) is not None
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         names = {side.attr.value for side in sides if isinstance(side, cst.Attribute)}
-        return "dtype" in names and names.isdisjoint(_INTEGERS)
+        return "dtype" in names and names.isdisjoint(_INTEGERS) and not any(map(_is_of_buffer, sides))
+    return _converts_or_casts(node)
+
+
+def _converts_or_casts(node: cst.CSTNode) -> bool:
+    """Whether code converts a tensor or speaks of autocast; what only compares dtypes can do no more than raise."""
+    if isinstance(node, cst.Name):
+        return MINDS_AUTOCAST.search(node.value) is not None
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
         return False
     if node.func.attr.value in _CONVERSIONS:
         return True
     return node.func.attr.value == "to" and not all(_is_place(argument) for argument in node.args)
+
+
+def _is_of_buffer(side: cst.BaseExpression) -> bool:
+    """Whether this is the dtype of what a parameter keeps its gradient in: that of no operand."""
+    path = (dotted(side) or "").split(".")
+    return len(path) > 2 and path[-1] == "dtype" and "grad" in path[-2]
 
 
 def _is_place(argument: cst.Arg) -> bool:

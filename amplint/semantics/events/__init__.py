@@ -18,11 +18,12 @@ from amplint.semantics.events.functions import (
 )
 from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
 from amplint.semantics.events.models import Forward, ForwardOutside, NotCast, Purpose, Recipe, RegionMissed
-from amplint.semantics.events.numbers import CastBack, HalfCast, StaysHalf, TensorOp
+from amplint.semantics.events.numbers import AnglesCast, CastBack, FarConstant, HalfCast, StaysHalf, TensorOp
 from amplint.semantics.events.operations import (
     ANGLES,
     COORDINATES,
     FLAGS,
+    FREQUENCIES,
     INTEGERS,
     INVERTED,
     LENGTH_PRODUCTS,
@@ -35,9 +36,11 @@ from amplint.semantics.events.operations import (
     Evidence,
     HalfAverage,
     HalfSum,
+    How,
     Operand,
     Operation,
     ScaledLate,
+    Sensitive,
     best,
 )
 from amplint.semantics.events.parameters import HalfStepped
@@ -45,6 +48,7 @@ from amplint.semantics.events.protocol import (
     BFLOAT16,
     WIDE,
     Backward,
+    ClippedEarly,
     Gradients,
     GradientUse,
     GradState,
@@ -59,10 +63,11 @@ from amplint.semantics.events.protocol import (
     ScalerStep,
     ScalerUpdate,
     Stage,
+    SteppedAnother,
     Unscale,
 )
-from amplint.semantics.events.regions import AutocastCreated, AutocastEntered, AutocastUnused
-from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, SchedulerStep
+from amplint.semantics.events.regions import AutocastCreated, AutocastEntered, AutocastUnused, DeviceFixed, NoContext
+from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, ScalerMadeAnew, SchedulerStep
 from amplint.semantics.events.script import ApiUse, ScriptEnd
 from amplint.semantics.events.seams import Clash, HalfRefused, ToNumpy
 from amplint.semantics.events.segments import Checkpointed, Traced
@@ -72,6 +77,7 @@ __all__ = [
     "BFLOAT16",
     "COORDINATES",
     "FLAGS",
+    "FREQUENCIES",
     "INTEGERS",
     "INVERTED",
     "LENGTHS",
@@ -83,6 +89,7 @@ __all__ = [
     "STEPS_TOLD",
     "WIDE",
     "Accumulation",
+    "AnglesCast",
     "ApiUse",
     "AutocastCreated",
     "AutocastEntered",
@@ -95,10 +102,13 @@ __all__ = [
     "CheckpointLacksScaler",
     "Checkpointed",
     "Clash",
+    "ClippedEarly",
     "CustomFunctionEvent",
+    "DeviceFixed",
     "DividedLossRead",
     "Event",
     "Evidence",
+    "FarConstant",
     "Forward",
     "ForwardOutside",
     "GradState",
@@ -112,6 +122,7 @@ __all__ = [
     "HalfSum",
     "HalfUnscaled",
     "HandedOver",
+    "How",
     "Index",
     "InertDecorator",
     "Job",
@@ -121,6 +132,7 @@ __all__ = [
     "MixedBackward",
     "NeverCleared",
     "NeverUpdated",
+    "NoContext",
     "NotCast",
     "OffInBackward",
     "Operand",
@@ -140,14 +152,17 @@ __all__ = [
     "ScaledLate",
     "ScaledLossRead",
     "ScalerCreated",
+    "ScalerMadeAnew",
     "ScalerMeetsShards",
     "ScalerStep",
     "ScalerUpdate",
     "SchedulerStep",
     "ScriptEnd",
+    "Sensitive",
     "Setting",
     "Stage",
     "StaysHalf",
+    "SteppedAnother",
     "TensorOp",
     "ToNumpy",
     "Traced",

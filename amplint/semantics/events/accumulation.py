@@ -75,7 +75,11 @@ class WindowLost(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NeverCleared(Event):
-    """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose."""
+    """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose.
+
+    `elsewhere` clears them on another path through the same round, None where nothing in the file does.
+    """
 
     backward: cst.CSTNode
     optimizer: cst.BaseExpression
+    elsewhere: cst.CSTNode | None

@@ -82,6 +82,7 @@ class HandedOver(CustomFunctionEvent):
     """Forward hands `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
 
     Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
+    `with_out` tells that it is an operation of PyTorch that is given its output, which autocast leaves alone.
     """
 
     kernel: str
@@ -89,12 +90,14 @@ class HandedOver(CustomFunctionEvent):
     second: str
     forward: cst.FunctionDef
     buffer: cst.CSTNode | None
+    with_out: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OffInBackward(CustomFunctionEvent):
-    """Forward computes the product at `first` with autocast on, `backward` its own, an `op`, with autocast off."""
+    """`forward` computes the product at `first` with autocast on, `backward` its own, an `op`, with autocast off."""
 
     op: str
     first: cst.CSTNode
+    forward: cst.FunctionDef
     backward: cst.FunctionDef

@@ -28,6 +28,14 @@ class TensorOp(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FarConstant(Event):
+    """A constant of another file, nearly infinite by its `name`, is put into what can be float16, at `place`."""
+
+    name: str
+    place: cst.BaseExpression
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StaysHalf(Event):
     """An operation runs in the region `off`, begun by `off_with`, on nothing but what came into it unconverted.
 
@@ -47,7 +55,17 @@ class StaysHalf(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CastBack(Event):
-    """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half."""
+    """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half.
+
+    It is `assumed` that a region of the caller is on where no region is in sight: the result is then converted back.
+    """
+
+    op: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AnglesCast(Event):
+    """A matrix product makes angles, of positions and frequencies, in a function that does not switch autocast off."""
 
     op: str
 

@@ -26,6 +26,8 @@ INTEGERS = "integers"
 """Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
 COORDINATES = "coordinates"
 """Positions that the function which makes them turns into a grid or into angles."""
+FREQUENCIES = "frequencies"
+"""Powers of a base, one for each channel, that positions are multiplied by."""
 ANGLES = "angles"
 """Positions times frequencies."""
 FLAGS = "flags"
@@ -47,6 +49,18 @@ class Because(enum.Enum):
     REGION = "region"
     ANNOUNCED = "announced"
     ASSUMED = "assumed"
+
+
+class How(enum.Enum):
+    """What shows that an operation should run in float32 although nothing converts what goes into it."""
+
+    HALF = "its input is half"
+    CONVERTED_BACK = "its result is converted to the dtype of another tensor"
+    WEIGHT = "its input is a parameter of the module, which is converted with it"
+    ROUTING = "its result chooses among experts"
+    OUTPUT = "its input comes out of something that is converted to half"
+    GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
+    ELSEWHERE = "another branch converts the same tensor to float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,18 @@ class Operation(Event):
     def half(self) -> Evidence | None:
         """Why an operand is half: the first that is."""
         return best(self.operands)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sensitive(Event):
+    """`op`, which should run in float32, runs outside of any region on `operand`, which can be half.
+
+    `how` says what the code around gives away about that.
+    """
+
+    op: str
+    operand: Operand
+    how: How
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

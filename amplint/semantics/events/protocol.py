@@ -42,8 +42,8 @@ class Gradients:
     `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, `manager` the framework's
-    object that made UNKNOWN ones and has not unscaled them. `earlier` holds the gradients of earlier passes these have
-    been added to, where their fate is another.
+    object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped UNKNOWN ones. `earlier` holds
+    the gradients of earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
@@ -55,6 +55,7 @@ class Gradients:
     raw: cst.CSTNode | None = None
     discarded: cst.CSTNode | None = None
     manager: Manager | None = None
+    clipped: cst.CSTNode | None = None
     earlier: tuple[Gradients, ...] = ()
 
     @property
@@ -150,13 +151,14 @@ class ScaleDiscarded(Event):
 class ScalerCreated(Event):
     """A gradient scaler is constructed.
 
-    `for_bfloat16` tells that a flag named so is what switches it on, `never_read` that the variable it goes to is not
-    used for anything.
+    `for_bfloat16` tells that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
+    `never_read` that the variable it goes to is not used for anything.
     """
 
     call: cst.Call
     scaler: Scaler
     for_bfloat16: bool = False
+    also_bfloat16: bool = False
     never_read: bool = False
 
 
@@ -199,6 +201,18 @@ class ScalerStep(PairEvent):
     """`scaler.step(optimizer)`; `closure` is the closure passed on, if any."""
 
     closure: cst.CSTNode | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SteppedAnother(Event):
+    """`scaler.step(...)` of the optimizer named `taken` in an iteration whose `unscaled` call is for `meant` alone.
+
+    Nothing ever steps `meant`, and nothing unscales `taken`.
+    """
+
+    unscaled: cst.CSTNode
+    meant: str
+    taken: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -248,10 +262,25 @@ class OptimizerStep(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GradientUse(Event):
-    """Gradients are clipped, measured or changed. `mutates` tells clipping from reading."""
+    """Gradients are clipped, measured or changed. `mutates` tells clipping from reading.
+
+    `hidden` tells that an inherited method does so, which may unscale them first.
+    """
 
     gradients: Gradients
     stage: Stage
     mutates: bool
     what: str
     optimizers: tuple[int, ...]
+    hidden: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedEarly(Event):
+    """Gradients of unknown state are clipped, and only then unscaled by `unscaled`, which can be the scaler's step.
+
+    `certain` tells that they cannot have been unscaled before.
+    """
+
+    unscaled: cst.CSTNode
+    certain: bool

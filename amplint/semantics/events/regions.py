@@ -12,13 +12,23 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AutocastCreated(Event):
-    """An autocast context is constructed from these arguments (parameter name -> node and value)."""
+    """An autocast context is constructed from these arguments (parameter name -> node and value).
+
+    `by_use` tells that the device type is a device because what it belongs to is used like a model or a tensor,
+    `indexed` that it is the text of a device, which can hold an index, for any version of PyTorch. `needs_type` tells
+    that what is called takes a device type, on this path or, by another import of its name, on the usual one.
+    `float32_elsewhere` is what makes the dtype float32 where the region is on and the device is not CUDA.
+    """
 
     api: str
     arguments: dict[str, tuple[cst.Arg, Value]] = field(hash=False)
     positional: tuple[str, ...] = ()
     context: Autocast
     certain: bool = True
+    by_use: bool = False
+    indexed: bool = False
+    needs_type: bool = True
+    float32_elsewhere: cst.BaseExpression | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,7 +40,28 @@ class AutocastUnused(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NoContext(Event):
+    """`api` is entered as a context and returns none, or a context is `called` as if it made one: both raise."""
+
+    api: str
+    called: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AutocastEntered(Event):
     """A region begins."""
 
     context: Autocast
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DeviceFixed(Event):
+    """A region, or a `scaler`, is made for one `device` type, while the work around it goes to `chosen`, any device.
+
+    `name` is how the code calls that device.
+    """
+
+    device: str
+    chosen: cst.BaseExpression
+    name: str
+    scaler: bool = False

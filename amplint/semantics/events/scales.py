@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Scaler
@@ -23,9 +25,28 @@ class SchedulerStep(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NeverUpdated(Event):
-    """`scaler.step()` in a method or function that is called from out of sight, with a scaler that nothing updates."""
+    """`scaler.step()` in a method or function that is called from out of sight, with a scaler that nothing updates.
+
+    It is a method of a class that makes the scaler and whose bases are not all in sight unless it is `whole`.
+    """
 
     scaler: Scaler
+    whole: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerMadeAnew(Event):
+    """A scaler lives no longer than one call of a function, or one round of a loop, and its optimizer does.
+
+    `around` is that function, which something out of sight calls, or that loop, which binds `loop_binds`; `used` is
+    where the scaler steps, or is handed on together with the optimizer. `once` tells that it steps a single time.
+    """
+
+    scaler: Scaler
+    around: cst.CSTNode
+    used: cst.CSTNode
+    loop_binds: Set[str]
+    once: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

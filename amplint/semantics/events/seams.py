@@ -10,9 +10,10 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ToNumpy(Event):
-    """`operand`, which is or can be half, is handed to NumPy by a call of its method `numpy`."""
+    """`operand`, which is or can be half, is handed to NumPy by its method `numpy` or the function `by`."""
 
     operand: Operand
+    by: str = "numpy"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -31,10 +32,12 @@ class HalfRefused(Event):
 class Clash(Event):
     """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.
 
-    `refusal` says why PyTorch raises then; where it does not, the result is float32.
+    `refusal` says why PyTorch raises then; where it does not, the result is float32. `converted` is the conversion that
+    makes `steady` float32, if one does, beside another that follows the dtype of a tensor.
     """
 
     op: str
     steady: Operand
     half: Operand
     refusal: str | None
+    converted: cst.Call | None = None

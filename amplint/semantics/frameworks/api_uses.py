@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from amplint.semantics.events import ApiUse
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Ref
+from amplint.semantics.values.values import Class, Ref
 from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
 from amplint.torchlib.legacy import APEX_MODULES
@@ -20,7 +21,7 @@ _NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda
 class ApiUses(Tracker):
     """Follows the names of libraries, and emits each use of one once."""
 
-    triggers = frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd", "get_autocast_gpu_dtype"})
+    triggers = frozenset(name.rpartition(".")[2] for name in SUCCESSORS)
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -47,8 +48,16 @@ class ApiUses(Tracker):
                 return
         machine.emit(state, ApiUse, node, name=name)
 
-    def joined_name(self, left: Ref, right: Ref) -> Ref | None:
-        """Of a name imported from two libraries, as code for several kinds of devices does, the one of PyTorch."""
-        alike = left.name.rpartition(".")[2] == right.name.rpartition(".")[2]
-        known = [ref for ref in (left, right) if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
-        return known[0] if alike and len(known) == 1 else None
+    def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
+        """Of a name imported from two libraries, or from one and defined for want of it, the one of PyTorch."""
+        libraries = [one for one in (left, right) if isinstance(one, Ref)]
+        known = [ref for ref in libraries if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
+        return known[0] if _last(left) == _last(right) and len(known) == 1 else None
+
+
+def _last(named: Ref | Class) -> str:
+    if isinstance(named, Ref):
+        return named.name.rpartition(".")[2]
+    node = node_of(named)
+    assert isinstance(node, cst.ClassDef)
+    return node.name.value

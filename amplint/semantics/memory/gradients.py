@@ -30,7 +30,7 @@ def added(before: Gradients, fresh: Gradients, alone: bool) -> Gradients:
 def _disturbs(before: Gradients, scaler: Scaler | None) -> bool:
     if scaler is None:
         return before.state is GradState.SCALED
-    return before.state is GradState.UNSCALED or (
+    return before.state in (GradState.RAW, GradState.UNSCALED) or (
         before.state is GradState.SCALED and not before.carries(scaler) and before.outdated is None
     )
 
@@ -94,5 +94,5 @@ def _fate(gradients: Gradients) -> tuple[object, ...]:
 def essence(gradients: Gradients) -> tuple[object, ...]:
     """What rules can tell apart."""
     earlier = frozenset((*_fate(one), one.raw) for one in gradients.earlier)
-    told = gradients.raw, gradients.outdated, gradients.manager
+    told = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
     return (*_fate(gradients), *told, gradients.consumed is not None, earlier)

@@ -31,9 +31,9 @@ class Rhythm(Tracker):
     """Notes about conditions, loops and losses, by symbol or node.
 
     `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
-    are decided, `boundaries` what they say of windows. Of loops, `sources` is what they go over, `counted` what they
-    count up, `starts` from where, `windows` those that accumulate, and `exact` the remainder that alone ends their
-    windows, counted from their start.
+    are decided, `early` those decided before all loops and `repeated` those in one, `boundaries` what they say of
+    windows. Of loops, `sources` is what they go over, `counted` what they count up, `starts` from where, `windows`
+    those that accumulate, and `exact` the remainder that alone ends their windows, counted from their start.
     `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
     told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models;
     `bypassed` tells that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
@@ -43,6 +43,8 @@ class Rhythm(Tracker):
         super().__init__(machine)
         self.spelled: dict[int, cst.BaseExpression] = {}
         self.asked: dict[int, set[tuple[cst.CSTNode, ...]]] = {}
+        self.early: set[int] = set()
+        self.repeated: set[int] = set()
         self.boundaries: dict[int, Boundary | None] = {}
         self.sources: dict[cst.CSTNode, int] = {}
         self.counted: dict[cst.CSTNode, frozenset[str]] = {}

@@ -4,38 +4,58 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.memory.progress import Progress
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Scaler
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 
 @dataclass(frozen=True, slots=True)
 class Unended:
-    """A step of a scaler that was there before the call from out of sight, perhaps of a method of `owner`."""
+    """A step of a scaler that was there before the call from out of sight, perhaps of a method of `owner`.
+
+    `whole` tells that all bases of `owner` are in sight.
+    """
 
     scaler: Scaler
     node: cst.CSTNode
     statement: cst.CSTNode
     owner: Class | None
+    whole: bool
 
 
 class Undone(Tracker):
     """Steps by scaler that await an update, and by call those whose gradients await to be cleared.
 
-    `began` is when the call from out of sight that now runs began, None where who else may act is not known, and
-    `owner` the class it is a method of. A scaler or an optimizer that is handed to code out of sight has escaped.
+    `left_alone` are a scaler's steps on paths that clear nothing, each with its backward pass and what clears on
+    another path, and `cleared` those on paths that clear.
+
+    `began` is when the call from out of sight that now runs began, and `owner` the class it is a method of, `whole`
+    where its bases are in sight. A scaler or an optimizer that is handed to code out of sight has escaped, a scaler in
+    the functions `escaped_in`; `handed_up` tells that a base out of sight has got an object that holds a scaler.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.began: int | None = None
         self.owner: Class | None = None
+        self.whole = True
         self.unended: dict[int, Unended] = {}
         self.uncleared: dict[cst.Call, cst.CSTNode] = {}
+        self.left_alone: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode]] = {}
+        self.cleared: set[cst.CSTNode] = set()
         self.scaler_escaped = False
+        self.escaped_in: set[cst.CSTNode] = set()
+        self.handed_up = False
         self.optimizer_escaped = False
+
+    def hand_out(self) -> None:
+        """A scaler is handed to code out of sight."""
+        self.scaler_escaped = True
+        self.escaped_in.update(self.machine.calls)
 
 
 def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
@@ -43,8 +63,15 @@ def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
     undone = machine[Undone]
     if undone.began is None or scaler.created is None or machine.loops or machine.statement is None:
         return
+    if not (undone.whole or (undone.owner is not None and _makes(undone.owner, scaler.created))):
+        return
     if machine.entered_from is None and 0 < machine.symbols.time(scaler.symbol) < undone.began:
-        undone.unended.setdefault(scaler.symbol, Unended(scaler, node, machine.statement, undone.owner))
+        undone.unended.setdefault(scaler.symbol, Unended(scaler, node, machine.statement, undone.owner, undone.whole))
+
+
+def _makes(owner: Class, created: cst.CSTNode) -> bool:
+    """Whether the text of a class makes what `created` does."""
+    return any(call is created for call in every(node_of(owner), cst.Call))
 
 
 def holds_scaler(machine: Machine, state: State, symbol: int) -> bool:

@@ -28,6 +28,7 @@ from amplint.torchlib.policy import LOSSES
 
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
+_SIDES_KEPT = 4
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
 _CALLED = re.compile(r"(\w+)\(")
@@ -71,11 +72,28 @@ def of_output(
             return replace(known, guesses=(*known.guesses, *named)) if known is not None and named else known
         if symbol not in seen:
             seen.add(symbol)
+            sides = _sides(machine, symbol)
+            if sides:
+                whys = [of_output(machine, state, side, passed) for side in sides[:_SIDES_KEPT]]
+                return whys[0] if all(whys) and len(sides) <= _SIDES_KEPT else None
             found, key = _unchanged(machine, symbol, passed), machine.symbols.key(symbol)
             if key[0] == "attribute" or symbol in fields:
                 fields.update(dict.fromkeys(found, fields.get(symbol, str(key[1]))))
             todo += found
     return None
+
+
+def _sides(machine: Machine, symbol: int) -> list[int]:
+    """What `symbol` is on the paths that have joined, where several have."""
+    todo, sides, seen = [symbol], list[int](), set[int]()
+    while todo:
+        side = todo.pop()
+        if side not in seen:
+            seen.add(side)
+            joined = machine.symbols.key(side)[0] == "either"
+            todo += machine.symbols.parts(side) if joined else ()
+            sides += () if joined else (side,)
+    return sides if sides != [symbol] else []
 
 
 def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[int, ...]:

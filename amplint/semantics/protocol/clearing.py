@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from amplint.semantics.accumulation import windows
+from amplint.semantics.events import Job
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol.protocol import forget_gradients
 from amplint.semantics.python.machine import Machine
@@ -60,6 +62,7 @@ class LoopsOverGradients(Tracker):
             return False
         self.machine.contacts += 1
         forget_gradients(state)
+        windows.note(self.machine, state, Job.CLEAR, node, in_vain=True)
         return True
 
     def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:

@@ -22,7 +22,7 @@ from amplint.torchlib.names import CLIPPERS
 class GradientUses(Tracker):
     """Follows gradients that are read and changed."""
 
-    triggers = frozenset({"grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"})
+    triggers = frozenset(name.rpartition(".")[2] for name in CLIPPERS) | {"grad"}
 
     def library(self) -> Mapping[str, Handler]:
         """`torch.nn.utils.clip_grad_norm_` and its kin."""

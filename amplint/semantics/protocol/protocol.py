@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import (
     Backward,
+    ClippedEarly,
     Gradients,
     GradientUse,
     GradState,
@@ -42,7 +44,7 @@ from amplint.semantics.memory.progress import (
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Undone
 from amplint.semantics.models import outside, parameters
-from amplint.semantics.protocol import skips
+from amplint.semantics.protocol import mistaken, short_lived, skips
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
@@ -146,8 +148,23 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
-    for optimizer in {ANY_OPTIMIZER, *known}:
-        state.change(Progress).gradients[optimizer] = added(gradients_of(machine, state, optimizer), fresh, alone)
+    before = {optimizer: gradients_of(machine, state, optimizer) for optimizer in (ANY_OPTIMIZER, *known)}
+    for optimizer, left in before.items():
+        others = (before[other] for other in known if other != optimizer)
+        shared = optimizer != ANY_OPTIMIZER and _graph_is_kept(left) and not any(map(waiting, others))
+        state.change(Progress).gradients[optimizer] = added(left, fresh, alone or shared)
+
+
+def _graph_is_kept(gradients: Gradients) -> bool:
+    """Whether the latest pass kept its graph for a further one, which adds to the gradients of the same parameters."""
+    call = gradients.backward
+    return isinstance(call, cst.Call) and any(
+        argument.keyword is not None
+        and argument.keyword.value == "retain_graph"
+        and isinstance(argument.value, cst.Name)
+        and argument.value.value == "True"
+        for argument in call.args
+    )
 
 
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
@@ -221,7 +238,8 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         before = gradients_of(machine, state, optimizer.symbol)
         state.change(Progress).gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
     _consume(machine, state, optimizer, node)
-    machine[Ledger].training[scaler.symbol] = scaler
+    machine[Ledger].train(scaler, node)
+    short_lived.stepped(machine, state, node, scaler, optimizer)
     undone.await_update(machine, node, scaler)
     state.change(Progress).pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.change(Progress).scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
@@ -244,7 +262,10 @@ def _pair_event(
     assert argument is not None
     known = _scaler(state, scaler)
     loop = _inner_loop(machine, state, scaler, optimizer)
+    if loop is not None and scaler.created is not None:
+        machine[Ledger].fleeting.add(scaler.created)
     parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
+    _clipped_early(machine, state, node, optimizer, stage)
     _spell(machine, scaler, node)
     if not argument.node.star:
         machine[CallIndex].index.optimizers.setdefault(optimizer.symbol, []).append(argument.node.value)
@@ -309,7 +330,8 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     if is_off(machine, state, scaler.enabled):
         return
     known = _scaler(state, scaler)
-    forced = bool(arguments.given)
+    older = scaler.symbol not in state[Progress].scalers and machine[Protocol].is_older(scaler)
+    forced = bool(arguments.given) or older
     _spell(machine, scaler, node)
     windows.note(machine, state, Job.UPDATE, node)
     machine[CallIndex].index.updates.setdefault(scaler.symbol, []).append(node)
@@ -322,6 +344,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
         pending=_pending(machine, state, scaler),
     )
+    mistaken.updated(machine, state, scaler)
     for optimizer, gradients in state[Progress].gradients.items():
         state.change(Progress).gradients[optimizer] = outdated(gradients, scaler, node)
     state.change(Progress).pairs = {
@@ -397,8 +420,20 @@ def _optimizers(state: State) -> list[Optimizer]:
     return [value for table in tables for value in table.values() if type(value) is Optimizer]
 
 
-def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Value, what: str, mutates: bool) -> None:
-    """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed."""
+def gradients_read(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    target: Value,
+    what: str,
+    mutates: bool,
+    guesses: tuple[Guessed, ...] = (),
+    hidden: bool = False,
+) -> None:
+    """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed, by these `guesses`.
+
+    `hidden` tells that what does so may unscale them first.
+    """
     machine.contacts += 1
     known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
@@ -408,6 +443,8 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
     if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
         return  # perhaps an optimizer that wraps the matched one
     candidates = matched or unused or known or [ANY_OPTIMIZER]
+    if mutates and not guesses:
+        _clip_unknown(machine, state, node, candidates)
     all_of_them = [(key, carrying(gradients_of(machine, state, key))) for key in candidates]
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
     if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
@@ -416,15 +453,44 @@ def gradients_read(machine: Machine, state: State, node: cst.CSTNode, target: Va
         assert scaler is not None
         machine.emit(
             state, GradientUse, node, gradients=gradients, stage=stage_of(state, scaler, key), what=what,
-            mutates=mutates, optimizers=tuple(key for key, _ in live),
+            mutates=mutates, optimizers=tuple(key for key, _ in live), guesses=guesses, hidden=hidden,
         )  # fmt: skip
+    elif guesses:
+        return
     elif not live and len(all_of_them) == 1 and all_of_them[0][1].consumed is not None:
         key, known_of_it = all_of_them[0]
         gradients = next((one for one in known_of_it.passes if one.scaler is not None), known_of_it)
         stage = stage_of(state, gradients.scaler, key) if gradients.scaler else READY
         machine.emit(
-            state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,)
-        )
+            state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,),
+            hidden=False,
+        )  # fmt: skip
+
+
+def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
+    """Remember that gradients of which nothing is known are clipped."""
+    divided = {optimizer for (_, optimizer), stage in state[Progress].pairs.items() if stage.refuses}
+    for key in set(optimizers) - divided:
+        gradients = gradients_of(machine, state, key)
+        if gradients.state is GradState.UNKNOWN and gradients.manager is None and gradients.consumed is None:
+            state.change(Progress).gradients[key] = replace(gradients, clipped=node)
+
+
+def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, stage: Stage) -> None:
+    """The first call that unscales gradients, at `node`, comes after what has clipped them."""
+    known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER} | {optimizer.symbol}
+    gradients = gradients_of(machine, state, optimizer.symbol)
+    clipped = gradients.clipped if gradients.consumed is None else None
+    if clipped is None or stage.refuses or _has_another(machine, state, known):
+        return
+    certain = _is_unscale(node)
+    escaped = not machine[Undone].escaped_in.isdisjoint(machine.calls)
+    if certain or not (escaped or any("unscale_" in chunk.text for chunk in machine.program.chunks)):
+        machine.emit(state, ClippedEarly, clipped, unscaled=node, certain=certain)
+
+
+def _is_unscale(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Attribute) and node.func.attr.value == "unscale_"
 
 
 def _owner(machine: Machine, target: Value) -> int | None:
@@ -463,7 +529,7 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
     for value in values:
         machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
-            machine[Undone].scaler_escaped = True
+            machine[Undone].hand_out()
             forget_everything(state)
             return
         if isinstance(value, Manager):
@@ -480,9 +546,17 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             if any(isinstance(item, (Scaler, Function)) for item in held) or undone.holds_scaler(
                 machine, state, value.symbol
             ):
-                machine[Undone].scaler_escaped = True
+                machine[Undone].hand_out()
                 forget_everything(state)
                 return
+
+
+def _hand_up(machine: Machine, state: State, owner: Value) -> None:
+    """A method that `owner` inherits from a base out of sight may use what it holds."""
+    escaped = machine[Undone].scaler_escaped
+    forget(machine, state, [owner])
+    machine[Undone].handed_up = machine[Undone].handed_up or machine[Undone].scaler_escaped != escaped
+    machine[Undone].scaler_escaped = escaped
 
 
 def forget_everything(state: State) -> None:
@@ -521,7 +595,8 @@ def _held(value: Value) -> set[int]:
 class Protocol(Tracker):
     """Follows scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
+    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler. `began`
+    is when the latest call from out of sight began.
     """
 
     triggers = frozenset({"grad", "zero_grad"})
@@ -531,6 +606,11 @@ class Protocol(Tracker):
         super().__init__(machine)
         self.scaled: set[int] = set()
         self.handed_out: set[int] = set()
+        self.began = 0
+
+    def is_older(self, scaler: Scaler) -> bool:
+        """Whether a scaler was there before the call from out of sight that now runs, which may have used it."""
+        return self.machine.symbols.time(scaler.symbol) < self.began
 
     def script_begins(self, state: State) -> None:
         """There are no gradients yet."""
@@ -538,6 +618,7 @@ class Protocol(Tracker):
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
         """What gradients there are is not known, nor what the scalers of an object have done."""
+        self.began = self.machine.symbols.tick()
         state.change(Progress).gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
         for value in state.heap.get(me.symbol, {}).values() if me is not None else ():
             if isinstance(value, Scaler):
@@ -586,7 +667,9 @@ class Protocol(Tracker):
         machine, values = self.machine, call.arguments.values
         if call.entered is not None:
             harmless = call.entered == "super" and (call.name in INHERITED_HARMLESS or call.name == "__init__")
-            forget(machine, state, values if harmless or call.owner is None else [call.owner, *values])
+            forget(machine, state, values)
+            if call.owner is not None and not harmless:
+                _hand_up(machine, state, call.owner)
             return
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
         if RUNS_BACKWARD.search(name):
@@ -595,7 +678,7 @@ class Protocol(Tracker):
             machine.contacts += 1
             forget_everything(state)
         if call.inherited and call.owner is not None and name not in INHERITED_HARMLESS:
-            forget(machine, state, [call.owner])
+            _hand_up(machine, state, call.owner)
         forget(machine, state, values, name)
 
     def call_resolved(self, state: State, call: Call) -> None:
@@ -632,6 +715,12 @@ class Protocol(Tracker):
         if name in GRAD_SCALERS:
             return Scaler(symbol, self.machine.unknown("enabled", parts=(symbol,)), cls=name)
         return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
+
+    def given_back(self, node: cst.Call, before: Value) -> Value | None:
+        """What a function does to an optimizer or scaler and hands back is the same one; only a class wraps it."""
+        called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+        wraps = not isinstance(called, cst.Name) or called.value[:1].isupper()
+        return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Of two optimizers one is left."""

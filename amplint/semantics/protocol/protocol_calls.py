@@ -51,10 +51,11 @@ class ProtocolCalls(Tracker):
         assert isinstance(call.callee, Ref)
         enabled = call.arguments.value("enabled") or TRUE
         scaler = Scaler(machine.identity(state, node), enabled, node, _loops(machine, state), call.callee.name)
-        asked = ran.asks_for_bfloat16(machine, state, scaler.enabled)
+        either = ran.asks_for_either(machine, state, scaler.enabled)
+        asked = ran.asks_for_bfloat16(machine, state, scaler.enabled) if either is None else None
         machine.emit(
             state, ScalerCreated, node, call=node, scaler=scaler, never_read=never_read(machine, node),
-            for_bfloat16=asked is not None, guesses=asked or (),
+            for_bfloat16=asked is not None, also_bfloat16=either is not None, guesses=asked or either or (),
         )  # fmt: skip
         return scaler
 

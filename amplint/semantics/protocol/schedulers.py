@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
-from amplint.semantics.memory.progress import Progress
+from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol.skips import asks
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.values.state import State
+from amplint.semantics.values.state import Iteration, State
 from amplint.semantics.values.values import Instance, Ref, Unknown, Value
 from amplint.semantics.words import SCHEDULER
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 _SCHEDULERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
 _MAKERS = (*_SCHEDULERS, "transformers.get_", "transformers.optimization.get_", "timm.scheduler.")
@@ -23,7 +24,7 @@ def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
     machine.contacts += 1
     if not isinstance(node.func, cst.Attribute) or not _is_scheduler(machine, node.func.value, owner):
         return
-    latest = _stepped(state)
+    latest = _stepped(machine, state)
     if latest is not None:
         scaler, call = latest
         machine.emit(
@@ -70,15 +71,28 @@ def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
     return False
 
 
-def _stepped(state: State) -> tuple[int, cst.CSTNode] | None:
+def _stepped(machine: Machine, state: State) -> tuple[int, cst.CSTNode] | None:
     """The scaler that has stepped an optimizer in this very iteration, and the call that did, or its `update`."""
     for (scaler, _), stage in state[Progress].pairs.items():
-        if stage.state is OptState.STEPPED and stage.node is not None and stage.iteration == state.iteration:
+        if stage.state is OptState.STEPPED and stage.node and _is_now(machine, state, stage.node, stage.iteration):
             return scaler, stage.node
     for scaler, known in state[Progress].scalers.items():
-        if known.updated is not None and known.iteration == state.iteration:
+        if known.updated is not None and _is_now(machine, state, known.updated, known.iteration):
             return scaler, known.updated
     return None
+
+
+def _is_now(machine: Machine, state: State, call: cst.CSTNode, iteration: Iteration) -> bool:
+    """Whether `call` ran in this very iteration, or in a loop inside it that goes over the optimizers it steps."""
+    if iteration == state.iteration:
+        return True
+    if iteration[:-1] != state.iteration or machine.chunk is None:
+        return False
+    used = [one for one, known in state[Progress].gradients.items() if one != ANY_OPTIMIZER and known.consumed]
+    keys = [machine.symbols.key(part) for one in used for part in machine.symbols.behind(one)]
+    items = {key[1] for key in keys if key[0] == "item"}
+    loops = [loop for loop in every(machine.chunk.module, cst.For) if id(loop) in items] if items else []
+    return any(inner is call for loop in loops for inner in every(loop, cst.Call))
 
 
 class Schedulers(Tracker):

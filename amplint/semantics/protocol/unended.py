@@ -23,9 +23,11 @@ def conclude(machine: Machine) -> None:
     for symbol, last in machine[Undone].unended.items():
         if symbol in machine[CallIndex].index.updates or last.scaler.enabled == FALSE:
             continue
+        if last.whole and machine[Undone].handed_up:
+            continue
         if not any(MAY_UPDATE.search(text) for text in _texts(machine, last)):
             machine.statement = last.statement
-            machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler)
+            machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler, whole=last.whole)
 
 
 def _texts(machine: Machine, last: Unended) -> Iterator[str]:
@@ -50,7 +52,7 @@ class Updates(Tracker):
     def root_begins(self, owner: Class | None, whole: bool) -> None:
         """What was there before belongs to whoever calls."""
         undone = self.machine[Undone]
-        undone.began, undone.owner = self.machine.symbols.tick() if whole else None, owner
+        undone.began, undone.owner, undone.whole = self.machine.symbols.tick(), owner, whole
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Tell of scalers that never update."""

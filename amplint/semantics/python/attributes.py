@@ -24,6 +24,7 @@ from amplint.semantics.values.values import (
     Items,
     Manager,
     Method,
+    Module,
     Namespace,
     OneOf,
     Optimizer,
@@ -170,12 +171,15 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
 
 
 def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:
+    """What the body of a class assigns to `name`; a None there waits for something else."""
     for candidate in lineage(machine, state, cls):
         found = members(candidate).get(name)
         if isinstance(found, cst.Call) and quietly(machine, state, candidate.frame, found.func, {}) == _AUTO:
             node = node_of(candidate)
             assert isinstance(node, cst.ClassDef)
             return Ref(f"{node.name.value}.{name}")
+        if isinstance(found, cst.Name) and found.value == "None":
+            return None
         if isinstance(found, cst.BaseExpression):
             value = quietly(machine, state, candidate.frame, found, {})
             return held(machine, candidate.chunk.source, value, found)
@@ -246,14 +250,29 @@ def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
 
 
 def reopen(machine: Machine, state: State, me: Instance) -> None:
-    """Forget what the constructor set where another method may have set something else since."""
-    table = dict(state.heap.get(me.symbol, {}))
-    for cls in lineage(machine, state, me.cls):
+    """Forget what constructors set where another method may have set something else since, in `me` and its parts."""
+    todo: list[Value] = [me]
+    seen: set[int] = set()
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Items):
+            todo += value.values
+        elif isinstance(value, Module):
+            todo += value.parts
+        elif isinstance(value, Instance) and value.symbol not in seen:
+            seen.add(value.symbol)
+            _reopen(machine, state, value)
+            todo += state.heap.get(value.symbol, {}).values()
+
+
+def _reopen(machine: Machine, state: State, one: Instance) -> None:
+    table = dict(state.heap.get(one.symbol, {}))
+    for cls in lineage(machine, state, one.cls):
         for name, assignments in _self_assignments(cls).items():
             flag = isinstance(table.get(name), Const)
             if flag and any(assignment.method != "__init__" for assignment in assignments):
                 del table[name]
-    state.heap[me.symbol] = table
+    state.heap[one.symbol] = table
 
 
 def _is_property(function: Function) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
@@ -11,6 +12,8 @@ from amplint.semantics.python.plain_calls import builtin, same_again
 from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.choices import several
+from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
@@ -23,6 +26,7 @@ from amplint.semantics.values.values import (
     Module,
     Partial,
     Ref,
+    Several,
     Tensor,
     Unknown,
     Value,
@@ -71,17 +75,14 @@ def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
 
 
 def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
-    """What `*value` or `**value` hands over, None where its members are not known.
-
-    An unknown value under a name is left out: what is not known of it leaves the parameter as open as a caller would.
-    """
+    """What `*value` or `**value` hands over, None where its members are not known."""
     if not argument.star or not isinstance(value, Items):
         return None
     if argument.star == "*" and value.keys is None:
         return [Argument(argument, item, None, "") for item in value.values]
     if argument.star == "**" and value.keys is not None:
         names = [key.value if isinstance(key, Const) else None for key in value.keys]
-        told = ((item, name) for item, name in zip(value.values, names, strict=True) if not isinstance(item, Unknown))
+        told = zip(value.values, names, strict=True)
         return [Argument(argument, item, name, "") for item, name in told if isinstance(name, str)]
     return None
 
@@ -107,8 +108,10 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
     if isinstance(callee, Instance):
         made.entered = "object"
         return _call_instance(machine, state, made, callee)
-    for begins in machine.hooks.unseen_begins:
+    for begins in machine.hooks.unseen_begins if not isinstance(callee, Several) or callee.open else ():
         begins(state, made)
+    if isinstance(callee, Several):
+        return _call_several(machine, state, made, callee)
     if isinstance(callee, Ref):
         return _library(machine, state, made, callee.name)
     if isinstance(callee, Module):
@@ -226,6 +229,32 @@ def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> V
         else:
             value = Unknown(machine.fresh())
     return replace(value, traits=value.traits - {"sigmoid"}) if isinstance(value, Tensor) else value
+
+
+def _call_several(machine: Machine, state: State, made: Call, callee: Several) -> Value:
+    """The call of what can be one of several modules, or of their classes.
+
+    What else it does is that of a call out of sight where it might be something else, too.
+    """
+    results: list[Value] = []
+    outer, assumed = machine.option, machine.assumed(state)
+    possible = [one for one in callee.options if all(assumed.get(key) in (None, fact) for key, fact in one.facts)]
+    for option in possible:
+        twin = state.copy()
+        twin.facts = {**state.facts, **dict(option.facts)}
+        run = replace(made, callee=option.value)
+        if isinstance(option.value, Ref):
+            results.append(_library(machine, twin, run, option.value.name))
+        else:
+            machine.option = option.value
+            results.append(_call_module(machine, twin, run, option.value))
+            machine.option = outer
+    if callee.open or not results:
+        results.append(unseen(machine, state, made))
+    if not any(isinstance(result, Module) for result in results):
+        return functools.reduce(machine.either, results)
+    facts = [*(dict(one.facts) for one in possible), *[NOTHING] * (len(results) - len(possible))]
+    return several(machine.fresh(), results, facts) or results[-1]
 
 
 def _library(machine: Machine, state: State, made: Call, name: str) -> Value:

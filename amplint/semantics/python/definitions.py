@@ -9,6 +9,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Const, Function, Ref
 from amplint.source import syntax as cst
 from amplint.torchlib.constants import CONSTANTS
+from amplint.torchlib.names import NEVER_RENAMED
 
 
 def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
@@ -25,6 +26,9 @@ def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFro
         return
     module = ("." * len(node.relative)) + (dotted(node.module) or "" if node.module else "")
     if isinstance(node.names, cst.ImportStar):
+        for name in NEVER_RENAMED:
+            if machine.lookup(state, name) is None:
+                state.bind(state.frame, name, Ref(name))
         return
     for alias in node.names:
         if not isinstance(alias.name, cst.Name):

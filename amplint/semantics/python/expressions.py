@@ -10,7 +10,8 @@ from amplint.semantics.python import attributes, calls, functions, modules, oper
 from amplint.semantics.python.containers import each, hold
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import assume, decide_value, refined, symbol_of, truth
-from amplint.semantics.values.choices import alternatives
+from amplint.semantics.values.choices import alternatives, several
+from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
@@ -229,6 +230,8 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])
         return joined
+    if owner.keys is not None:
+        return several(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
     return Unknown(machine.fresh())
 
 

@@ -12,8 +12,8 @@ from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import kinds
 from amplint.semantics.reading.slicing import Slice
-from amplint.semantics.values.choices import alternatives
-from amplint.semantics.values.facts import Fact
+from amplint.semantics.values.choices import alternatives, several
+from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
 from amplint.semantics.values.symbols import Symbols
 from amplint.semantics.values.values import (
@@ -22,9 +22,11 @@ from amplint.semantics.values.values import (
     Class,
     Const,
     Function,
+    Module,
     Optimizer,
     Ref,
     Scaler,
+    Several,
     Tensor,
     Unknown,
     Value,
@@ -46,7 +48,9 @@ Few files come near it: none of 30 public training scripts takes more than 18,00
 EXACT_STEPS = 500
 
 
+_OPTIONS = frozenset({Module, Ref, Several})
 _JOINT_OBJECTS = frozenset({Scaler, Optimizer})
+_NAMED = frozenset({Ref, Class})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
 
 
@@ -160,6 +164,7 @@ class Machine:
         self._run_body = run_body
         self.symbols = Symbols()
         self.muted = False
+        self.option: Module | None = None
         self.complete = True
         self.steps_left = STEP_BUDGET
         self.relevant: set[Chunk] = set()
@@ -277,12 +282,14 @@ class Machine:
         """Whether `symbol` came into being on the path, and was not reached through something that was there before."""
         return self.symbols.key(symbol)[0] not in _LASTS
 
-    def either(self, left: Value, right: Value) -> Value:
-        """What a variable holds that is `left` on one path and `right` on another.
+    def either(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
+        """What a variable holds that is `left` on one path and `right` on another, which alone assume these facts.
 
         Of None and an object it is the object, since only that can be used; two optimizers or scalers remain one.
         """
         joint = self._either(left, right)
+        if type(joint) is Unknown and not _OPTIONS.isdisjoint((type(left), type(right))):
+            return several(joint.symbol, (left, right), (ours, theirs)) or joint
         if type(joint) in _JOINT_OBJECTS:
             for joined in self.hooks.joined:
                 joined(left, right, joint)
@@ -291,7 +298,7 @@ class Machine:
     def _either(self, left: Value, right: Value) -> Value:
         if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
             return right if left == NONE else left
-        if isinstance(left, Ref) and isinstance(right, Ref):
+        if type(left) in _NAMED and type(right) in _NAMED:
             for joined_name in self.hooks.joined_name:
                 known: Ref | None = joined_name(left, right)
                 if known is not None:
@@ -422,6 +429,7 @@ class Machine:
                 decisions=decisions,
                 idle=self.idle,
                 entered_from=self.entered_from,
+                option=self.option.cls.rpartition(".")[2] if self.option is not None else "",
                 **{name: value for describe in self.hooks.describe for name, value in describe(state).items()},
                 **details,
             )

@@ -17,6 +17,7 @@ from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, Entered, Items, Unknown, Value
 from amplint.source import syntax as cst
@@ -109,12 +110,25 @@ def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
 
 
 def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
-    value = evaluate(machine, state, node.value)
+    value = _given_back(machine, state, node, evaluate(machine, state, node.value))
     for target in node.targets:
         assign(machine, state, target.target, constants.assigned(machine, state, target.target, value, node.value))
         for assigned in machine.hooks.assigned:
             assigned(state, node, target.target, value)
     return None
+
+
+def _given_back(machine: Machine, state: State, node: cst.Assign, value: Value) -> Value:
+    """`value`, or what a tracker takes it for where it replaces an argument of the call that it comes from."""
+    if not isinstance(node.value, cst.Call) or not isinstance(value, Unknown) or not machine.hooks.given_back:
+        return value
+    path = dotted(node.targets[0].target)
+    for argument in node.value.args if path is not None else ():
+        if dotted(argument.value) == path:
+            before = evaluate(machine, state, argument.value)
+            for given_back in machine.hooks.given_back:
+                value = given_back(node.value, before) or value
+    return value
 
 
 def _annotated(machine: Machine, state: State, node: cst.AnnAssign) -> Leaving:

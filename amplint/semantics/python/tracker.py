@@ -192,6 +192,12 @@ class Tracker:
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """`target = ...` has assigned `value`."""
 
+    def given_back(self, node: cst.Call, before: Value) -> Value | None:
+        """`target = call(target)` where the call cannot be looked into: what the target holds from here on.
+
+        It held `before`; None leaves it what the call returned.
+        """
+
     def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
         """`target += other` and its kind: what takes the place of `other`, None to leave it."""
 
@@ -262,8 +268,8 @@ class Tracker:
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
         """`node` has come to `value`."""
 
-    def joined_name(self, left: Ref, right: Ref) -> Ref | None:
-        """The name that stands for both of two that a variable holds on two paths."""
+    def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
+        """The library's name that stands for both names or classes that a variable holds on two paths."""
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """A variable that holds `left` on one path and `right` on another holds `joint` where the paths join."""

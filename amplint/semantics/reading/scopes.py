@@ -8,7 +8,7 @@ loss, it is one of the guesses in `words`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 
 from amplint.semantics.reading.program import Program
 from amplint.semantics.words import MODEL_NAMES, OPTIMIZER_NAME
@@ -53,6 +53,8 @@ THREAD_CALLS = frozenset(
 )
 _HANDS_TO_THREADS = THREAD_CALLS | {"target", "starmap_async"}
 LONG_RUN = 300
+SHORT_FUNCTION = 40
+_IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
@@ -170,7 +172,17 @@ def is_extreme(number: float) -> bool:
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
 
 
-_TRAINS = (".backward(", ".zero_grad(", "GradScaler", "autocast", "clip_grad", ".grad.", "custom_fwd", "no_sync")
+_TRAINS = (
+    ".backward(",
+    ".zero_grad(",
+    "GradScaler",
+    "autocast",
+    "clip_grad",
+    "get_total_norm",
+    "custom_fwd",
+    "no_sync",
+)
+_GRADIENT = re.compile(r"\.grad\b")
 _UNSCALES = re.compile(r"\bunscale_")
 _OPTIMIZES = re.compile(r"opt|sch|scal|adam|sgd", re.IGNORECASE)
 _SWITCHES = re.compile(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
@@ -196,7 +208,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 
     They hold one of `triggers` or `names`, a call of one of `calls`, or lead to such a chunk. Where only numbers can
     lead to `kinds`, the triggers do not count. Of other files than the linted one only what trains, saves or enters
-    contexts counts.
+    contexts counts, and short functions that its work in half calls.
     """
     ours = program.main.chunks
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
@@ -215,7 +227,21 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
             if user not in found:
                 found.add(user)
                 fresh.append(user)
-    return found
+    return found | {chunk for chunk in _helpers(program, found) if chunk.words & words or _holds_extreme_number(chunk)}
+
+
+def _helpers(program: Program, found: Set[Chunk]) -> Iterator[Chunk]:
+    """Short functions of other files that code in sight of regions or half tensors hands its values to."""
+    for user in program.main.chunks:
+        if user in found and not user.words.isdisjoint(_IN_HALF):
+            for chunk in program.mentions[user]:
+                if chunk not in found and chunk.source is not program.main and _is_short_function(chunk):
+                    yield chunk
+
+
+@per_chunk
+def _is_short_function(chunk: Chunk) -> bool:
+    return chunk.name is not None and not chunk.is_class and chunk.text.count("\n") <= SHORT_FUNCTION
 
 
 @per_chunk
@@ -223,6 +249,8 @@ def _trains(chunk: Chunk) -> bool:
     """Whether `chunk` does training work; environments are stepped too, and libraries use contexts that do nothing."""
     text = chunk.code
     if any(sign in text for sign in _TRAINS) or ("unscale_" in text and _UNSCALES.search(text)) or _steps(text):
+        return True
+    if ".grad" in text and _GRADIENT.search(text):
         return True
     return "nullcontext" in text and _SWITCHES.search(text) is not None
 

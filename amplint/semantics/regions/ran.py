@@ -137,12 +137,32 @@ def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | No
 
 
 def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
-    """Whether both switches are plain flags a user sets, so that nothing out of sight makes them agree."""
+    """Whether both switches are plain flags a user sets, so that nothing out of sight makes them agree.
+
+    Flags of one name in what a call has made of the other's owner may be one flag.
+    """
     if scaler is None or not _is_plain(machine, scaler.enabled):
         return False
     if ran.context.enabled == TRUE:
         return not any(isinstance(key, int) for key in ran.facts)
-    return _is_plain(machine, ran.context.enabled)
+    return _is_plain(machine, ran.context.enabled) and not _is_handed_on(machine, scaler.enabled, ran.context.enabled)
+
+
+def _is_handed_on(machine: Machine, one: Value, other: Value) -> bool:
+    """Whether two flags have one name, and the owner of one came out of a call that got the other's."""
+    assert isinstance(one, Unknown)
+    assert isinstance(other, Unknown)
+    if _names(machine, one.symbol) != _names(machine, other.symbol):
+        return False
+    roots = _root(machine, one.symbol), _root(machine, other.symbol)
+    return roots[0] != roots[1] and any(before in machine.symbols.behind(root) for root, before in (roots, roots[::-1]))
+
+
+def _root(machine: Machine, symbol: int) -> int:
+    """What an attribute or item was taken from, at the very beginning."""
+    while machine.symbols.key(symbol)[0] in ("attribute", "index"):
+        symbol = machine.symbols.parts(symbol)[0]
+    return symbol
 
 
 def _is_plain(machine: Machine, flag: Value) -> bool:
@@ -185,6 +205,23 @@ def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[G
         return None
     named = all(isinstance(asked[text], int) for text in found)
     return ASKS_FOR_BFLOAT16.taken(found[0], "for_bfloat16") if named else ()
+
+
+def asks_for_either(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
+    """The name of the flag for bfloat16 where that or one for float16 switches on what is made now; None elsewhere."""
+    conditions = [enabled.symbol] if isinstance(enabled, Unknown) else []
+    if enabled == TRUE:
+        conditions = [key for key, fact in state.facts.items() if isinstance(key, int) and fact == TRUE]
+    named = {key: [name for name in _names(machine, key) if name is not None] for key in conditions}
+    alone = [names for key, names in named.items() if machine.symbols.key(key)[0] != "or"]
+    if any(ASKS_FOR_FLOAT16.search(name) for names in alone for name in names):
+        return None
+    for key, names in named.items():
+        wanted = [name for name in names if ASKS_FOR_BFLOAT16.search(name)]
+        others = any(ASKS_FOR_FLOAT16.search(name) for name in names if name not in wanted)
+        if machine.symbols.key(key)[0] == "or" and wanted and others:
+            return ASKS_FOR_BFLOAT16.taken(wanted[0], "for_bfloat16")
+    return None
 
 
 def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from amplint.findings import Guessed
-from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, RegionMissed
+from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, NoContext, RegionMissed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
-from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.chosen_devices import float32_elsewhere
+from amplint.semantics.regions import device_types
 from amplint.semantics.regions.callers import may_be_inside
 from amplint.semantics.regions.innermost import innermost, innermost_of
 from amplint.semantics.values.arguments import Arguments
@@ -24,18 +26,17 @@ from amplint.semantics.values.values import (
     Entered,
     GradMode,
     Instance,
-    Method,
     Neutral,
     NewThread,
     OneOf,
     Opaque,
     Ref,
-    Tensor,
     Unknown,
     Value,
 )
-from amplint.semantics.words import HARMLESS_CONTEXT, PRETRAINED
+from amplint.semantics.words import HARMLESS_CONTEXT
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.names import (
     AUTOCAST_PARAMETERS,
     AUTOCASTS,
@@ -44,8 +45,10 @@ from amplint.torchlib.names import (
     EXIT_STACKS,
     GRAD_MODES,
     NEUTRAL_CONTEXTS,
+    NO_CONTEXTS,
 )
 
+_SETTINGS = ("with torch.set_default_", "with torch.set_autocast_", "with torch.set_float32_", "with set_default_")
 _CACHE = -1
 """Where a path keeps the dtypes that autocast can have converted parameters to."""
 
@@ -59,10 +62,11 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
         argument = arguments.get(name, position)
         if argument is not None:
             bound[name] = (argument.node, argument.value)
-    guesses = _taken_for_device(machine, bound["device_type"][1]) if "device_type" in bound else None
-    if guesses is not None:
-        bound["device_type"] = (bound["device_type"][0], Device(None))
-    devices = frozenset({device}) if device else _devices(bound["device_type"][1] if "device_type" in bound else None)
+    place, given = bound.get("device_type", (None, None))
+    taken = device_types.taken(machine, given, place.value) if place is not None and given is not None else None
+    if place is not None and taken is not None and not taken.text:
+        bound["device_type"] = (place, Device(None))
+    devices = frozenset({device}) if device else device_types.types(given)
     enabled = bound["enabled"][1] if "enabled" in bound else TRUE
     whole = not any(argument.star for argument in arguments.given)
     if not whole and "enabled" not in bound:
@@ -77,34 +81,26 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
     machine.emit(
         state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
-        certain=whole, guesses=guesses or (),
+        certain=whole, guesses=taken.guesses if taken is not None else (), by_use=taken is not None and taken.by_use,
+        indexed=taken is not None and taken.text and machine.program.torch is None,
+        float32_elsewhere=_float32_elsewhere(machine, bound, devices, enabled),
+        needs_type=device is None or device_types.is_also_newer(machine, node),
     )  # fmt: skip
     return context
 
 
-def _taken_for_device(machine: Machine, value: Value) -> tuple[Guessed, ...] | None:
-    """The names by which `value` is a `torch.device`, None where it is none for all that is known.
-
-    The `device` of a tensor, a pretrained model or an accelerator always is one.
-    """
-    if isinstance(value, Method):
-        return () if value.name == "device" and isinstance(value.owner, Tensor) else None
-    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "device"):
+def _float32_elsewhere(
+    machine: Machine, bound: Mapping[str, tuple[cst.Arg, Value]], devices: frozenset[str] | None, enabled: Value
+) -> cst.BaseExpression | None:
+    """What gives a region that is on float32 where it does not run on CUDA."""
+    if devices == frozenset({"cuda"}) or enabled != TRUE or "dtype" not in bound:
         return None
-    origin = machine.symbols.key(machine.symbols.parts(value.symbol)[0])
-    if origin[0] == "call" and PRETRAINED.search(str(origin[1])):
-        return PRETRAINED.taken(str(origin[1]), "arguments")
-    return () if origin[0] == "manager" else None
-
-
-def _devices(value: Value | None) -> frozenset[str] | None:
-    if isinstance(value, Const) and isinstance(value.value, str):
-        return frozenset({value.value.partition(":")[0]})
-    if isinstance(value, OneOf):
-        return frozenset(option.partition(":")[0] for option in value.options)
-    if isinstance(value, Device):
-        return value.types
-    return None
+    argument, value = bound["dtype"]
+    wide = isinstance(value, Ref) and DTYPES.get(value.name) == "float32"
+    if wide and isinstance(argument.value, cst.Attribute):
+        return argument.value
+    source = machine.program.source_of(argument) if wide or isinstance(value, OneOf) else None
+    return float32_elsewhere(source, argument.value) if source is not None else None
 
 
 def _dtypes(value: Value | None, devices: frozenset[str] | None) -> frozenset[str] | None:
@@ -132,7 +128,7 @@ def _current(
 
 def device_of(arguments: Arguments) -> Device:
     """What `torch.device(...)` builds."""
-    return Device(_devices(arguments.value("type", 0) or arguments.value("device", 0)))
+    return Device(device_types.types(arguments.value("type", 0) or arguments.value("device", 0)))
 
 
 def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
@@ -234,6 +230,11 @@ class Regions(Tracker):
         self.carried: list[cst.CSTNode] = []
         self.entered_at: dict[cst.CSTNode, int] = {}
 
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Settings, where one is entered as if it were a context."""
+        entered = any(sign in chunk.text for chunk in chunks for sign in _SETTINGS)
+        return Words(frozenset(name.rpartition(".")[2] for name in NO_CONTEXTS) if entered else frozenset())
+
     def describe(self, state: State) -> Mapping[str, object]:
         """The innermost autocast region, and what entered it."""
         region, entered_by = innermost(self.machine, state)
@@ -286,8 +287,18 @@ class Regions(Tracker):
             return call.owner
         return None
 
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """A context that is called decorates the function it gets, and needs one."""
+        if isinstance(call.callee, (Autocast, GradMode)) and not call.arguments.given:
+            api = "autocast" if isinstance(call.callee, Autocast) else "gradient mode"
+            self.machine.emit(state, NoContext, call.node, api=api, called=True)
+
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """A region begins; what cannot be looked into may begin one."""
+        if item is not None and isinstance(value, Unknown):
+            kind, *names = self.machine.symbols.key(value.symbol)
+            if kind == "call" and names[0] in NO_CONTEXTS:
+                self.machine.emit(state, NoContext, item, api=names[0], called=False)
         unused = item is not None and isinstance(value, Ref) and value.name in AUTOCASTS
         enter(self.machine, state, value, item if unused and item is not None else by)
         if (

@@ -8,20 +8,21 @@ from dataclasses import replace
 from amplint.semantics.events import Because, Evidence, HalfRefused, Operand, Operation, ToNumpy
 from amplint.semantics.models.half_outputs import of_output
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Tracker, Words
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.provenance import conversion
-from amplint.semantics.tensors.tensors import tensor
+from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion
+from amplint.semantics.tensors.tensors import tensor, used_as_tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import having, in_place
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import words
 
 BFLOAT16 = frozenset({"bfloat16"})
 _AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq"})
@@ -29,12 +30,20 @@ _AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile
 _WRITES = having("tensor-source") | in_place(having("tensor-source"))
 """Methods of tensors that refuse to write another dtype."""
 _SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
+_WITH_ARRAYS = words(
+    "abs argsort array asanyarray ascontiguousarray asarray average clip concatenate copy cumsum dot exp expand_dims "
+    "float32 float64 histogram hstack isfinite isnan log log10 log1p log2 maximum median minimum nanmean percentile "
+    "quantile repeat reshape round save sort sqrt square stack transpose unique vstack where"
+)
+"""Functions of NumPy that make arrays of tensors; others, such as `sum`, call methods of the tensor."""
+_PICTURES = words("ToPILImage to_pil_image")
+"""What makes a picture of a tensor, by way of an array, in torchvision."""
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX
 
 
 def words_of(kinds: Set[str]) -> frozenset[str]:
     """The calls that events of these kinds come from."""
-    numpy = frozenset({"numpy"}) if ToNumpy.kind in kinds else frozenset()
+    numpy = _PICTURES | words("numpy asarray") if ToNumpy.kind in kinds else frozenset()
     written = _WRITES if Operation.kind in kinds else frozenset()
     return numpy | written | (_REFUSED if HalfRefused.kind in kinds else frozenset())
 
@@ -48,6 +57,34 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
         assumed = why.because is Because.ASSUMED
         operand = Operand(node.func.value, owner, why)
         machine.emit(state, ToNumpy, node, operand=operand, assumed=assumed, guesses=why.guesses)
+
+
+def to_array(machine: Machine, state: State, call: Call) -> None:
+    """Tell of a function that makes an array of its first argument, where that can be bfloat16."""
+    given = call.arguments.given[0] if call.arguments.given else None
+    if given is None or ToNumpy.kind not in machine.wanted or not isinstance(call.callee, (Ref, Unknown)):
+        return
+    key = machine.symbols.key(call.callee.symbol) if isinstance(call.callee, Unknown) else ()
+    name = call.callee.name if isinstance(call.callee, Ref) else str(key[1]) if key[:1] == ("call",) else ""
+    library, _, op = name.rpartition(".")
+    pictures = op in _PICTURES and library.startswith("torchvision.")
+    if not pictures and (library != "numpy" or op not in _WITH_ARRAYS):
+        return
+    value = used_as_tensor(machine, given.value)
+    why = _why(machine, state, value)
+    assumed = why is not None and why.because is Because.ASSUMED
+    if why is None or not why.dtypes >= BFLOAT16:
+        return
+    if assumed and not (isinstance(value, Tensor) if pictures else _leaves_device(given.node.value)):
+        return
+    operand = Operand(given.node.value, value, why)
+    machine.emit(state, ToNumpy, call.node, operand=operand, by=op, assumed=assumed, guesses=why.guesses)
+
+
+def _leaves_device(node: cst.BaseExpression) -> bool:
+    """Whether an expression is what only a tensor can be: one that leaves its device, or its graph."""
+    called = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+    return called and node.func.attr.value in ("cpu", "detach")  # type: ignore[attr-defined]
 
 
 def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
@@ -75,9 +112,12 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     certain = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
     if not certain:
         machine[Seams].refusing[node] = Operand(place, value)
-    if not certain and not (machine.assumes and (isinstance(value, Tensor) or name not in _AMBIGUOUS)):
+    plain = (
+        isinstance(value, Tensor) or name not in _AMBIGUOUS or _is_weight(machine, value.symbol) or _goes_along(node)
+    )
+    if not certain and not (machine.assumes and plain):
         return
-    why = evidence(machine, state, tensor(machine, value))
+    why = evidence(machine, state, tensor(machine, value), place) or _converted_model(machine, value)
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
     if not why.dtypes <= refused and not _in_forward_pass(machine, symbol_of(machine, value)):
@@ -85,6 +125,28 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
     machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed)
+
+
+def _goes_along(node: cst.Call) -> bool:
+    """Whether a method is told a dimension to go along, as those of tensors alone are."""
+    return any(argument.keyword is not None and argument.keyword.value in ("dim", "keepdim") for argument in node.args)
+
+
+def _is_weight(machine: Machine, symbol: int) -> bool:
+    """Whether this is a view of the weight of a layer, or computed with one."""
+    symbol = behind(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    return key[:2] == ("attribute", "weight") or (key[0] in ARITHMETIC and any(_is_weight(machine, p) for p in parts))
+
+
+def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | None:
+    """That `value` is half where its model was converted, if it is computed from parameters alone."""
+    if not machine.assumes or not isinstance(value, Tensor) or value.dtype is not None or value.among is None:
+        return None
+    if minds_dtypes(machine):
+        return None
+    halves = value.among & HALF_DTYPES
+    return Evidence(Because.ASSUMED, halves, "the model may have been converted", None) if halves else None
 
 
 def _in_forward_pass(machine: Machine, symbol: int) -> bool:
@@ -130,6 +192,20 @@ class Seams(Tracker):
         if name == "numpy":
             to_numpy(self.machine, state, node, value)
         runs(self.machine, state, node, name, place, value)
+
+    def offers(self, name: str) -> bool:
+        """What makes arrays of tensors."""
+        return name.startswith(("numpy.", "torchvision."))
+
+    def library_call(self, state: State, call: Call) -> Value | None:
+        """A function of NumPy, or of torchvision."""
+        to_array(self.machine, state, call)
+        return None
+
+    def unseen(self, state: State, call: Call) -> None:
+        """An object that makes pictures may be called."""
+        if isinstance(call.callee, Unknown):
+            to_array(self.machine, state, call)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """The names of such operations matter."""

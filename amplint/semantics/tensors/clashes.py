@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
 from amplint.semantics.events import Clash, Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.kinship import belongs, follows, is_only_moved, tensors_in
+from amplint.semantics.tensors.kinship import (
+    belongs,
+    follows,
+    follows_dtype,
+    follows_elsewhere,
+    is_only_moved,
+    tensors_in,
+)
 from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, ingredient, is_kept, maker
-from amplint.semantics.tensors.tensors import used_as_tensor
+from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion, ingredient, is_kept, is_like, maker
+from amplint.semantics.tensors.tensors import runs_layers, used_as_tensor
+from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import INDICES, MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having, valued
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, Outcome
 from amplint.torchlib.policy import LOWER, words
 
-WRITES, _JOINS = having("writes"), having("joins")
+WRITES, LIKE, _JOINS = having("writes"), having("creates-like"), having("joins")
 """Operations that write into a tensor what has to have its dtype; autocast does not convert it."""
 _WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell"))
 """Layers that refuse what is not of the dtype of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
+_MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
 _OF_TENSORS_ONLY = having("tensor-source")
 """Those of them that never write a number."""
 _FROM_AFAR = words("parameter call part index attribute item either")
+PRODUCTS = having("matrices")
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
-_RUN = words("forward __call__")
 
 
 def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
@@ -56,10 +67,21 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
-    other = next(
-        (operand for operand in operands if operand is not steady and _may_be_half(machine, operand, op)), None
-    )
+    judge = _judge(machine, steady)
+    other = next((one for one in operands if one is not steady and judge(machine, one, op)), None)
     return (steady, other) if other is not None else None
+
+
+def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str], bool]:
+    """What says whether another operand can be half beside this one."""
+    if steady.made is not None or not isinstance(steady.value, Tensor):
+        return _may_be_half
+    if _is_like(machine, steady):
+        return _comes_of_layer
+    if _is_asked_for(steady.value):
+        return _is_unconverted
+    turned = _conversion_of(steady)
+    return _is_unknown if turned is not None and follows_elsewhere(machine, turned) else _may_be_half
 
 
 def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
@@ -70,7 +92,71 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
         mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
         certain = value.dtype == "float32" and not (mixed and value.rank is None)
         return certain and not _is_handed(machine, operand.made)
-    return op in WRITES and value.dtype not in HALF_DTYPES and is_kept(machine, value.symbol)
+    if op in WRITES:
+        return value.dtype not in HALF_DTYPES and (is_kept(machine, value.symbol) or _is_like(machine, operand))
+    return op not in _JOINS and (_is_converted(machine, value) or (op in PRODUCTS and _is_asked_for(value)))
+
+
+def _is_asked_for(value: Tensor) -> bool:
+    """Whether an operation was asked for a float32 result, as `softmax(x, dtype=torch.float32)` is."""
+    given = value.made.args if isinstance(value.made, cst.Call) and value.dtype == "float32" else ()
+    return any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in given)
+
+
+def _is_like(machine: Machine, operand: Operand) -> bool:
+    """Whether a tensor was made with the dtype of another one that nothing is known of."""
+    value = operand.value
+    return isinstance(value, Tensor) and value.dtypes is None and is_like(machine, value.symbol)
+
+
+def _is_converted(machine: Machine, value: Tensor) -> bool:
+    """Whether a tensor is float32 by a conversion that is written out."""
+    return value.dtype == "float32" and not value.supposed and conversion(machine, value.symbol) == "float32"
+
+
+def _conversion_of(operand: Operand) -> cst.Call | None:
+    """The call that made an operand float32, where that is a conversion."""
+    why = operand.value.why_half if isinstance(operand.value, Tensor) and operand.dtype == "float32" else None
+    return why if isinstance(why, cst.Call) else None
+
+
+def _is_unconverted(machine: Machine, operand: Operand, op: str = "") -> bool:
+    """Whether nothing tells the dtype of what may be a tensor, and nothing has converted it."""
+    value = operand.value
+    if isinstance(value, Tensor) and (value.dtypes is not None or value.rank == 0):
+        return False
+    return isinstance(value, (Tensor, Unknown)) and conversion(machine, value.symbol) is None
+
+
+def _is_unknown(machine: Machine, operand: Operand, op: str = "") -> bool:
+    """Whether this is a tensor that nothing tells the dtype of."""
+    return isinstance(operand.value, Tensor) and operand.value.dtypes is None and operand.value.rank != 0
+
+
+def _comes_of_layer(machine: Machine, operand: Operand, op: str = "") -> bool:
+    """Whether a layer has computed this, which is half where autocast is on."""
+    value = operand.value
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return False
+    if isinstance(operand.node, cst.Call) and follows_dtype(operand.node):
+        return False
+    symbol = behind(machine, value.symbol)
+    if machine.symbols.key(symbol)[0] in LOWER:
+        return True
+    called = machine.symbols.callee(symbol)
+    return called is not None and _is_own(machine, called)
+
+
+def _is_own(machine: Machine, symbol: int) -> bool:
+    """Whether this is a part of the object whose method runs, or of a list of its layers."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if symbol in machine[Weights].symbols or (key[0] == "call" and str(key[1]).rpartition(".")[2][:1].isupper()):
+        return True
+    if key[0] in ("attribute", "index"):
+        return _is_own(machine, parts[0]) or machine.symbols.key(parts[0])[0] == "self"
+    return (key[0] in ("item", "part") or (key[0] == "call" and key[1] in _LOOPS)) and any(
+        _is_own(machine, part) for part in parts
+    )
 
 
 def _is_handed(machine: Machine, made: cst.Call) -> bool:
@@ -116,7 +202,8 @@ def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     if key[0] == "part" and depth:
         return _is_computed(machine, parts[0], depth - 1)
     if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
-        return _runs_layers(machine) and any(_is_computed(machine, part, depth - 1) for part in parts)
+        inside = bool(machine.calls) and runs_layers(machine.calls[-1])
+        return inside and any(_is_computed(machine, part, depth - 1) for part in parts)
     callee = machine.symbols.method(symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
 
@@ -127,12 +214,6 @@ def _counts(machine: Machine, symbol: int) -> bool:
         return False
     (item,) = machine.symbols.parts(symbol)
     return any(machine.symbols.key(one)[:2] == ("call", "builtins.enumerate") for one in machine.symbols.parts(item))
-
-
-def _runs_layers(machine: Machine) -> bool:
-    """Whether the running function is that of a layer or a loss, whose loops go over levels and not over data."""
-    function = machine.calls[-1] if machine.calls else None
-    return isinstance(function, cst.FunctionDef) and function.name.value in _RUN
 
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
@@ -160,10 +241,17 @@ def tell(
 ) -> None:
     """Tell of two operands that meet in `op`, which comes to `found` where the second one is half."""
     steady, half = met
-    refusal = found.refusal if steady.made is not None else found.refusal and _KEPT
+    converted = _conversion_of(steady) if steady.made is None else None
+    asked = isinstance(steady.value, Tensor) and _is_asked_for(steady.value)
+    settled = steady.made is not None or converted is not None or asked
+    refusal = found.refusal if settled else found.refusal and _KEPT
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
     if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+    elif widens and converted is not None and follows_elsewhere(machine, converted):
+        machine.emit(
+            state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
+        )
 
 
 def assigned(
@@ -191,7 +279,7 @@ def assigned(
         kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
         if steady.made is None:
-            refusal = _KEPT
+            refusal = _MADE_LIKE if _is_like(machine, steady) else _KEPT
         if is_only_moved(operands[0], operands[1]):
             refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
         machine.emit(
@@ -270,8 +358,27 @@ def _in_custom_function(machine: Machine) -> bool:
     return function.name.value in ("forward", "backward") and function.params.params[0].name.value != "self"
 
 
+@per_chunk
+def _met(chunk: Chunk) -> frozenset[str]:
+    """The calls that matter in a chunk which writes to elements of a tensor like another, or converts and combines."""
+    text = chunk.text
+    likes = LIKE if "_like(" in text and "] = " in text else frozenset[str]()
+    lifts = ".float()" in text and ("type_as(" in text or "() @ " in text or "matmul(" in text)
+    asks = "float32)" in text and "softmax(" in text
+    return likes.union({"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
+
+
 class Clashes(Tracker):
     """Follows what code out of sight is given of tensors that are float32 in any case."""
+
+    def is_needed(self) -> bool:
+        """Only where the rules are to assume something."""
+        return self.machine.assumes and Clash.kind in self.machine.wanted
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What makes tensors like others, and conversions to float32 beside what they can meet."""
+        found = frozenset[str]().union(*map(_met, chunks))
+        return Words(calls=found)
 
     def unseen(self, state: State, call: Call) -> None:
         """Code that cannot be seen gets tensors."""

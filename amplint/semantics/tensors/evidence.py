@@ -6,7 +6,7 @@ from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.devices import reaches
-from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.masks import computed_before_choice, minds_dtypes
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
@@ -16,8 +16,10 @@ from amplint.torchlib.names import HALF_DTYPES
 _BOTH = frozenset(HALF_DTYPES)
 
 
-def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
+def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpression | None = None) -> Evidence | None:
     """Why `value` is or can be half; None where nothing says so, or where the function around chooses by dtype.
+
+    Such a choice says nothing of a variable, at `place`, that was computed before.
 
     What is unknown can be half in a region that is on, unless it is what a loop over the data gives, and anywhere if
     the rules are to assume so.
@@ -25,7 +27,7 @@ def evidence(machine: Machine, state: State, value: Tensor) -> Evidence | None:
     if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
         because = machine[Tensors].half_because.get(value.why_half, Because.CAST)
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
-    if minds_dtypes(machine):
+    if minds_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
         return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
         return Evidence(Because.ANNOUNCED, _BOTH, "the dtype chosen here can be float16", value.why_half)

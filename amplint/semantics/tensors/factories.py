@@ -7,11 +7,19 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
 from amplint.semantics.tensors.exchanges import resize
-from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, default_dtype, dtype_of, is_number, supposes
+from amplint.semantics.tensors.tensors import (
+    FROM_PARAMETER,
+    Tensors,
+    default_dtype,
+    dtype_of,
+    follows,
+    is_number,
+    supposes,
+)
 from amplint.semantics.tensors.traits import counted
-from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
+from amplint.semantics.values.values import Const, Items, Tensor, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
@@ -45,7 +53,10 @@ def make(
     rank = _rank(op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
-    symbol = provenance.made_by(machine, node, asked=wanted is not None) if plain else machine.fresh()
+    if plain:
+        symbol = provenance.made_by(machine, node, asked=wanted is not None)
+    else:
+        symbol = provenance.made_like(machine, node) if like is not None and wanted is None else machine.fresh()
     if op == "as_tensor" and content is not None and isinstance(content.value, Tensor):
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
@@ -168,14 +179,3 @@ def _depth(value: Value) -> int | None:
     if isinstance(value, Tensor):
         return value.rank
     return 0 if isinstance(value, Const) else None
-
-
-def follows(machine: Machine, dtype: Argument | None) -> bool:
-    """Whether an argument is the dtype of another tensor."""
-    if dtype is None:
-        return False
-    if isinstance(dtype.value, Unknown) and machine.symbols.key(dtype.value.symbol)[:2] == ("attribute", "dtype"):
-        return True
-    node = dtype.node.value
-    written = isinstance(node, cst.Attribute) and node.attr.value == "dtype"
-    return written or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")

@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.tracker import remembers_other_dtypes
-from amplint.semantics.tensors import clashes, traits
+from amplint.semantics.tensors import clashes, sensitive, traits
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import announced, evidence
 from amplint.semantics.tensors.tensors import (
@@ -143,6 +143,8 @@ def tell(
     if machine.muted or Operation.kind not in machine.wanted:
         return
     told = tuple(clashes.told(machine, state, place, value) for place, value in operands)
+    if machine.assumes and told and arguments.value("dtype") is None:
+        sensitive.ran(machine, state, node, op, told[0], result)
     if machine.assumes and SCALED_LATE in result.traits and (half := told[0].half) is not None:
         guesses = traits.taken_for_scale(machine, told[1].value)
         machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)

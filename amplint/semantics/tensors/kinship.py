@@ -9,7 +9,7 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import LEGACY_TENSORS
 from amplint.torchlib.policy import words
@@ -57,6 +57,37 @@ def follows(machine: Machine, made: cst.Call) -> bool:
     taken = frozenset[str]().union(*map(_taken_in, machine.calls))
     given = [*made.args, *_moves(machine, made)]
     return any(_takes_place(argument) or not taken.isdisjoint(_names(argument)) for argument in given)
+
+
+def follows_elsewhere(machine: Machine, converted: cst.Call) -> bool:
+    """Whether what is converted to float32 here is converted to the dtype of another tensor in the same function."""
+    name = _converted(converted)
+    function = machine.calls[-1] if machine.calls else None
+    if name is None or function is None or not isinstance(function, cst.FunctionDef):
+        return False
+    return any(follows_dtype(node) and _converted(node) == name for node in every(function, cst.Call))
+
+
+def _converted(call: cst.Call) -> str | None:
+    """The variable that a conversion begins with, seen through methods and indices."""
+    node: cst.BaseExpression = call
+    while True:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            node = node.func.value
+        elif isinstance(node, cst.Subscript):
+            node = node.value
+        else:
+            return dotted(node)
+
+
+def follows_dtype(call: cst.Call) -> bool:
+    """Whether a call is `x.type_as(y)` or `x.to(y.dtype)`."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("type_as", "to", "type"):
+        return False
+    given = [argument.value for argument in call.args]
+    return call.func.attr.value == "type_as" or any(
+        isinstance(value, cst.Attribute) and value.attr.value == "dtype" for value in given
+    )
 
 
 def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:

@@ -9,7 +9,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Tensor, Value
 from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source import syntax as cst
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
@@ -67,16 +67,46 @@ def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
     return body is not None and _chooses_by_dtype(body)
 
 
-@functools.lru_cache(maxsize=512)
-def _chooses_by_dtype(function: cst.CSTNode) -> bool:
-    for node in every(function, cst.Name, cst.Comparison):
-        if isinstance(node, cst.Name) and node.value == "is_autocast_enabled":
-            return True
-        if isinstance(node, cst.Comparison):
-            sides = [node.left, *(target.comparator for target in node.comparisons)]
-            if any(_is_dtype(side) for side in sides) and not any(_is_about_others(side) for side in sides):
+def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether a running function chooses by dtype, the innermost one before it comes to `node`."""
+    for function in machine.calls:
+        if _chooses_by_dtype(function):
+            inside = list(walk(function)) if function is machine.calls[-1] else []
+            if node not in inside or any(map(_is_choice, inside[: inside.index(node)])):
                 return True
     return False
+
+
+def computed_before_choice(machine: Machine, place: cst.BaseExpression) -> bool:
+    """Whether a variable was computed from others before the running function chooses by dtype, and is not again."""
+    body = _body(machine)
+    return isinstance(place, cst.Name) and body is not None and place.value in _computed_before_choice(body)
+
+
+@functools.lru_cache(maxsize=512)
+def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
+    found, chosen = set[str](), False
+    for node in every(function, cst.Assign, cst.AugAssign, cst.Name, cst.Comparison):
+        chosen = chosen or _is_choice(node)
+        if isinstance(node, cst.Assign) and not chosen and isinstance(node.value, cst.BinaryOperation):
+            found |= {name for target in node.targets for name in target_names(target.target)}
+        elif isinstance(node, cst.Assign):
+            found -= {name for target in node.targets for name in target_names(target.target)}
+    return frozenset(found)
+
+
+@functools.lru_cache(maxsize=512)
+def _chooses_by_dtype(function: cst.CSTNode) -> bool:
+    return any(map(_is_choice, every(function, cst.Name, cst.Comparison)))
+
+
+def _is_choice(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Name):
+        return node.value == "is_autocast_enabled"
+    if not isinstance(node, cst.Comparison):
+        return False
+    sides = [node.left, *(target.comparator for target in node.comparisons)]
+    return any(_is_dtype(side) for side in sides) and not any(_is_about_others(side) for side in sides)
 
 
 def _is_about_others(node: cst.BaseExpression) -> bool:

@@ -28,6 +28,7 @@ from amplint.semantics.tensors.tensors import (
     dtype_of,
     fill,
     filled,
+    follows,
     is_number,
     supposes,
     tensor,
@@ -63,6 +64,8 @@ BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 PLAIN = {operator: op for op, operator in valued("operator").items()}
 """Operator -> the operation it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
+_BITWISE = ("BitAnd", "BitOr", "BitXor")
+"""Operators that floating numbers do not have."""
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
 _OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.", "torch.utils.", "torch.distributed.")
 """What begins the names of functions that are called like operations and run otherwise."""
@@ -113,6 +116,8 @@ def arithmetic(
     found = flow.comes_to(machine, state, op, values, in_place=in_place)
     if receives and not in_place and not is_number(machine, a):
         found = UNKNOWN
+    if kind in _BITWISE and found.dtypes is None:
+        found = Outcome(frozenset({"bool", "int64"}))
     divides = kind == "Divide" and is_number(machine, a)
     if divides:
         found = flow.comes_to(machine, state, "reciprocal", [b])
@@ -211,8 +216,8 @@ def method(
         if isinstance(made, Tensor):
             made = replace(made, traits=made.traits | {FLAGS}) if operand.dtype == "bool" else made
             place = (node.func.value, operand)
-            follows = name == "type_as" or any(factories.follows(machine, argument) for argument in arguments.given)
-            flow.tell(machine, state, node, "to", [place], made, arguments, follows=follows)
+            alike = name == "type_as" or any(follows(machine, argument) for argument in arguments.given)
+            flow.tell(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
     if name in ("cpu", "cuda"):
         return replace(derived(machine, operand, name, operand.rank), device=name)

@@ -8,7 +8,7 @@ from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.policy import words
 
-_MADE, _ASKED, _KEPT = "made here", "made as asked", "kept by a module"
+_MADE, _ASKED, _LIKE, _KEPT = "made here", "made as asked", "made like another", "kept by a module"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
 _VIEWS = KEEPS_DTYPE.union(
@@ -19,6 +19,11 @@ _VIEWS = KEEPS_DTYPE.union(
 def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
     """A symbol for a tensor that `node` makes in the default dtype, or in one that it is `asked` for."""
     return machine.symbols.fresh(_ASKED if asked else _MADE, node)
+
+
+def made_like(machine: Machine, node: cst.Call) -> int:
+    """A symbol for a tensor that `node` makes with the dtype of another one."""
+    return machine.symbols.fresh(_LIKE, node)
 
 
 def kept(machine: Machine) -> int:
@@ -81,6 +86,12 @@ def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
         if key[0] not in _CONVERSIONS:
             todo += [part for part in machine.symbols.parts(current) if part not in seen]
     return None
+
+
+def is_like(machine: Machine, symbol: int) -> bool:
+    """Whether this was made with the dtype of another tensor."""
+    key = machine.symbols.key(behind(machine, symbol))
+    return key[0] == "fresh" and key[2:3] == (_LIKE,)
 
 
 def is_kept(machine: Machine, symbol: int) -> bool:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from amplint.semantics.events import CastBack, StaysHalf
+from amplint.semantics.events import StaysHalf
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.tracker import Regions
-from amplint.semantics.tensors.devices import common, reaches
-from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.tensors import Tensors, converts_to, is_data, is_number, tensor
+from amplint.semantics.tensors import cast_back
+from amplint.semantics.tensors.cast_back import PRODUCTS, root
+from amplint.semantics.tensors.masks import minds_dtypes_before
+from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
 from amplint.semantics.values.values import FALSE, Autocast, Class, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.policy import FOLLOWS_INPUT, words
+from amplint.torchlib.policy import words
 
 PRECISE = words(
     "baddbmm bmm binary_cross_entropy binary_cross_entropy_with_logits cdist cosine_similarity cross_entropy einsum "
@@ -33,7 +32,6 @@ PRECISE = words(
 """Operations on floating values whose precision is what a region that switches autocast off is for."""
 _ORIGINS = words("parameter part either fresh")
 """Kinds of symbols whose dtype a region in the caller can decide; a call that is not seen can end in float32."""
-PRODUCTS = having("matrices") - {"linear"}
 Operand = tuple[cst.BaseExpression, Value]
 
 
@@ -68,38 +66,28 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
     tensors = [(place, tensor(machine, value)) for place, value in operands if _may_be_tensor(machine, value)]
     region = _switched_off(state)
     if region is None:
-        _cast_back(machine, state, node, op, tensors)
+        cast_back.computed(machine, state, node, op, tensors)
     elif tensors and all(_stays_half(machine, region, value) for _, value in tensors):
-        if any(minds_dtypes(machine, function) for function in machine.calls):
+        if minds_dtypes_before(machine, node):
             return
         place, operand = tensors[0]
         context, off_with = region.context, region.entered_by
         certain = operand.dtype in HALF_DTYPES
-        given = _is_parameter(machine, operand.symbol) and isinstance(off_with, cst.With)
+        whole = not isinstance(off_with, cst.With)
+        given = _is_parameter(machine, operand.symbol) and (not whole or _is_unconverted(machine, op))
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
-            off=context, off_with=off_with, half=operand.why_half,
+            off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not certain,
         )  # fmt: skip
 
 
-def _cast_back(
-    machine: Machine, state: State, node: cst.CSTNode, op: str, tensors: list[tuple[cst.BaseExpression, Tensor]]
-) -> None:
-    """A product runs under autocast on operands that were converted to float32 for it: autocast undoes that."""
-    region, _ = innermost(machine, state)
-    if op not in PRODUCTS or region is None or not tensors:
-        return
-    if not reaches(region.devices, common(value for _, value in tensors)):
-        return
-    before = [_converted_from(machine, value) for _, value in tensors]
-    if None not in before and any(dtype in HALF_DTYPES for dtype in before):
-        machine.emit(state, CastBack, node, op=op)
-
-
-def _converted_from(machine: Machine, value: Tensor) -> str | None:
-    """What `value` was before it was converted to float32, "" for something unknown, None where it was not."""
-    root = _root(machine, value.symbol)
-    return machine[Tensors].cast_from.get(root) if value.dtype == "float32" else None
+def _is_unconverted(machine: Machine, op: str) -> bool:
+    """Whether nothing in the file converts what the running function, a whole region, is called with."""
+    function = machine.calls[-1] if machine.calls else None
+    if not machine.assumes or op not in PRODUCTS or not isinstance(function, cst.FunctionDef):
+        return False
+    called = re.compile(rf"\b{function.name.value}\([^\n]*(?:float|dtype|\.to\()")
+    return not any(called.search(chunk.text) for chunk in machine.program.chunks)
 
 
 def _may_be_tensor(machine: Machine, value: Value) -> bool:
@@ -120,13 +108,24 @@ def _stays_half(machine: Machine, region: Region, value: Tensor) -> bool:
     """Whether `value` is half, or came into the region without being converted."""
     if value.dtype is not None:
         return value.dtype in HALF_DTYPES
-    root = _root(machine, value.symbol)
+    origin = root(machine, value.symbol)
+    while _is_of_layer(machine, origin):
+        origin = root(machine, machine.symbols.parts(origin)[-1])
     return (
-        machine.symbols.key(root)[0] in _ORIGINS
-        and _is_outside(machine, region, root)
-        and not is_data(machine, root)
-        and not _was_converted(machine, root)
+        machine.symbols.key(origin)[0] in _ORIGINS
+        and _is_outside(machine, region, origin)
+        and not is_data(machine, origin)
+        and not _was_converted(machine, origin)
     )
+
+
+def _is_of_layer(machine: Machine, symbol: int) -> bool:
+    """Whether this came out of a layer or function that is no method of another tensor, and was given one value."""
+    called = machine.symbols.callee(symbol)
+    if called is None or machine.symbols.parts(symbol)[-2:-1] != (called,):
+        return False
+    key, parts = machine.symbols.key(called), machine.symbols.parts(called)
+    return key[0] != "attribute" or machine.symbols.key(parts[0])[0] == "self"
 
 
 def _was_converted(machine: Machine, symbol: int) -> bool:
@@ -145,26 +144,12 @@ def _was_converted(machine: Machine, symbol: int) -> bool:
 
 
 def _is_parameter(machine: Machine, symbol: int) -> bool:
-    return machine.symbols.key(_root(machine, symbol))[0] == "parameter"
+    return machine.symbols.key(root(machine, symbol))[0] == "parameter"
 
 
 def _is_outside(machine: Machine, region: Region, symbol: int) -> bool:
     """Whether a value was there before the region first began: symbols are numbered as they come up."""
     return _is_parameter(machine, symbol) or symbol < machine[Regions].entered_at.get(region.entered_by, 0)
-
-
-def _root(machine: Machine, symbol: int) -> int:
-    """The tensor whose dtype decides that of `symbol`: operations that keep the dtype are followed back."""
-    while True:
-        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-        if key[0] in FOLLOWS_INPUT or key[0] in ("index", "to") or key[:2] in (("attribute", "T"), ("attribute", "mT")):
-            symbol = parts[0]
-            continue
-        callee = machine.symbols.callee(symbol)
-        method = machine.symbols.key(callee) if callee is not None else ()
-        if callee is None or method[0] != "attribute" or str(method[1]) not in FOLLOWS_INPUT:
-            return symbol
-        symbol = machine.symbols.parts(callee)[0]
 
 
 def _first(region: cst.CSTNode, place: cst.BaseExpression) -> cst.BaseExpression:

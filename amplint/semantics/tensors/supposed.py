@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 from amplint.findings import Guessed
 from amplint.semantics.python.machine import Machine
@@ -11,7 +12,7 @@ from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.tensors import Tensors, is_number, tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Unknown, Value
-from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES
+from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.operations import KNOWN
@@ -19,6 +20,8 @@ from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
 
 _OPERATIONS = KNOWN | FOLLOWS_INPUT | FLOAT32 | LOWER
 _ALONG = ("dim", "keepdim")
+_CURVES = words("exp expm1 log log10 log1p log2 reciprocal rsqrt sigmoid softplus sqrt tanh")
+"""Methods that take no arguments and that arrays and numbers do not have."""
 _ONLY_TENSORS = words("size dim requires_grad_ detach contiguous unsqueeze permute expand_as type_as view softmax")
 
 
@@ -59,8 +62,9 @@ def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
     typed = {p.name.value for p in parameters if p.annotation and _is_tensor(p.annotation.annotation)}
     calls = (node for node in walk(function.body) if isinstance(node, cst.Call))
     found = dict.fromkeys(typed, tuple[Guessed, ...]())
-    for name, guesses in filter(None, map(_worked_on, calls)):
-        found[name] = min(found.get(name, guesses), guesses, key=len)
+    for call in calls:
+        for name, guesses in _worked_on(call):
+            found[name] = min(found.get(name, guesses), guesses, key=len)
     return found
 
 
@@ -69,20 +73,35 @@ def _is_tensor(annotation: cst.BaseExpression) -> bool:
     return "Tensor" in names and not {"List", "list", "Dict", "dict", "Tuple", "tuple", "Sequence"} & set(names)
 
 
-def _worked_on(call: cst.Call) -> tuple[str, tuple[Guessed, ...]] | None:
-    """The name of the tensor that a call works on: the first argument of a function, or the owner of a method.
+def _worked_on(call: cst.Call) -> Iterator[tuple[str, tuple[Guessed, ...]]]:
+    """The names of the tensors that a call works on: the first argument of a function, or the owner of a method.
 
-    With it come the names by which alone it is one.
+    With each come the names by which alone it is one.
     """
     if not isinstance(call.func, cst.Attribute):
-        return None
+        return
     owner, name = call.func.value, call.func.attr.value
     if TORCH_MODULES.search(dotted(owner) or ""):
         first = call.args[0].value if call.args and call.args[0].keyword is None else None
-        found = _summand(first) if first is not None and name in _OPERATIONS else None
-        return (found[0], (*TORCH_MODULES.taken(dotted(owner) or ""), *found[1])) if found is not None else None
+        torch = TORCH_MODULES.taken(dotted(owner) or "")
+        for part in _ratio(first) if first is not None and name in _OPERATIONS else ():
+            if (found := _summand(part)) is not None:
+                yield found[0], (*torch, *found[1])
+        return
     along = any(argument.keyword is not None and argument.keyword.value in _ALONG for argument in call.args)
-    return _summand(owner) if name in _ONLY_TENSORS or (along and name in _OPERATIONS) else None
+    plain = name in _CURVES and not call.args
+    if (name in _ONLY_TENSORS or plain or (along and name in _OPERATIONS)) and (found := _summand(owner)) is not None:
+        yield found
+
+
+def _ratio(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Numerator and denominator of a ratio, which are tensors alike unless one is a count; else `node`."""
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Divide):
+        yield node
+        return
+    for side in (node.left, node.right):
+        if not any(isinstance(inner, cst.Name) and WHOLE_NUMBERS.search(inner.value) for inner in walk(side)):
+            yield side
 
 
 def _summand(node: cst.BaseExpression) -> tuple[str, tuple[Guessed, ...]] | None:

@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors.devices import moved_to, stays
-from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     Const,
@@ -25,12 +25,12 @@ from amplint.semantics.values.values import (
     Value,
     number,
 )
-from amplint.semantics.words import DEVICE
+from amplint.semantics.words import DEVICE, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
-from amplint.torchlib.policy import LOWER
+from amplint.torchlib.policy import LOWER, words
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
@@ -41,6 +41,7 @@ _ASKED = frozenset(
 )
 """Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
 _INFINITY = "<infinity>"
+_RUN = words("forward __call__")
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
 
 
@@ -197,6 +198,17 @@ def _known_dtype(value: Value) -> str | None:
     return DTYPES.get(value.name) if isinstance(value, Ref) else None
 
 
+def follows(machine: Machine, dtype: Argument | None) -> bool:
+    """Whether an argument is the dtype of another tensor."""
+    if dtype is None:
+        return False
+    if isinstance(dtype.value, Unknown) and machine.symbols.key(dtype.value.symbol)[:2] == ("attribute", "dtype"):
+        return True
+    node = dtype.node.value
+    written = isinstance(node, cst.Attribute) and node.attr.value == "dtype"
+    return written or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")
+
+
 def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
     """Whether `value` is a Python number, known or not: it cannot change a tensor's dtype."""
     if not isinstance(value, Unknown):
@@ -222,7 +234,10 @@ def default_dtype(machine: Machine) -> str | None:
 
 
 def is_data(machine: Machine, symbol: int) -> bool:
-    """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model."""
+    """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model.
+
+    What a layer loops over is its own, such as levels of features, and no data but for labels and targets.
+    """
     todo, seen, found = [symbol], set[int](), False
     while todo:
         current = todo.pop()
@@ -231,7 +246,9 @@ def is_data(machine: Machine, symbol: int) -> bool:
         seen.add(current)
         key = machine.symbols.key(current)
         method = machine.symbols.method(current)
-        if key[0] == "item":
+        if key[0] == "item" and key[1] in machine[Tensors].of_layers and not _goes_over_labels(machine, current):
+            todo += machine.symbols.parts(current)
+        elif key[0] == "item":
             found = True
         elif key[0] in LOWER:
             return False
@@ -242,6 +259,16 @@ def is_data(machine: Machine, symbol: int) -> bool:
         else:
             return False
     return found
+
+
+def _goes_over_labels(machine: Machine, symbol: int) -> bool:
+    keys = map(machine.symbols.key, machine.symbols.behind(symbol))
+    return any(key[0] == "parameter" and WHOLE_NUMBERS.search(str(key[2])) for key in keys)
+
+
+def runs_layers(function: cst.CSTNode) -> bool:
+    """Whether a function is that of a layer or a loss, whose loops go over levels and not over data."""
+    return isinstance(function, cst.FunctionDef) and function.name.value in _RUN
 
 
 def filled(state: State, value: Value) -> Number | None:
@@ -279,7 +306,8 @@ class Tensors(Tracker):
     """Follows tensors through Python's own syntax.
 
     `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
-    `named` the names by which alone a symbol stands for a tensor, none where its use tells that.
+    `named` the names by which alone a symbol stands for a tensor, none where its use tells that. `of_layers` are the
+    loops that layers run, by identity.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -290,6 +318,12 @@ class Tensors(Tracker):
         self.cast_from: dict[int, str] = {}
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.named: dict[int, tuple[Guessed, ...]] = {}
+        self.of_layers: set[int] = set()
+
+    def loop_begins(self, node: cst.For, source: int) -> None:
+        """It may be a loop of a layer, or of what a layer calls."""
+        if any(map(runs_layers, self.machine.calls)):
+            self.of_layers.add(id(node))
 
     def method(self, state: State, call: Call) -> Value | None:
         """The conversion of something that is not known to be a tensor."""

@@ -9,6 +9,7 @@ from amplint.semantics.events import (
     ANGLES,
     COORDINATES,
     FLAGS,
+    FREQUENCIES,
     INTEGERS,
     INVERTED,
     LENGTH_PRODUCTS,
@@ -54,10 +55,16 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
-    if short or any(_counts_channels(argument.node.value) for argument in arguments.given):
+    fractions = op == "linspace" and any(_is_fraction(argument.node.value) for argument in named[:2])
+    if short or fractions or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     return frozenset({INTEGERS, COORDINATES} if placed else {INTEGERS})
+
+
+def _is_fraction(bound: cst.BaseExpression) -> bool:
+    """Whether a bound is worked out by a division: positions are whole numbers, or those and a half."""
+    return any(isinstance(node, cst.Divide) for node in walk(bound))
 
 
 def _counts_channels(bound: cst.BaseExpression) -> bool:
@@ -73,7 +80,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     given = frozenset[str]().union(*known)
     found = set[str]()
     if op in _RESHAPES:
-        found |= given & {SQUARES, INTEGERS, COORDINATES, ANGLES, ONE, FLAGS, INVERTED}
+        found |= given & {SQUARES, INTEGERS, COORDINATES, FREQUENCIES, ANGLES, ONE, FLAGS, INVERTED}
     if op in _SHIFTS:
         found |= given & {INTEGERS, ANGLES}
         if all(SQUARES in traits for traits in known):
@@ -83,10 +90,22 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
     if op in _PRODUCTS and INTEGERS in given and len(factors) > 1:
         found.add(ANGLES)
+    if _are_frequencies(op, values, known):
+        found.add(FREQUENCIES)
     found |= _of_products(machine, op, values, known)
     if op == "cumsum" and dtype in INTEGRAL:
         found.add(INTEGERS)
     return frozenset(found | {SQUARES} if _squares(machine, op, values) else found)
+
+
+def _are_frequencies(op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> bool:
+    """Whether these are powers of a base, one for each channel: `base ** (arange(n) / n)`, and what scales them."""
+    if op == "pow":
+        return "positions" in known[-1] and number(values[-1]) is None
+    if op == "exp":
+        return "positions" in known[0] and INTEGERS not in known[0]
+    scaled = op in ("reciprocal", "mul", "div") and sum(isinstance(value, Tensor) for value in values) == 1
+    return scaled and any(FREQUENCIES in traits for traits in known)
 
 
 def _of_products(machine: Machine, op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> frozenset[str]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from amplint.semantics.values.values import Const, OneOf, Ref, Value
+from collections.abc import Iterable
+
+from amplint.semantics.values.facts import Facts
+from amplint.semantics.values.values import Const, Module, OneOf, Option, Ref, Several, Value
 from amplint.torchlib.names import DTYPES
+from amplint.torchlib.policy import MODULE_OPS
+
+OPTIONS_KEPT = 4
 
 
 def alternatives(values: tuple[Value, ...]) -> OneOf | None:
@@ -19,3 +25,27 @@ def alternatives(values: tuple[Value, ...]) -> OneOf | None:
         else:
             return None
     return OneOf(frozenset(options)) if options else None
+
+
+def several(symbol: int, values: Iterable[Value], facts: Iterable[Facts]) -> Several | None:
+    """What is one of `values`, where the path has assumed the `facts` of each; None where none of them is a module."""
+    found: dict[Value, Option] = {}
+    is_open = False
+    for value, assumed in zip(values, facts, strict=True):
+        options = _options(value, assumed)
+        is_open |= not options or (isinstance(value, Several) and value.open)
+        for option in options:
+            known = found.get(option.value)
+            found[option.value] = option if known is None else Option(option.value, option.facts & known.facts)
+    return Several(symbol, tuple(found.values()), is_open) if 0 < len(found) <= OPTIONS_KEPT else None
+
+
+def _options(value: Value, facts: Facts) -> list[Option]:
+    assumed = frozenset(facts.items())
+    if isinstance(value, Several):
+        return [Option(one.value, one.facts | assumed) for one in value.options]
+    if isinstance(value, Module) and not value.parts:
+        return [Option(value, assumed)]
+    if isinstance(value, Ref) and value.name.startswith("torch.nn.") and value.name.rpartition(".")[2] in MODULE_OPS:
+        return [Option(value, assumed)]
+    return []

@@ -10,6 +10,7 @@ from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Unkn
 Fact: TypeAlias = "int | tuple[str, int]"
 """What an assumption is about: a symbol's truth, ("is none", symbol), ("value of", symbol) or ("member", symbol)."""
 Facts: TypeAlias = "dict[Fact, Const]"
+NOTHING: Facts = {}
 
 
 class Known(Protocol):

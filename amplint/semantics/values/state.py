@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Set
 from typing import TypeAlias, TypeVar
 
 from amplint.records import dataclass
-from amplint.semantics.values.facts import Fact, Facts
+from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.values import (
     Autocast,
     Const,
@@ -25,7 +25,7 @@ from amplint.semantics.values.values import (
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
 
-Either = Callable[[Value, Value], Value]
+Either = Callable[[Value, Value, Facts, Facts], Value]
 Step: TypeAlias = tuple[cst.CSTNode, str]
 """A node, and what happens there."""
 Iteration: TypeAlias = tuple[int, ...]
@@ -227,8 +227,9 @@ def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either,
 
 
 def _join(left: State, right: State, names: Set[str] | None, either: Either) -> State | None:
-    frames = _join_tables(left.frames, right.frames, names, either)
-    heap = _join_tables(left.heap, right.heap, names, either) if frames is not None else None
+    alone = _alone(left.facts, right.facts), _alone(right.facts, left.facts)
+    frames = _join_tables(left.frames, right.frames, names, either, alone)
+    heap = _join_tables(left.heap, right.heap, names, either, alone) if frames is not None else None
     if frames is None or heap is None:
         return None
     joined = left.copy()
@@ -241,6 +242,11 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     return joined
 
 
+def _alone(facts: Facts, others: Facts) -> Facts:
+    """Those of `facts` that the other path has not assumed."""
+    return {key: fact for key, fact in facts.items() if others.get(key) != fact} if facts else NOTHING
+
+
 def _bound_together(left: Facts, right: Facts) -> bool:
     """Whether conditions may depend on each other: one path has assumed something the other has not asked."""
     return left.keys() != right.keys()
@@ -251,6 +257,7 @@ def _join_tables(
     right: dict[int, dict[str, Value]],
     names: Set[str] | None,
     either: Either,
+    alone: tuple[Facts, Facts],
 ) -> dict[int, dict[str, Value]] | None:
     if left == right:
         return left
@@ -268,7 +275,7 @@ def _join_tables(
             elif mine is not other and mine != other:
                 if names is not None and _apart(name, mine, other, names):
                     return None
-                table[name] = either(mine, other)
+                table[name] = either(mine, other, *alone)
         joined[key] = table
     return joined
 

@@ -19,6 +19,22 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A module, or the class of one, that a value is where the path has assumed `facts`."""
+
+    value: Module | Ref
+    facts: frozenset[tuple[int | tuple[str, int], Const]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Unknown):
+    """Something of which it is known what it can be; it might be something else, too, where it is `open`."""
+
+    options: tuple[Option, ...]
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Const:
     """None, a bool, a number or a string.
 

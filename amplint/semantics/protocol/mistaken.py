@@ -1,0 +1,70 @@
+"""Steps of another optimizer than the one whose gradients were unscaled for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from amplint.records import dataclass
+from amplint.semantics.events import OptState, SteppedAnother
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Scaler
+from amplint.source import syntax as cst
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    unscaled: cst.CSTNode
+    statement: cst.CSTNode | None
+    meant: str
+    taken: str
+
+
+def updated(machine: Machine, state: State, scaler: Scaler) -> None:
+    """`scaler.update()`: remember a single optimizer that was unscaled and not stepped, beside one that was stepped."""
+    pairs = [(optimizer, stage) for (one, optimizer), stage in state[Progress].pairs.items() if one == scaler.symbol]
+    if len(pairs) != 2 or any(optimizer == ANY_OPTIMIZER or stage.node is None for optimizer, stage in pairs):
+        return
+    (meant, first), (taken, second) = sorted(pairs, key=lambda pair: pair[1].state is OptState.STEPPED)
+    if first.state is not OptState.UNSCALED or second.state is not OptState.STEPPED or first.unchecked:
+        return
+    related = meant in machine.symbols.behind(taken) or taken in machine.symbols.behind(meant)
+    names = [_name(machine, meant), _name(machine, taken)]
+    if related or not all(names) or names[0] == names[1] or second.node in machine[Mistaken].candidates:
+        return
+    assert first.node is not None
+    assert second.node is not None
+    machine[Mistaken].candidates[second.node] = _Candidate(first.node, machine.statement, *names)
+
+
+def _name(machine: Machine, optimizer: int) -> str:
+    """The one path by which the calls of the protocol name an optimizer."""
+    paths = {dotted(node) for node in machine[CallIndex].index.optimizers.get(optimizer, ())}
+    return (paths.pop() or "") if len(paths) == 1 else ""
+
+
+class Mistaken(Tracker):
+    """Follows optimizers that are unscaled and never stepped; `candidates` are the steps that another one takes."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.candidates: dict[cst.CSTNode, _Candidate] = {}
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of those that nothing in the program steps, where nothing unscales the other one."""
+        for step, one in self.candidates.items() if self.machine.complete else ():
+            meant, taken = (re.escape(path.rpartition(".")[2]) for path in (one.meant, one.taken))
+            stepped = rf"\b{meant}\.step\(|\.step\([^)]*\b{meant}\b"
+            if not self._says(stepped) and not self._says(rf"unscale_\([^)]*\b{taken}\b"):
+                self.machine.statement = one.statement
+                self.machine.emit(
+                    State(), SteppedAnother, step, unscaled=one.unscaled, meant=one.meant, taken=one.taken
+                )
+
+    def _says(self, pattern: str) -> bool:
+        return any(re.search(pattern, chunk.text) for chunk in self.machine.program.chunks)

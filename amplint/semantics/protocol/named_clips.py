@@ -1,0 +1,66 @@
+"""Clipping out of sight: functions and methods that are called after it, between backward and the step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.semantics.protocol import protocol
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Instance, Manager, Optimizer, Ref, Scaler, Unknown, Value
+from amplint.semantics.words import CLIPPER, CLIPS_GRADIENTS, OPTIMIZER_NAME, PARAMETERS, SCALER
+from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
+
+_OWN = (Scaler, Optimizer, Manager)
+"""What knows of scales by itself."""
+
+
+class NamedClips(Tracker):
+    """Takes unseen calls for clipping by their names."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of clippers."""
+        return Words(calls=frozenset().union(*map(_clippers, chunks)))
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """Gradients that wait are clipped, unless what does so can unscale them itself."""
+        path = dotted(call.node.func) or call.name
+        owner, _, name = path.rpartition(".")
+        says = CLIPS_GRADIENTS.search(name) is not None
+        if not (says or CLIPPER.search(name)) or isinstance(call.owner, _OWN) or _is_known(call.callee):
+            return
+        spelled = [owner, *(dotted(argument.value) or "" for argument in call.node.args)]
+        given = [value for value in call.arguments.values if not isinstance(value, Const)]
+        if any(isinstance(value, _OWN) for value in given) or any(map(_knows_scale, spelled)):
+            return
+        handed = any(map(_are_parameters, call.node.args))
+        if handed or says:
+            target = given[0] if given else Unknown(self.machine.fresh())
+            hidden = isinstance(call.owner, Instance)
+            guesses = (CLIPS_GRADIENTS if says else CLIPPER).taken(name)
+            protocol.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
+
+
+def _is_known(callee: Value) -> bool:
+    return isinstance(callee, Ref) and callee.name.startswith(("torch.", "numpy.", "builtins."))
+
+
+def _knows_scale(path: str) -> bool:
+    return SCALER.search(path) is not None or OPTIMIZER_NAME.search(path) is not None
+
+
+def _are_parameters(argument: cst.Arg) -> bool:
+    """Whether an argument speaks of parameters: `net.parameters()`, `group["params"]`."""
+    words = (n.value for n in walk(argument.value) if isinstance(n, (cst.Name, cst.SimpleString)))
+    return any(map(PARAMETERS.search, words))
+
+
+@per_chunk
+def _clippers(chunk: Chunk) -> frozenset[str]:
+    if "clip" not in chunk.text and "Clip" not in chunk.text:
+        return frozenset()
+    return frozenset(word for word in chunk.words if CLIPS_GRADIENTS.search(word) or CLIPPER.search(word))

@@ -1,0 +1,238 @@
+"""Where the work of some code runs, read from its text: on CUDA alone, or on a device that is chosen somewhere else."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import NAMED_DEVICE
+from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import WORD, Chunk, Source
+from amplint.source.tree import every, target_names
+
+_AMP = re.compile(r"torch\.(?:cuda|cpu)\.amp\.\w+")
+_DEVICE_WORDS = re.compile(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
+"""What a condition about devices holds."""
+_CONDITION = re.compile(
+    r"is_available\(|device_count|is_cuda|device(?:\.type|_type)?\s*(?:[!=]=|\bin\b|not in)|[\"'](?:cuda|cpu|mps)\b"
+    r"|\b(?:use_|no_)?(?:cuda|gpu)s?\b(?!\.)"
+)
+"""What is assigned to a flag that says which device there is."""
+_CUDA_ALONE = frozenset(
+    [
+        *("set_device", "synchronize", "current_device", "current_stream", "get_device_name", "get_device_properties"),
+        *("get_device_capability", "mem_get_info", "Stream", "Event"),
+    ]
+)
+"""Functions and classes of `torch.cuda` that raise where there is none."""
+_NEEDS_CUDA = re.compile(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(_CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
+_ASKED = re.compile(
+    r"[\w.]*(?:device|type|kind)[\w.]*(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
+    r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
+)
+"""A condition that tells CUDA, or an `other` device, from the rest."""
+_FIXED = re.compile(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
+_CHOICE = re.compile(r" if | else |is_available| or ")
+_GIVEN = re.compile(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
+"""A statement or an argument on a line of its own: what is given a value, and that."""
+_RETURNED = re.compile(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
+_FLAG_STEPS = 3
+
+
+def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The device that the work around `node` is given, where that can be of any type; None where nothing shows that.
+
+    It is looked for in the function first, then at the top level and, for attributes of `self`, in the class. A file
+    that needs CUDA, and code that runs for one kind of device, tell of no other.
+    """
+    if "device" not in source.text or _is_guarded(source, node) or any(map(_needs_cuda, source.chunks)):
+        return None
+    around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
+    top = [chunk.module for chunk in source.chunks if chunk.name is None]
+    for tree in (*around, *top):
+        for value in _devices_given(tree):
+            if _is_open(source, value) and (isinstance(tree, cst.FunctionDef) or _is_seen_outside(source, value)):
+                return value
+    return None
+
+
+def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether an expression means the same outside its function: an attribute of `self`, or at the top level."""
+    root = value
+    while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
+        root = root.func if isinstance(root, cst.Call) else root.value
+    if isinstance(root, cst.Name) and root.value == "self":
+        return True
+    return not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(value))
+
+
+def float32_elsewhere(source: Source, dtype: cst.BaseExpression) -> cst.IfExp | None:
+    """The choice that makes a dtype float32 on other devices than CUDA; None where `dtype` does not come from one."""
+    choices: list[cst.BaseExpression] = [dtype]
+    if isinstance(dtype, cst.Name):
+        functions = (above for above in source.ancestors(dtype) if isinstance(above, cst.FunctionDef))
+        assigned = every(next(functions, source.chunk_of(dtype).module), cst.Assign)
+        choices = [node.value for node in assigned if dtype.value in target_names(node.targets[0].target)]
+    choice = choices[0] if len(choices) == 1 else None
+    if not isinstance(choice, cst.IfExp) or _is_guarded(source, dtype):
+        return None
+    asked = _ASKED.match(source.code(choice.test))
+    elsewhere = None if asked is None else choice.body if asked["other"] else choice.orelse
+    return choice if str(elsewhere and dotted(elsewhere)).endswith((".float32", ".float")) else None
+
+
+def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
+    """Whether a condition asks which device there is, by itself or by the flags in it."""
+    text = _AMP.sub("", source.code(condition))
+    if _DEVICE_WORDS.search(text):
+        return True
+    flags, seen = set(WORD.findall(text)), set[str]()
+    for _ in range(_FLAG_STEPS):
+        values = [_AMP.sub("", value) for flag in flags - seen for value in _assigned(source).get(flag, ())]
+        if any(_CONDITION.search(value) for value in values):
+            return True
+        seen |= flags
+        flags = {word for value in values if len(value) < 80 for word in WORD.findall(value)}
+    return False
+
+
+def _is_guarded(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` runs on some devices only."""
+    inner = node
+    for above in source.ancestors(node):
+        if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and any(
+            "skip" in text and is_about_devices(source, decorator.decorator)
+            for decorator in above.decorators
+            if (text := source.code(decorator.decorator))
+        ):
+            return True
+        if isinstance(above, (cst.If, cst.IfExp)) and inner is not above.test and is_about_devices(source, above.test):
+            return True
+        if isinstance(above, cst.IndentedBlock) and any(
+            is_about_devices(source, test) for test in _left_before(above, inner)
+        ):
+            return True
+        inner = above
+    return False
+
+
+def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The conditions under which statements of `block` before `end` leave it."""
+    for statement in block.body:
+        if statement is end:
+            return
+        if isinstance(statement, cst.If) and any(every(statement.body, cst.Return, cst.Raise, cst.Continue)):
+            yield statement.test
+
+
+@per_chunk
+def _needs_cuda(chunk: Chunk) -> bool:
+    """Whether something in `chunk` raises on a machine without CUDA, whatever its caller says."""
+    if "cuda" not in chunk.text or not _NEEDS_CUDA.search(chunk.code):
+        return False
+    source = chunk.source
+    if any("cuda" in source.code(node.test) for node in every(chunk.module, cst.Assert)):
+        return True
+    for branch in every(chunk.module, cst.If):
+        asked = "cuda.is_available" in source.code(branch.test)
+        if asked and any(every(branch, cst.Raise)):
+            return True
+    return any(_runs_on_cuda(call) and not _is_guarded(source, call) for call in every(chunk.module, cst.Call))
+
+
+def _runs_on_cuda(call: cst.Call) -> bool:
+    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    path = dotted(call.func) or ""
+    if name == "cuda" or (name in _CUDA_ALONE and path.startswith("torch.cuda.")):
+        return True
+    named = [argument for argument in call.args if name in ("to", "device") or _keyword(argument) == "device"]
+    return any(_text(argument.value).startswith("cuda") for argument in named)
+
+
+def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What calls in `tree` are given as the device to work on."""
+    for call in every(tree, cst.Call):
+        name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+        moves = isinstance(name, cst.Name) and name.value in ("to", "to_device", "move_to_device")
+        for argument in call.args:
+            if _keyword(argument) == "device" or _is_device(argument.value) or (moves and _key(argument.value)):
+                yield argument.value
+
+
+def _is_device(value: cst.BaseExpression) -> bool:
+    """Whether an expression is a device, by its last name."""
+    last = value.attr if isinstance(value, cst.Attribute) else value
+    return isinstance(last, cst.Name) and is_device_name(last.value)
+
+
+def is_device_name(name: str) -> bool:
+    """Whether something of this name is a device: `device`, as PyTorch calls it, or what is taken for one."""
+    return name == "device" or NAMED_DEVICE.search(name) is not None
+
+
+def _key(value: cst.BaseExpression) -> str:
+    """`device` for `options["device"]` and `options.get("device")`, the empty string for anything else."""
+    if isinstance(value, cst.Subscript) and len(value.slice) == 1 and isinstance(value.slice[0].slice, cst.Index):
+        text = _text(value.slice[0].slice.value)
+    elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "get":
+        text = _text(value.args[0].value) if value.args else ""
+    else:
+        return ""
+    return text if is_device_name(text) else ""
+
+
+def _is_open(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether a device can be of any type, as far as this file decides it."""
+    if _key(value):
+        return True
+    if not isinstance(value, (cst.Name, cst.Attribute)) or not _is_device(value):
+        return False
+    if isinstance(value, cst.Attribute):
+        if not isinstance(value.value, cst.Name) or value.value.value != "self":
+            return dotted(value) is None or not str(dotted(value)).startswith("torch.")
+        return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
+    parameter = any(
+        value.value in (param.name.value for param in (*above.params.params, *above.params.kwonly_params))
+        for above in source.ancestors(value)
+        if isinstance(above, cst.FunctionDef)
+    )
+    return parameter or _can_differ(_assigned(source).get(value.value, []), nowhere=False)
+
+
+def _can_differ(values: list[str], *, nowhere: bool) -> bool:
+    """Whether a device that is given these values can be of several types; `nowhere` says it of one given none."""
+    if not values:
+        return nowhere
+    fixed = [None if _CHOICE.search(value) else _FIXED.search(value) for value in values]
+    return not all(fixed) or len({found.group(1) for found in fixed if found is not None}) > 1
+
+
+@functools.lru_cache(maxsize=64)
+def _assigned(source: Source) -> dict[str, list[str]]:
+    """Variable, attribute, keyword or function -> what `source` gives it or it returns, as far as the line says it."""
+    found: dict[str, list[str]] = {}
+    for targets, value in _GIVEN.findall(source.text):
+        for target in targets.split(","):
+            found.setdefault(target.strip(), []).append(value)
+            found.setdefault(target.rpartition(".")[2].strip(), []).append(value)
+    function = ""
+    for name, value in _RETURNED.findall(source.text):
+        function = name or function
+        if value:
+            found.setdefault(function, []).append(value)
+    return found
+
+
+def _keyword(argument: cst.Arg) -> str:
+    return argument.keyword.value if argument.keyword is not None else ""
+
+
+def _text(node: cst.BaseExpression) -> str:
+    """The text of a string or of the first part of a formatted one."""
+    if isinstance(node, cst.SimpleString):
+        return node.raw_value
+    first = node.parts[0] if isinstance(node, cst.FormattedString) and node.parts else None
+    return first.value if isinstance(first, cst.FormattedStringText) else ""

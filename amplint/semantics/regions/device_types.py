@@ -1,0 +1,134 @@
+"""What autocast is given as its device type: a type, a device, or the text of a device, which can hold an index."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from amplint.findings import Guessed
+from amplint.records import dataclass
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.chosen_devices import is_device_name
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.values import Const, Device, Method, OneOf, Tensor, Unknown, Value
+from amplint.semantics.words import NAMED_DEVICE, PRETRAINED
+from amplint.source import syntax as cst
+from amplint.source.fallback import is_fallback
+from amplint.source.imports import imports
+from amplint.torchlib.names import AUTOCASTS
+
+_TEXT_KEPT = ("replace", "lower", "strip")
+"""Methods that leave of a device's text more than its type."""
+_PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
+"""Where the keys of symbols hold a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Something that is taken for a `torch.device`, `by_use` of what it belongs to, or for the text of one."""
+
+    guesses: tuple[Guessed, ...] = ()
+    by_use: bool = False
+    text: bool = False
+
+
+def types(value: Value | None) -> frozenset[str] | None:
+    """The device types that an argument can name, None for any."""
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return frozenset({value.value.partition(":")[0]})
+    if isinstance(value, OneOf):
+        return frozenset(option.partition(":")[0] for option in value.options)
+    if isinstance(value, Device):
+        return value.types
+    return None
+
+
+def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> Taken | None:
+    """What `value`, written as `node`, is taken for, None where it is a plain type for all that is known.
+
+    The `device` of a tensor, a pretrained model or an accelerator always is a `torch.device`; so is that of something
+    unknown that is used like a model or a tensor.
+    """
+    if isinstance(value, Method):
+        return Taken() if value.name == "device" and isinstance(value.owner, Tensor) else None
+    if not isinstance(value, Unknown):
+        return None
+    symbols = machine.symbols
+    if symbols.key(value.symbol)[:2] != ("attribute", "device"):
+        return _text(machine, value.symbol)
+    owner = symbols.parts(value.symbol)[0]
+    origin = symbols.key(owner)
+    if origin[0] == "call" and PRETRAINED.search(str(origin[1])):
+        return Taken(PRETRAINED.taken(str(origin[1]), "arguments"))
+    if origin[0] == "manager" or _is_parameter(machine, owner):
+        return Taken()
+    path = _path(machine, owner) or (dotted(node.value) if isinstance(node, cst.Attribute) else None)
+    return Taken(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
+
+
+def is_also_newer(machine: Machine, node: cst.Call) -> bool:
+    """Whether the file imports what is called from where autocast wants a device type, too, and asks for no version."""
+    source = machine.program.source_of(node)
+    if source is None or not isinstance(node.func, cst.Name):
+        return False
+    name = node.func.value
+    known = {f"{one.module}.{one.name}" for one in imports(source.text) if one.bound == name}
+    typed = re.compile(rf"\b{name}\(\s*(?:device_type\s*=|[\"'])")
+    return any(AUTOCASTS.get(api, "") is None for api in known) and not is_fallback(source, node, typed)
+
+
+def _is_parameter(machine: Machine, symbol: int) -> bool:
+    """Whether something is the weight or bias of a module, or the first of its parameters."""
+    key = machine.symbols.key(symbol)
+    if key[:2] != ("call", "builtins.next"):
+        return key[:2] in (("attribute", "weight"), ("attribute", "bias"))
+    listed = machine.symbols.parts(symbol)
+    return bool(listed) and machine.symbols.key(listed[0])[0] == "parameters"
+
+
+def _text(machine: Machine, symbol: int) -> Taken | None:
+    """What the result of `str(device)` is taken for, also where a part of the text has been replaced."""
+    method = machine.symbols.method(symbol)
+    while method is not None and method[0] in _TEXT_KEPT:
+        symbol = method[1][0]
+        method = machine.symbols.method(symbol)
+    if machine.symbols.key(symbol)[:2] != ("call", "builtins.str"):
+        return None
+    name = _name(machine, machine.symbols.parts(symbol)[0])
+    return Taken(_guesses(name), text=True) if is_device_name(name) else None
+
+
+def _guesses(name: str) -> tuple[Guessed, ...]:
+    return NAMED_DEVICE.taken(name, "arguments") if name != "device" else ()
+
+
+def _name(machine: Machine, symbol: int) -> str:
+    """The last name of a variable, an attribute or a function that was called, or the key of an item."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "either":
+        return next((name for part in parts if is_device_name(name := _name(machine, part))), "")
+    if key[0] == "index" and len(parts) == 2:
+        held = machine.symbols.key(parts[1])[-1]
+        return str(held.value) if isinstance(held, Const) else ""
+    place = _PLACES.get(str(key[0]))
+    return str(key[place]).rpartition(".")[2] if place is not None else ""
+
+
+def _path(machine: Machine, symbol: int) -> str | None:
+    """`a.b` for an attribute of a variable or parameter."""
+    name, key = _name(machine, symbol), machine.symbols.key(symbol)
+    if key[0] == "attribute":
+        above = _path(machine, machine.symbols.parts(symbol)[0])
+        return f"{above}.{name}" if above else None
+    return name if key[0] in ("name", "parameter", "variable") else None
+
+
+def _is_used_as_object(machine: Machine, path: str) -> bool:
+    """Whether `path` is called, moved or reshaped, as models and tensors are and settings are not."""
+    return machine.chunk is not None and path != "self" and _used(path).search(machine.chunk.code) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def _used(path: str) -> re.Pattern[str]:
+    methods = "parameters|eval|to|half|float|bfloat16|generate|size|dim|view|reshape|permute|transpose|unsqueeze"
+    return re.compile(rf"(?<![\w.]){re.escape(path)}(?:\(|\.(?:{methods})\(|\.shape\b)")

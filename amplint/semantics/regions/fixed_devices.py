@@ -1,0 +1,68 @@
+"""Regions and scalers for one type of device, in code that runs on whatever device it is given."""
+
+from __future__ import annotations
+
+from amplint.semantics.events import DeviceFixed
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.reading.chosen_devices import chosen_device, is_about_devices
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import FALSE, Autocast, Ref, Scaler, Value
+from amplint.semantics.words import NAMED_DEVICE
+from amplint.source import syntax as cst
+from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SHARDED_SCALER, SUCCESSORS
+
+
+class FixedDevices(Tracker):
+    """Tells of each such region and scaler where it is made."""
+
+    def is_needed(self) -> bool:
+        """Whether a rule asks for them."""
+        return DeviceFixed.kind in self.machine.wanted
+
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
+        """An autocast context or a scaler has been made."""
+        if not isinstance(result, (Autocast, Scaler)) or result.enabled == FALSE:
+            return
+        if isinstance(result, Autocast) and result.dtypes == frozenset({"float32"}):
+            return
+        device = _device(call)
+        source = self.machine.program.source_of(call.node) if device not in (None, "cpu") else None
+        if device is None or source is None or _may_be_off(self.machine, call.arguments):
+            return
+        chosen = chosen_device(source, call.node)
+        if chosen is not None:
+            name = source.code(chosen)
+            last = _last_name(chosen)
+            guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
+            self.machine.emit(
+                state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
+                scaler=isinstance(result, Scaler),
+            )  # fmt: skip
+
+
+def _device(call: Call) -> str | None:
+    """The one type of device that a context or scaler is for by its class or a string, None for any other."""
+    if not isinstance(call.callee, Ref):
+        return None
+    name, parameter = call.callee.name, "device_type" if call.callee.name in AUTOCASTS else "device"
+    if name in SUCCESSORS:
+        return SUCCESSORS[name][1]
+    given = call.arguments.get(parameter, 0)
+    if given is None:
+        return GRAD_SCALERS.get(name) if name != SHARDED_SCALER else None
+    written = given.node.value
+    return written.raw_value if isinstance(written, cst.SimpleString) else None
+
+
+def _may_be_off(machine: Machine, arguments: Arguments) -> bool:
+    """Whether a flag that asks for the device switches it off; the file of a partial can be another than the call's."""
+    enabled = next((one for one in arguments.given if one.keyword == "enabled"), None)
+    source = machine.program.source_of(enabled.node) if enabled is not None else None
+    return enabled is not None and source is not None and is_about_devices(source, enabled.node.value)
+
+
+def _last_name(node: cst.BaseExpression) -> str:
+    last = node.attr if isinstance(node, cst.Attribute) else node
+    return last.value if isinstance(last, cst.Name) else "device"

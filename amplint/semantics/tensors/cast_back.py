@@ -1,0 +1,182 @@
+"""Float32 math that autocast takes back: what is converted for a matrix product, and angles that one computes.
+
+A library's function does not see the region it is called in. What it converts to float32 for a product, and the angles
+of positions, are half where that region is on, unless the function switches autocast off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from amplint.findings import Guessed
+from amplint.semantics.events import FREQUENCIES, INTEGERS, AnglesCast, CastBack
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.devices import common, reaches
+from amplint.semantics.tensors.provenance import conversion
+from amplint.semantics.tensors.tensors import Tensors, converts_to, follows
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Autocast, Tensor
+from amplint.semantics.words import FREQUENCY, OUTSIDE_REGIONS, POSITION
+from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+from amplint.source.tree import every
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import FOLLOWS_INPUT, LOWER, words
+
+PRODUCTS = having("matrices") - {"linear"}
+Places = Sequence[tuple[cst.BaseExpression, Tensor]]
+_ANGLES_OF = words("cos sin")
+_PRODUCT = re.compile(r"\b(?:einsum|matmul|bmm|baddbmm|mm)\(|[^\s(,] @ ")
+_PRECISE = re.compile(r"\.float\(\)|float32|torch\.float\b|arange|freq")
+_CALLS = words("float type_as einsum matmul bmm baddbmm mm register_buffer cos sin")
+
+
+def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, tensors: Places) -> None:
+    """A product runs on `tensors`, with autocast on, or nothing that tells of autocast."""
+    if isinstance(node, cst.Call) and any(one.keyword is not None and one.keyword.value == "out" for one in node.args):
+        return
+    region, _ = innermost(machine, state)
+    if region is not None:
+        _in_sight(machine, state, node, op, region, tensors)
+    elif machine.assumes and op in LOWER and len(tensors) > 1 and _may_be_inside(machine, state):
+        guesses = _angles(tensors)
+        if guesses is not None:
+            machine.emit(state, AnglesCast, node, op=op, assumed=True, guesses=guesses)
+        elif op in PRODUCTS:
+            _remember(machine, node, op, tensors)
+
+
+def _in_sight(machine: Machine, state: State, node: cst.CSTNode, op: str, region: Autocast, tensors: Places) -> None:
+    """A product runs under autocast on operands that were converted to float32 for it."""
+    if op not in PRODUCTS or not tensors or not reaches(region.devices, common(value for _, value in tensors)):
+        return
+    before = [_converted_from(machine, value) for _, value in tensors]
+    if None not in before and any(dtype in HALF_DTYPES for dtype in before):
+        machine.emit(state, CastBack, node, op=op)
+
+
+def _may_be_inside(machine: Machine, state: State) -> bool:
+    """Whether the running functions can be called in a region that they do not see."""
+    if any(isinstance(region.context, Autocast) for region in state.regions):
+        return False
+    running = [function for function in machine.calls if isinstance(function, cst.FunctionDef)]
+    return bool(running) and not any(
+        OUTSIDE_REGIONS.search(function.name.value) or _switches_off(function) for function in running
+    )
+
+
+def _switches_off(function: cst.FunctionDef) -> bool:
+    """Whether a decorator casts what a function is given, and switches autocast off."""
+    given = (argument for decorator in function.decorators for argument in every(decorator, cst.Arg))
+    return any(argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in given)
+
+
+def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
+    """The names by which alone this is a product of positions and frequencies; None where it is none."""
+    if any(value.dtype == "float64" for _, value in tensors):
+        return None
+    if any(FREQUENCIES in value.traits for _, value in tensors):
+        return ()
+    for place, value in tensors:
+        others = [(path, other) for path, other in tensors if other is not value]
+        name = _last_name(place)
+        if FREQUENCY.search(name):
+            for path, other in others:
+                if INTEGERS in other.traits:
+                    return FREQUENCY.taken(name)
+                if POSITION.search(_last_name(path)):
+                    return (*FREQUENCY.taken(name), *POSITION.taken(_last_name(path)))
+    return None
+
+
+def _last_name(place: cst.BaseExpression) -> str:
+    """What a variable or attribute is called, seen through indices and methods."""
+    while True:
+        if isinstance(place, cst.Subscript):
+            place = place.value
+        elif isinstance(place, cst.Call) and isinstance(place.func, cst.Attribute):
+            place = place.func.value
+        else:
+            return (dotted(place) or "").rpartition(".")[2]
+
+
+def _remember(machine: Machine, node: cst.CSTNode, op: str, tensors: Places) -> None:
+    """Keep in mind a product all factors of which are float32, some by conversion."""
+    values = [value for _, value in tensors]
+    lifted = any(conversion(machine, value.symbol) == "float32" for value in values)
+    if lifted and all(value.dtype == "float32" for value in values):
+        machine[CastBacks].products[values[0].symbol] = (node, op)
+
+
+def _converted_from(machine: Machine, value: Tensor) -> str | None:
+    """What `value` was before it was converted to float32, "" for something unknown, None where it was not."""
+    root_of = root(machine, value.symbol)
+    return machine[Tensors].cast_from.get(root_of) if value.dtype == "float32" else None
+
+
+def root(machine: Machine, symbol: int) -> int:
+    """The tensor whose dtype decides that of `symbol`: operations that keep the dtype are followed back."""
+    while True:
+        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+        if key[0] in FOLLOWS_INPUT or key[0] in ("index", "to") or key[:2] in (("attribute", "T"), ("attribute", "mT")):
+            symbol = parts[0]
+            continue
+        callee = machine.symbols.callee(symbol)
+        method = machine.symbols.key(callee) if callee is not None else ()
+        if callee is None or method[0] != "attribute" or str(method[1]) not in FOLLOWS_INPUT:
+            return symbol
+        symbol = machine.symbols.parts(callee)[0]
+
+
+def _converted_back(machine: Machine, call: Call) -> bool:
+    """Whether a method converts to half, or to the dtype of something else."""
+    if call.name == "type_as":
+        return True
+    changes, dtype = converts_to(machine, call.name, call.arguments)
+    given = any(follows(machine, argument) for argument in call.arguments.given)
+    return changes and (dtype in HALF_DTYPES or (dtype is None and given))
+
+
+def _products_behind(machine: Machine, symbol: int) -> Iterable[tuple[cst.CSTNode, str]]:
+    """The products, of those in mind, that went into `symbol`."""
+    known = machine[CastBacks].products
+    for one in machine.symbols.behind(symbol):
+        parts, kind = machine.symbols.parts(one), machine.symbols.key(one)[0]
+        if parts and parts[0] in known and kind in (known[parts[0]][1], "MatrixMultiply"):
+            yield known[parts[0]]
+
+
+class CastBacks(Tracker):
+    """Follows what is computed in float32 for a while: `products` holds, by their first factor, those of that kind."""
+
+    methods = frozenset({"to", "type", "type_as", "half", "bfloat16"})
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.products: dict[int, tuple[cst.CSTNode, str]] = {}
+
+    def is_needed(self) -> bool:
+        """Only where the rules are to assume something."""
+        return self.machine.assumes and not self.machine.wanted.isdisjoint({CastBack.kind, AnglesCast.kind})
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Conversions and products, in a file that has both, or angles."""
+        return Words(calls=_CALLS) if any(map(_computes_precisely, chunks)) else Words()
+
+    def method(self, state: State, call: Call) -> None:
+        """A result is converted back."""
+        if self.products and isinstance(call.owner, Tensor) and _converted_back(self.machine, call):
+            for node, op in _products_behind(self.machine, call.owner.symbol):
+                self.machine.emit(state, CastBack, node, op=op, assumed=True)
+
+
+@per_chunk
+def _computes_precisely(chunk: Chunk) -> bool:
+    """Whether the text converts to float32 or makes angles, and multiplies."""
+    return _PRODUCT.search(chunk.text) is not None and _PRECISE.search(chunk.text) is not None

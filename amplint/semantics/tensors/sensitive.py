@@ -1,0 +1,246 @@
+"""Operations that should run in float32, where code gives away that what goes into them can be half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from amplint.findings import Guessed
+from amplint.records import dataclass
+from amplint.semantics.events import SQUARES, Because, Evidence, How, Operand, Sensitive
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors import provenance
+from amplint.semantics.tensors.masks import minds_dtypes, running
+from amplint.semantics.tensors.tensors import converts_to, follows, is_number, runs_layers, taken_for_tensor
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor, Unknown, Value, number
+from amplint.semantics.words import ROUTING
+from amplint.source import syntax as cst
+from amplint.source.tree import walk
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import LOSSES, words
+
+CURVES = words("exp expm1 log log1p log2 log10 logsumexp softmax log_softmax softmin")
+NORMS = words("norm vector_norm")
+SUMS = words("sum cumsum cumprod logcumsumexp")
+_SQUARES = words("pow square mul")
+_PROBABILITIES = words("softmax softmin")
+_OF_WEIGHTS = words("exp expm1 softplus")
+_BACK = CURVES | NORMS | words("cumsum cumprod logcumsumexp")
+_WATCHED = CURVES | NORMS | SUMS | LOSSES | _OF_WEIGHTS | _SQUARES
+_KEEP = having("keeps") | having("follows") | words("Minus index part")
+_WIDENING = words("float float32 double float64")
+_OF_SCRIPTS = words("parameters named_parameters item tolist backward")
+_SQUARED = words("pow square")
+_OF_OUTPUTS = LOSSES | words("log_softmax")
+_FAR = 64
+"""Through how many values the way back is followed."""
+_TEXTS = {
+    How.CONVERTED_BACK: "the result is converted here to the dtype of another tensor, as if it were wider",
+    How.OUTPUT: "half begins here",
+    How.ELSEWHERE: "this branch converts it to float32",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """`op` has run at `node` on `operand`, whose dtype nothing tells; what is computed from `sources` goes into it."""
+
+    node: cst.CSTNode
+    op: str
+    operand: Operand
+    sources: frozenset[int]
+
+
+def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Operand, result: Tensor) -> None:
+    """An operation runs that is not told its dtype: tell of it, or remember it, where nothing lifts it to float32."""
+    value = operand.value
+    squares = SQUARES in result.traits and op in _SQUARES
+    if op not in _WATCHED or not isinstance(value, Tensor) or (op in _SQUARES and not squares):
+        return
+    if Sensitive.kind not in machine.wanted or innermost(machine, state)[0] is not None:
+        return
+    this = Ran(node, op, operand, frozenset())
+    if value.dtype in HALF_DTYPES:
+        if operand.half is not None and op in _PROBABILITIES | NORMS | SUMS | _SQUARES:
+            _tell(machine, state, this, How.HALF)
+    elif provenance.is_kept(machine, value.symbol):
+        if op in _OF_WEIGHTS and any(map(runs_layers, machine.calls)) and not minds_dtypes(machine):
+            _tell(machine, state, this, How.WEIGHT)
+    elif (
+        value.dtype is None
+        and value.among is None
+        and operand.half is not None
+        and not _widens(operand.node)
+        and not _is_wide(machine, value.symbol)
+    ):
+        sources = frozenset(_sources(machine, value.symbol))
+        machine[SensitiveRuns].add(state, replace(this, sources=sources), result)
+        if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), sources)):
+            _tell(machine, state, this, How.GRADIENT)
+        if op in _OF_OUTPUTS and (cast := _conversion(machine, value.symbol)) is not None:
+            _tell(machine, state, this, How.OUTPUT, cast)
+
+
+def _conversion(machine: Machine, symbol: int) -> cst.CSTNode | None:
+    """The conversion to half of something that went into `symbol`, perhaps on some paths only: of a model, mostly."""
+    keys = map(machine.symbols.key, machine.symbols.behind(symbol))
+    found = (key[2] for key in keys if key[0] == "converted" and key[1] in HALF_DTYPES)
+    return next((node for node in found if isinstance(node, cst.CSTNode)), None)
+
+
+def _widens(node: cst.CSTNode) -> bool:
+    """Whether an expression converts something to float32 itself."""
+    return not _WIDENING.isdisjoint(inner.attr.value for inner in walk(node) if isinstance(inner, cst.Attribute))
+
+
+def _is_wide(machine: Machine, symbol: int) -> bool:
+    """Whether something that went into `symbol`, or was beside it in an operation, was converted to float32."""
+    keys = [machine.symbols.key(one) for one in machine.symbols.behind(symbol)]
+    beside = [each for key in keys for field in key[1:2] if isinstance(field, tuple) for each in field]
+    keys += [machine.symbols.key(each[1]) for each in beside if isinstance(each, tuple) and len(each) == 2]
+    return any(key[0] in ("cast", "converted") and key[1] == "float32" for key in keys)
+
+
+def _is_gradient(machine: Machine, symbol: int) -> bool:
+    return machine.symbols.key(symbol)[:2] == ("attribute", "grad")
+
+
+def _are_given(machine: Machine) -> bool:
+    """Whether the running function is given parameters of any dtype, and keeps tensors of what it computes."""
+    names = {node.attr.value for node in running(machine) if isinstance(node, cst.Attribute)}
+    return bool(machine.calls) and names.isdisjoint(_OF_SCRIPTS | _WIDENING)
+
+
+def _sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[int]:
+    """`symbol` and what went into it by operations that keep the dtype, with arithmetic of two tensors or without."""
+    todo, seen = [symbol], set[int]()
+    while todo and len(seen) < _FAR:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        yield current
+        key, parts = machine.symbols.key(current), machine.symbols.parts(current)
+        name = str(key[1] if key[0] == "attribute" else key[0])
+        if (callee := machine.symbols.method(current)) is not None:
+            name, parts = callee
+        if name in provenance.ARITHMETIC and not arithmetic:
+            numbers = [part for part in parts if is_number(machine, Unknown(part))]
+            todo += [part for part in parts if part not in numbers] if numbers else ()
+        elif name.partition(" ")[0].removesuffix("_") in _KEEP | provenance.ARITHMETIC:
+            todo += parts
+
+
+def _tell(
+    machine: Machine,
+    state: State,
+    this: Ran,
+    how: How,
+    at: cst.CSTNode | None = None,
+    guesses: tuple[Guessed, ...] = (),
+) -> None:
+    half = this.operand.half
+    if at is not None:
+        half = Evidence(Because.ANNOUNCED, HALF_DTYPES, _TEXTS[how], at)
+    value = this.operand.value
+    names = taken_for_tensor(machine, value.symbol) if isinstance(value, Tensor) else ()
+    operand = replace(this.operand, half=half)
+    machine.emit(
+        state, Sensitive, this.node, op=this.op, operand=operand, how=how, assumed=True, guesses=(*names, *guesses)
+    )
+
+
+def _in_other_branch(machine: Machine, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether two nodes stand in different branches of one `if`."""
+    sides = _sides(machine, one)
+    return any(sides.get(condition, side) is not side for condition, side in _sides(machine, other).items())
+
+
+def _sides(machine: Machine, node: cst.CSTNode) -> dict[cst.CSTNode, bool]:
+    """The `if` statements around `node`, and whether it stands in their body."""
+    source = machine.program.source_of(node)
+    found, below = dict[cst.CSTNode, bool](), node
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, cst.FunctionDef):
+            break
+        if isinstance(above, cst.If):
+            found[above] = below is above.body
+        below = above
+    return found
+
+
+class SensitiveRuns(Tracker):
+    """What has run, by what it comes to and by what went into it, and what is converted to float32 where."""
+
+    methods = frozenset({"float", "to", "type", "type_as", "pow", "square"})
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.runs: dict[int, Ran] = {}
+        self.using: dict[int, list[Ran]] = {}
+        self.widened: dict[int, list[cst.CSTNode]] = {}
+
+    def add(self, state: State, this: Ran, result: Tensor | None = None) -> None:
+        """An operation has run."""
+        if result is not None:
+            self.runs[result.symbol] = this
+        for symbol in this.sources:
+            self.using.setdefault(symbol, []).append(this)
+            for node in self.widened.get(symbol, ()):
+                self._elsewhere(state, this, node)
+        named = dotted(this.operand.node)
+        if named is not None:
+            self._routes(state, this, named)
+
+    def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
+        """The name of a result may say what it is for."""
+        this = self.runs.get(value.symbol) if isinstance(value, Tensor) else None
+        name = dotted(target) if this is not None else None
+        if this is not None and name is not None:
+            self._routes(state, this, name)
+
+    def _routes(self, state: State, this: Ran, name: str) -> None:
+        if this.op in _PROBABILITIES and ROUTING.search(name):
+            _tell(self.machine, state, this, How.ROUTING, guesses=ROUTING.taken(name))
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """A conversion, or the square of what may be a tensor."""
+        if call.name in _SQUARED:
+            self._squared(state, call)
+            return None
+        changes, dtype = converts_to(self.machine, call.name, call.arguments)
+        if not self.machine.assumes or call.owner is None or minds_dtypes(self.machine):
+            return None
+        symbol = symbol_of(self.machine, call.owner)
+        if changes and dtype == "float32":
+            self.widened.setdefault(symbol, []).append(call.node)
+            for this in self.using.get(symbol, ()):
+                self._elsewhere(state, this, call.node)
+        elif call.name == "type_as" or any(follows(self.machine, one) for one in call.arguments.given):
+            for source in _sources(self.machine, symbol, arithmetic=False):
+                back = self.runs.get(source)
+                if back is not None and back.op in _BACK:
+                    _tell(self.machine, state, back, How.CONVERTED_BACK, call.node)
+        return None
+
+    def _squared(self, state: State, call: Call) -> None:
+        """Another branch may tell that the difference of two unknown things is one of tensors."""
+        value = call.owner
+        if not isinstance(value, Unknown) or self.machine.symbols.key(value.symbol)[0] != "Subtract":
+            return
+        squares = call.name == "square" or number(call.arguments.value("exponent", 0)) == 2
+        if squares and isinstance(call.node.func, cst.Attribute) and self.machine.assumes:
+            operand = Operand(call.node.func.value, value)
+            if Sensitive.kind in self.machine.wanted and innermost(self.machine, state)[0] is None:
+                self.add(state, Ran(call.node, call.name, operand, frozenset(_sources(self.machine, value.symbol))))
+
+    def _elsewhere(self, state: State, this: Ran, node: cst.CSTNode) -> None:
+        if _in_other_branch(self.machine, this.node, node):
+            _tell(self.machine, state, this, How.ELSEWHERE, node)

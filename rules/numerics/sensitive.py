@@ -1,0 +1,31 @@
+"""What the rules about operations that should run in float32 share: their message and their story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.semantics.events import How, Sensitive
+from amplint.source import syntax as cst
+
+OUTSIDE = "Outside of autocast it runs in the dtype of its input, which is half where the model is."
+_SAYS = {
+    How.HALF: "{op} runs in {dtype}",
+    How.CONVERTED_BACK: "{op} runs in half where its input is, and its result is converted back as if it were wider",
+    How.WEIGHT: "{op} of a parameter runs in half once the module is converted to half",
+    How.ROUTING: "{op}, which chooses among experts, runs in half where its input is",
+    How.OUTPUT: "{op} runs in half where its input comes out of what was converted to half",
+    How.GRADIENT: "{op} of gradients runs in half where the parameters are half",
+    How.ELSEWHERE: "{op} runs in half where its input is, which another branch converts to float32",
+}
+
+
+def says(event: Sensitive) -> str:
+    """What is wrong."""
+    return _SAYS[event.how].format(op=event.op, dtype=event.operand.dtype)
+
+
+def where(event: Sensitive) -> Iterator[tuple[cst.CSTNode, str]]:
+    """What shows that the operand can be half."""
+    half = event.operand.half
+    if half is not None and half.node is not None:
+        yield half.node, half.text
