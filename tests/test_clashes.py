@@ -33,6 +33,68 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "a mask converted to float32 in a product": """
+        class Spread(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.zeros(8, 8))
+
+            def forward(self, edges, nodes):
+                sent = nodes @ self.weight
+                return edges.float() @ sent, edges.to(sent.dtype) @ sent  # AMP502
+    """,
+    "results of layers among elements of a tensor like their input": """
+        from parts import Expert
+
+        class Router(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.experts = nn.ModuleList([Expert(width) for _ in range(4)])
+                self.shared = nn.Linear(width, width)
+
+            def forward(self, tokens, chosen):
+                out = torch.empty_like(tokens)
+                copy = torch.zeros_like(tokens)
+                for number, expert in enumerate(self.experts):
+                    out[chosen == number] = expert(tokens[chosen == number])  # AMP502
+                    copy[chosen == number] = expert(tokens[chosen == number]).to(copy.dtype)
+                copy[chosen == 5] = tokens[chosen == 5]
+                copy[chosen == 6] = self.shared(tokens[chosen == 6])  # AMP502
+                return out + copy
+    """,
+    "counts in float32 where the mask else follows": """
+        class Pool(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.layer = nn.Linear(width, width)
+
+            def forward(self, inputs, mask):
+                inputs = self.layer(inputs)
+                inputs = inputs * mask.unsqueeze(-1).type_as(inputs)
+                counts = mask.float().sum(dim=1, keepdim=True).clamp(min=1)
+                return inputs.sum(dim=1) / counts  # AMP504
+    """,
+    "attention asked for in float32": """
+        from einops import rearrange
+
+        class Attention(nn.Module):
+            def forward(self, scores, values):
+                shares = scores.softmax(dim=-1, dtype=torch.float32)
+                values = rearrange(values, "b n (h d) -> b h n d", h=4)
+                first = shares.to(values.dtype) @ values + shares @ values.float()
+                return first + torch.einsum("bhij,bhjd->bhid", shares, values)  # AMP502
+    """,
+    "counts in float32 where nothing follows": """
+        class Pool(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.layer = nn.Linear(width, width)
+
+            def forward(self, inputs, mask):
+                inputs = self.layer(inputs)
+                counts = mask.float().sum(dim=1, keepdim=True).clamp(min=1)
+                return inputs.sum(dim=1) / counts
+    """,
     "a cache at the positions of a tensor": """
         class Cache(nn.Module):
             def __init__(self, shape, dtype):

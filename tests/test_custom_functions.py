@@ -127,15 +127,27 @@ class Norm(Function):
         y.backward(grad)
         return x.grad, scale.grad
 """
+BY_ROWS = """
+class ByRows(Function):
+    @staticmethod
+    def forward(ctx, rows, weight):
+        result = torch.empty(rows.shape[0], weight.shape[0], dtype=rows.dtype, device=rows.device)
+        torch.mm({rows}, weight.t(), out=result){found}
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+"""
 PRODUCTS = """
 class Mix(Function):
     @staticmethod
-    def forward(ctx, x, first, second):
+    def forward(ctx, x, first, second):  # found
         ctx.save_for_backward(x, first, second)
         return (x.mm(first) * x.mm(second)).relu() + 1
 
     @staticmethod
-    def backward(ctx, grad):  # found
+    def backward(ctx, grad):
         x, first, second = ctx.saved_tensors
         return grad.mm(first.t()) + grad.mm(second.t()), None, None
 """
@@ -152,24 +164,24 @@ def mish_backward(x, grad):
 
 class Mish(Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x):  # found
         ctx.save_for_backward(x)
         return mish_forward(x)
 
     @staticmethod
-    def backward(ctx, grad):  # found
+    def backward(ctx, grad):
         x, = ctx.saved_tensors
         return mish_backward(x, grad)
 """
 DENSITY = """
 class Density(Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x):  # found
         ctx.save_for_backward(x)
         return torch.exp(x)
 
     @staticmethod
-    def backward(ctx, grad):  # found
+    def backward(ctx, grad):
         x, = ctx.saved_tensors
         return grad * {library}.exp(x.clamp(max=15))
 """
@@ -216,6 +228,7 @@ FOUND = [
     REGISTERED,
     RECOMPUTED.format(lifted=""),
     PRODUCTS,
+    BY_ROWS.format(rows="rows", found="  # found"),
     ACTIVATION.format(before="pass"),
     DENSITY.format(library="torch"),
 ]
@@ -233,6 +246,7 @@ SILENT = [
     BUFFER.format(like=", dtype=inputs.dtype"),
     RECOMPUTED.format(lifted=".float()"),
     ACTIVATION.format(before="x = x.float()"),
+    BY_ROWS.format(rows="rows.to(weight.dtype)", found=""),
     DENSITY.format(library="math"),
 ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,3 +166,23 @@ def test_a_file_that_is_gone() -> None:
     target = Target("gone.py", os.path.abspath("gone.py"), Settings())
     (finding,) = repair_file(target, FakeLinter(), write=True).findings  # type: ignore[arg-type]
     assert finding.message == "cannot be read: No such file or directory"
+
+
+def test_the_example_is_repaired_altogether(amplint: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU nothing of it is in half, so that it trains as before."""
+    script = tmp_path / "train.py"
+    before = (Path(__file__).parents[1] / "examples" / "train.py").read_text(encoding="utf-8")
+    script.write_text(before, encoding="utf-8")
+    assert amplint("--fix", str(script)).status == 0
+    assert amplint(str(script)).status == 0
+    assert _losses(before, monkeypatch) == pytest.approx(_losses(script.read_text(encoding="utf-8"), monkeypatch))
+
+
+def _losses(text: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The losses that the example prints."""
+    printed = list[str]()
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(text, {"__name__": "__main__", "print": printed.append})
+    return [float(line.rpartition(" ")[2]) for line in printed]

@@ -34,6 +34,26 @@ for batch in {batches}:
     {backward}
     {step}
 """
+FIXED_DEVICE = """
+import torch
+
+def run(net, loader, {device}):
+    net = net.to({device})
+    for batch in loader:
+        with torch.autocast("cuda"):
+            yield net(batch.to({device}))
+"""
+TURNS = """
+import torch
+from torch import nn
+from rates import made
+
+class Turns(nn.Module):
+    def forward(self, positions):
+        {rates} = {made}
+        return torch.einsum("i,j->ij", {given}, {rates})
+"""
+RATES = "1.0 / 100 ** (torch.arange(0, 8, 2) / 8)"
 STEP = "scaler.step(optimizer)\n    scaler.update()\n    optimizer.zero_grad()"
 
 
@@ -326,6 +346,19 @@ import torch
 def score(x, {name}):
     {body}
 """
+ANEW = """
+import torch
+
+def {name}(net, batches, {optimizer}):
+    scaler = torch.amp.GradScaler("cuda")
+    for batch in batches:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = net(batch).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optim)
+        scaler.update()
+        optim.zero_grad()
+"""
 STORED = """
 import torch
 
@@ -357,10 +390,35 @@ CASES: dict[str, tuple[str, str, str]] = {
             imports="import torch.nn.functional as F", name="n", body="y = F.softmax(x)\n    return (1.0 - x) * -1e9"
         ),
     ),
+    "ROUTING": (
+        "AMP408",
+        ASSUMED.format(imports="", name="n", body="gates = torch.softmax(x, -1)\n    return gates"),
+        "",
+    ),
+    "FILLS_BY_MASK": (
+        "AMP401",
+        ASSUMED.format(imports="from own import fill_where", name="mask", body="return fill_where(x, mask, -1e9)"),
+        ASSUMED.format(imports="", name="mask", body="return x.masked_fill(mask, -1e9)"),
+    ),
+    "NEARLY_INFINITE": (
+        "AMP401",
+        ASSUMED.format(imports="from own import NEAR_INF", name="mask", body="return x.masked_fill(mask, -NEAR_INF)"),
+        ASSUMED.format(imports="NEAR_INF = 1e20", name="mask", body="return x.masked_fill(mask, -NEAR_INF)"),
+    ),
     "INDICES": (
         "AMP502",
         STORED.format(name="indices", index="indices"),
         STORED.format(name="indices: torch.Tensor", index="indices"),
+    ),
+    "FREQUENCY": (
+        "AMP406",
+        TURNS.format(rates="freqs", given="torch.arange(5000).float()", made="made()"),
+        TURNS.format(rates="freqs", given="torch.arange(5000).float()", made=RATES),
+    ),
+    "POSITION": (
+        "AMP406",
+        TURNS.format(rates="freqs", given="positions.float()", made="made()"),
+        TURNS.format(rates="freqs", given="positions.float()", made=RATES),
     ),
     "SCALE_FACTOR": (
         "AMP405",
@@ -437,6 +495,17 @@ CASES: dict[str, tuple[str, str, str]] = {
         loop(before="scheduler = args.make()", step=f"{STEP}\n    scheduler.step()"),
         loop(before="scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)", step=f"{STEP}\n    scheduler.step()"),
     ),
+    "CLIPPER": (
+        "AMP205",
+        loop(step=f"clip(model.parameters())\n    {STEP}", before="clip = args.clip"),
+        loop(step=f"torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    {STEP}"),
+    ),
+    "CLIPS_GRADIENTS": (
+        "AMP205",
+        loop(step=f"clip_gradients(model)\n    {STEP}", before="clip_gradients = args.clip_gradients"),
+        loop(step=f"torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    {STEP}"),
+    ),
+    "ONE_EPOCH": ("AMP210", ANEW.format(name="train_one_epoch", optimizer="optim"), ""),
     "OPTIMIZER_NAME": ("AMP206", handed("optim"), handed("optim: torch.optim.Optimizer")),
     "OPTIMIZER_MAKER": (
         "AMP216",
@@ -481,6 +550,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "AMP211",
         checkpoint(load="load_all(model, optimizer)"),
         checkpoint(load="optimizer.load_state_dict(torch.load('x'))"),
+    ),
+    "NAMED_DEVICE": (
+        "AMP106",
+        FIXED_DEVICE.format(device="run_device"),
+        FIXED_DEVICE.format(device="device"),
     ),
     "ASKS_FOR_BFLOAT16": (
         "AMP209",

@@ -73,7 +73,7 @@ FOUND = {
             scaler.step(optimizer)
             scaler.update()
         """,
-        ["AMP201 scaler.unscale_"],
+        ["AMP210 scaler = GradScaler", "AMP201 scaler.unscale_"],
     ),
     "an overflow that nobody asks for, behind a question whether there is a scaler": (
         """
@@ -263,7 +263,7 @@ FOUND = {
             scaler.step(optimizer)
             amp.update()
         """,
-        [CLIPPED],
+        ["AMP210 scaler, limit = GradScaler", CLIPPED],
     ),
     "a parameter known by what is done to it": (
         """
@@ -1071,8 +1071,7 @@ SILENT = {
     "members of a class of another file exclude each other": """
         from kinds import Kind
 
-        def train(task, loss, optimizer):
-            scaler = GradScaler("cuda")
+        def train(task, loss, optimizer, scaler):
             if task.kind == Kind.APEX:
                 loss.backward()
             elif task.kind == Kind.TORCH:

@@ -10,12 +10,14 @@ import pytest
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
+from amplint.rule import Rule
 from amplint.semantics.reading.program import Program
 from amplint.source.imports import Import, imports
 from amplint.source.source import Source
 from tests.conftest import Command
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code.startswith(("AMP1", "AMP2")))
+SENSITIVE = tuple(load_registry().rules[code] for code in ("AMP205", "AMP401", "AMP404", "AMP501"))
 WRAPPER = """
     import torch
 
@@ -50,10 +52,11 @@ def write(root: Path, files: dict[str, str]) -> None:
         place.write_text(textwrap.dedent(text), encoding="utf-8")
 
 
-def lint(root: Path, name: str) -> list[str]:
-    """Code and row of what is found in one file of `root`."""
+def lint(root: Path, name: str, rules: tuple[type[Rule], ...] = RULES, *, ask: bool = False) -> list[str]:
+    """Code and row of what is found in one file of `root`, with what only an assumption lets happen if `ask`ed for."""
     path = root / name
-    done = analyse(Job(name, str(path), path.read_bytes(), (), RULES), Modules())
+    asked = frozenset(rule.code for rule in rules) if ask else frozenset[str]()
+    done = analyse(Job(name, str(path), path.read_bytes(), (), rules, asked=asked), Modules())
     return [f"{finding.code}:{finding.span.start.row}" for finding in done.findings]
 
 
@@ -154,6 +157,111 @@ TWICE = """
         scaler.unscale_(optimizer)
         clip_and_step(scaler, optimizer, model.parameters())
 """
+
+
+STEP = """
+    import torch
+    from helper import work
+
+    def train(model, optimizer, batches):
+        scaler = torch.amp.GradScaler("cuda")
+        for inputs in batches:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.float16):
+                outputs = model(inputs)
+                {inside}
+                loss = outputs.sum()
+            scaler.scale(loss).backward()
+            {after}
+            scaler.step(optimizer)
+            scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("helper", "inside", "after", "found"),
+    [
+        (
+            "def work(p):\n    return torch.norm(torch.stack([torch.norm(q.grad) for q in p]))",
+            "",
+            "work(M)",
+            "AMP205:14",
+        ),
+        ("def work(p):\n    for q in p:\n        g = q.grad\n        g.clamp_(-1, 1)", "", "work(M)", "AMP205:14"),
+        ("def work(grads):\n    return torch.nn.utils.get_total_norm(grads)", "", "work(G)", "AMP205:14"),
+        (
+            "def work(x, y):\n    return x.masked_fill(y, -1e9)",
+            "work(torch.mm(inputs, inputs), batches)",
+            "",
+            "AMP401:11",
+        ),
+        (
+            "def work(x):\n    return x.detach().cpu().numpy()",
+            "work(torch.mm(inputs, inputs).bfloat16())",
+            "",
+            "AMP501:11",
+        ),
+        ("def work(x):\n    return F.binary_cross_entropy(x.sigmoid(), x)", "work(outputs)", "", "AMP404:11"),
+        ("def work(p):\n    return sum(q.grad_norm for q in p)", "", "work(M)", ""),
+        (
+            "def work(x):\n    return x.float().detach().cpu().numpy()",
+            "work(torch.mm(inputs, inputs).bfloat16())",
+            "",
+            "",
+        ),
+        (
+            "def work(x, y):\n    return x.float().masked_fill(y, -1e9)",
+            "work(torch.mm(inputs, inputs), batches)",
+            "",
+            "",
+        ),
+    ],
+)
+def test_functions_of_other_files_that_get_gradients_or_half_values(
+    tmp_path: Path, helper: str, inside: str, after: str, found: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    after = after.replace("M", "model.parameters()").replace("G", "[p.grad for p in model.parameters()]")
+    imports = "import torch\nimport torch.nn.functional as F\n\n"
+    write(tmp_path, {"helper.py": imports + helper, "train.py": STEP.format(inside=inside or "pass", after=after)})
+    assert lint(tmp_path, "train.py", SENSITIVE) == ([found] if found else [])
+
+
+FUNCTION = """
+    import torch
+    from kit import mixing
+
+    class Mix(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return mixing.run(x, weight)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            return mixing.run(grad, weight), mixing.run(x, grad)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("fast_kernels.mix(x, weight)", ["AMP601:7"]),
+        ("loaded.mix(x, weight)", ["AMP601:7"]),
+        ("fast_kernels.mix(x.to(weight.dtype), weight)", []),
+        ("torch.mm(x, weight)", []),
+    ],
+)
+def test_functions_of_other_files_that_hand_on_to_a_kernel(tmp_path: Path, body: str, found: list[str]) -> None:
+    (tmp_path / ".git").mkdir()
+    imports = "import torch\nimport fast_kernels\nfrom loading import load\nloaded = load('mixing')\n\n"
+    helper = f"{imports}def run(x, weight):\n    if x.dim() > 2:\n        raise ValueError\n    return {body}\n"
+    write(tmp_path, {"kit/__init__.py": "", "kit/mixing.py": helper, "train.py": FUNCTION})
+    rules = (load_registry().rules["AMP601"],)
+    assert lint(tmp_path, "train.py", rules, ask=True) == found
+    (tmp_path / "kit" / "mixing.py").unlink()
+    assert lint(tmp_path, "train.py", rules, ask=True) == ["AMP601:7"]
 
 
 def test_what_happens_in_another_file_is_said_at_the_call(amplint: Command, project: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
+import torch
 
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
@@ -59,3 +61,37 @@ def test_silent(expression: str) -> None:
 def test_elements() -> None:
     assert lines(EACH.format(conversion="")) == [3]
     assert lines(EACH.format(conversion=".float()")) == []
+
+
+FUNCTIONS = {
+    "np.asarray(x.detach().cpu())": [8],
+    "np.sqrt(x.bfloat16())": [8],
+    "ToPILImage()((x + 1) / 2)": [8],
+    "to_pil_image(x.clamp(0, 1))": [8],
+    "np.asarray(x.float().cpu())": [],
+    "np.asarray(x)": [],
+    "np.squeeze(x.bfloat16())": [],
+    "ToPILImage()(x.clamp(0, 1).float())": [],
+}
+
+
+@pytest.mark.parametrize(("expression", "expected"), FUNCTIONS.items(), ids=list(FUNCTIONS))
+def test_functions_of_other_libraries(expression: str, expected: list[int]) -> None:
+    code = f"""
+import numpy as np
+import torch
+from torchvision.transforms import ToPILImage
+from torchvision.transforms.functional import to_pil_image
+
+def shown(x: torch.Tensor):
+    return {expression}
+"""
+    assert lines(code) == expected
+
+
+@pytest.mark.parametrize("function", ["asarray", "array", "sqrt", "exp", "abs", "stack", "clip", "isnan", "where"])
+def test_numpy_has_no_bfloat16(function: str) -> None:
+    given = torch.ones(3, dtype=torch.bfloat16)
+    others = {"clip": (0, 1), "where": (given, given)}.get(function, ())
+    with pytest.raises(TypeError, match="BFloat16"):
+        getattr(np, function)([given] if function == "stack" else given, *others)

@@ -17,6 +17,10 @@ SEMANTICS = Path(words.__file__).parent
 
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
+    "chosen_devices.py": [
+        "_AMP", "_ASKED", "_CHOICE", "_CONDITION", "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_NEEDS_CUDA", "_RETURNED",
+    ],
+    "cast_back.py": ["_PRECISE", "_PRODUCT"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_SET_FROM_OUTSIDE"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
@@ -25,13 +29,26 @@ IN_SOURCE = {
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],
     "scopes.py": [
-        "EXTREME_NUMBER", "_BOUND", "_CALLED", "_KEEPS_SCALER", "_LIBRARY_IMPORT", "_MODEL_NAME", "_OPTIMIZES",
-        "_RENAMED", "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
+        "EXTREME_NUMBER", "_BOUND", "_CALLED", "_GRADIENT", "_KEEPS_SCALER", "_LIBRARY_IMPORT", "_MODEL_NAME",
+        "_OPTIMIZES", "_RENAMED", "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
     "uncleared.py": ["_COMMENT"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
+
+
+def test_each_guess_is_defined_once() -> None:
+    tree = ast.parse(Path(words.__file__).read_text())
+    names = [
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    assert sorted(set(names)) == sorted(names)
+
 
 by_name = pytest.mark.parametrize("guess", GUESSES, ids=lambda guess: guess.name)
 

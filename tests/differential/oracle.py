@@ -25,7 +25,8 @@ AMP207  the latest backward whose gradients were divided by a scale they never c
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
         backward or after another update of its iteration.
-AMP221  `step` raised for want of gradients, or `update` for want of a step, every time the line ran.
+AMP221  `step` raised for want of gradients, or `update` for want of a step, every time the line ran. That another
+        optimizer than the unscaled one is stepped is left open: nothing raises.
 
 Where there are several optimizers, the linter cannot know which of them a backward pass was meant for. There a verdict
 is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in. It is
@@ -438,6 +439,9 @@ class Scaler(torch.amp.GradScaler):
             return
         line, now = RUN.line(), RUN.iteration()
         empty = False
+        stages = {self._state(optimizer)["stage"] for optimizer in RUN.optimizers}
+        if self.latest is not None and {OptState.UNSCALED, OptState.STEPPED} <= stages:
+            RUN.outcome.open.add(("AMP221", self._latest()))
         try:
             self._lazy()
             super().update()

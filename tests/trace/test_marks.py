@@ -32,7 +32,13 @@ IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP50
 
 OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_bare_statement.py": [None],  # what nothing enters does nothing to be seen
+    "AMP106-autocast-has-no-effect/bad_device_of_the_caller.py": [None],  # one run sees one device
+    "AMP106-autocast-has-no-effect/bad_float32_elsewhere.py": [None],
+    "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP109": [None],  # other threads are not watched
+    "AMP404-bce-in-autocast/bad_one_of_several.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
+    "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
+    "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
     "AMP403": [Verdict.UNDECIDED],  # values are not looked at
     "AMP501-bfloat16-to-numpy/bad_cast_output.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
 }

@@ -1,0 +1,160 @@
+"""Products that a caller's autocast region takes back to half, where the rules are asked for."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Severity
+
+RULES = tuple(load_registry().rules[code] for code in ("AMP104", "AMP406"))
+HEADER = """\
+import torch
+from torch import nn
+
+
+"""
+ANGLES = """
+class Angles(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.register_buffer("rates", 1.0 / 500 ** (torch.arange(0, width, 2).float() / width))
+
+    {decorator}
+    def forward(self, ids):
+        turns = {product}
+        return turns.cos(), turns.sin()
+"""
+IN_HALF = "self.rates[None, :, None] @ ids[:, None, :].float()  # AMP406"
+MIXED = """
+class Mixer(nn.Module):
+    {decorator}
+    def {method}(self, a, b):
+        before = a.dtype
+        a, b = a.float(), b.float()
+        scores = torch.matmul(a, b.transpose(-1, -2)){told}
+        return scores{back}
+"""
+TOLD = "  # AMP104"
+SWITCHED_OFF = '@torch.autocast("cuda", enabled=False)'
+
+
+def angles(product: str, decorator: str = "") -> str:
+    return ANGLES.format(product=product, decorator=decorator)
+
+
+def mixed(told: str = "", back: str = ".to(before)", method: str = "forward", decorator: str = "") -> str:
+    return MIXED.format(told=told, back=back, method=method, decorator=decorator)
+
+
+PROGRAMS = {
+    "rates of a buffer": angles(IN_HALF),
+    "rates in an exponential": """
+        class Waves(nn.Module):
+            def forward(self, times, width):
+                rates = torch.exp(-9.2 * torch.arange(0, width) / width)
+                turns = torch.einsum("i,j->ij", times.float(), rates)  # AMP406
+                return torch.cat([turns.sin(), turns.cos()], dim=-1)
+    """,
+    "frequencies and positions by their names": """
+        class Turns(nn.Module):
+            def __init__(self, frequencies):
+                super().__init__()
+                self.inv_freq = frequencies
+
+            def forward(self, positions, values):
+                kept = torch.einsum("i,j->ij", positions.float(), values)
+                return kept, torch.einsum("i,j->ij", positions.float(), self.inv_freq)  # AMP406
+    """,
+    "an elementwise product": angles("self.rates[None, :, None] * ids[:, None, :].float()"),
+    "autocast is off": angles(IN_HALF.partition("  #")[0], SWITCHED_OFF),
+    "inputs are cast": angles(
+        IN_HALF.partition("  #")[0], '@torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)'
+    ),
+    "an output is given": angles("torch.matmul(self.rates[:, None], ids[None].float(), out=ids)"),
+    "a table is made when the object is": """
+        class Table(nn.Module):
+            def __init__(self, width, length):
+                super().__init__()
+                rates = 1.0 / 500 ** (torch.arange(0, width, 2).float() / width)
+                turns = torch.einsum("i,j->ij", torch.arange(length).float(), rates)
+                self.register_buffer("cos", turns.cos())
+    """,
+    "float64": """
+        def rope(ids, width):
+            rates = 1.0 / 500 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+            return torch.einsum("i,j->ij", ids, rates).cos()
+    """,
+    "factors are converted and the result converted back": mixed(TOLD),
+    "back to the dtype of another": mixed(TOLD, ".type_as(before)"),
+    "the result stays float32": mixed(back=""),
+    "the region is off": mixed(decorator=SWITCHED_OFF),
+    "an optimizer": mixed(method="step"),
+    "half is meant": """
+        @torch.autocast("cuda", enabled=False)
+        def rounded(t):
+            if t.dtype is torch.bfloat16:
+                return torch.matmul(t, t.mT)
+            return torch.matmul(t.bfloat16(), t.bfloat16().mT)
+    """,
+    "a choice by dtype behind the product": """
+        class Attention(nn.Module):
+            @torch.autocast("cuda", enabled=False)
+            def forward(self, keys, values):
+                found = torch.matmul(
+                    values,  # AMP104
+                    keys.transpose(-1, -2),
+                )
+                if found.dtype in (torch.float16, torch.bfloat16):
+                    found = found.float()
+                return found / found.sum(-1, keepdim=True)
+    """,
+    "a choice by dtype before it": """
+        class Attention(nn.Module):
+            @torch.autocast("cuda", enabled=False)
+            def forward(self, keys, values):
+                if values.dtype in (torch.float16, torch.bfloat16):
+                    keys, values = keys.float(), values.float()
+                return torch.matmul(values, keys.transpose(-1, -2))
+    """,
+    "a caller converts": """
+        @torch.autocast("cuda", enabled=False)
+        def product(keys, values):
+            return torch.matmul(values, keys.transpose(-1, -2))
+
+        def attention(keys, values):
+            return product(keys.float(), values.float())
+    """,
+    "one factor is not converted": """
+        class Mixer(nn.Module):
+            def forward(self, a, b):
+                return torch.matmul(a.float(), b).to(a.dtype)
+    """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
+def test_what_a_region_of_the_caller_takes_back(program: str) -> None:
+    code = HEADER + textwrap.dedent(program).lstrip("\n")
+    rows = {row: line for row, line in enumerate(code.splitlines(), 1) if "# AMP" in line}
+    findings = analyse(Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP104", "AMP406"})), Modules())
+    assert {(one.span.start.row, one.code) for one in findings.findings} == {
+        (row, line.rpartition("# ")[2]) for row, line in rows.items()
+    }
+    assert all(one.severity is Severity.INFO for one in findings.findings)
+    assert not analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+
+
+def test_pytorch_casts_what_was_converted() -> None:
+    positions, rates = torch.arange(2000.0)[:, None], torch.tensor([[1.0, 0.1]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        turns = positions.float() @ rates.float()
+        precise = positions * rates
+    assert turns.dtype == torch.bfloat16
+    assert precise.dtype == torch.float32
+    assert (turns.float().cos() - precise.cos()).abs().max() > 1

@@ -1,0 +1,247 @@
+"""Device types of regions and scalers: what is told of them, and what PyTorch does."""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Finding, Severity
+from amplint.torchlib.names import AUTOCAST_DEVICES, NO_CONTEXTS
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP106", "AMP107"))
+RUN = """
+import torch
+
+def run(net, x, device, flag):
+    net = net.to(device)
+    {before}
+    with {region}:
+        return net(x.to(device))
+"""
+TEXT = """
+import torch
+
+def run(net, x, device, options):
+    {before}
+    with torch.autocast({kind}, dtype=torch.float16):
+        return net(x)
+"""
+FEATURES = """
+import torch
+from torch import nn
+
+class Features(nn.Module):
+    def __init__(self, net, autocast_region):
+        super().__init__()
+        self.net, self.autocast_region = net, autocast_region
+
+    def forward(self, x):
+        with torch.inference_mode():
+            with self.autocast_region():
+                return self.net(x)
+"""
+EVALUATION = """
+from functools import partial
+import torch
+from features import Features
+
+def evaluate(net, x, dtype):
+    region = partial(torch.cuda.amp.autocast, enabled=True, dtype=dtype)
+    features = Features(net, region)
+    return features(x.cuda())
+"""
+INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
+
+
+def lint(program: str, version: str | None = None) -> list[Finding]:
+    return analyse(Job("program.py", "", program.encode(), RULES, torch=version), Modules()).findings
+
+
+def told(program: str) -> list[tuple[str, Severity]]:
+    return [(finding.code, finding.severity) for finding in lint(textwrap.dedent(program))]
+
+
+ALONE = [
+    'torch.autocast("cuda")',
+    'torch.autocast("mps", dtype=torch.float16)',
+    "torch.cuda.amp.autocast()",
+    'torch.amp.autocast(device_type="cuda", enabled=flag)',
+]
+NOT_ALONE = [
+    "torch.autocast(device.type)",
+    'torch.autocast("cuda", enabled=device.type == "cuda")',
+    'torch.autocast("cuda", enabled=torch.cuda.is_available())',
+    'torch.autocast("cuda", enabled=False)',
+    'torch.autocast("cuda" if flag else "cpu")',
+]
+
+
+@pytest.mark.parametrize("region", ALONE)
+def test_a_region_for_one_type_is_told_where_the_device_is_given(region: str) -> None:
+    assert told(RUN.format(before="", region=region)) == [("AMP106", INFO)]
+
+
+@pytest.mark.parametrize("region", NOT_ALONE)
+def test_a_region_that_asks_for_the_device_is_not(region: str) -> None:
+    assert told(RUN.format(before="", region=region)) == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "assert torch.cuda.is_available()",
+        "x = x.cuda()",
+        'if device.type != "cuda": return net(x)',
+        "torch.cuda.set_device(0)",
+        "torch.cuda.synchronize()",
+    ],
+)
+def test_nothing_is_told_where_only_cuda_comes_so_far(before: str) -> None:
+    assert told(RUN.format(before=before, region='torch.autocast("cuda")')) == []
+
+
+def test_a_flag_may_ask_for_the_device() -> None:
+    program = """
+        import torch
+
+        class Trainer:
+            def __init__(self, net, device, half):
+                self.device = device
+                self.net = net.to(device)
+                self.half = half and device.type == "cuda"
+
+            @property
+            def on_cuda(self):
+                return self.device.type == "cuda"
+
+            def run(self, x):
+                with torch.autocast("cuda", enabled=self.half):
+                    return self.net(x.to(self.device))
+
+            def skim(self, x):
+                if self.on_cuda:
+                    with torch.autocast("cuda"):
+                        return self.net(x.to(self.device))
+                return self.net(x.to(self.device))
+    """
+    assert told(program) == []
+
+
+@pytest.mark.parametrize(
+    "device",
+    ['self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")', "self.device = options.device"],
+)
+def test_a_decorator_is_for_its_function(device: str) -> None:
+    program = f"""
+        import torch
+
+        class Reader:
+            def __init__(self, net, options):
+                {device}
+                self.net = net.to(self.device)
+
+            @torch.autocast("cuda")
+            def read(self, x):
+                return self.net(x.to(self.device))
+    """
+    assert told(program) == [("AMP106", INFO)]
+    assert (
+        told(program.replace('if torch.cuda.is_available() else "cpu"', "").replace("options.device", '"cuda"')) == []
+    )
+
+
+def test_a_scaler_is_told_where_no_region_is() -> None:
+    made = """
+        import torch
+
+        def build(net, device):
+            net.to(device)
+            {region}
+            return torch.amp.GradScaler("cuda")
+    """
+    assert told(made.format(region="")) == [("AMP106", INFO)]
+    both = made.format(region='net = torch.autocast("cuda")(net)')
+    assert [finding.span.start.row for finding in lint(textwrap.dedent(both))] == [6]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "str(device)",
+        'str(device).replace(":0", "")',
+        'str(options["device"])',
+        "str(options.device)",
+    ],
+)
+def test_the_text_of_a_device_is_told_for_any_version(kind: str) -> None:
+    program = TEXT.format(before="", kind=kind)
+    assert told(program) == [("AMP107", INFO)]
+    assert lint(program, "2.5") == []
+    assert told(TEXT.format(before=f"kind = {kind}", kind="kind")) == [("AMP107", INFO)]
+
+
+@pytest.mark.parametrize("kind", ['str(device).split(":")[0]', "device.type", "str(options.kind)", "options.device"])
+def test_a_type_is_not(kind: str) -> None:
+    assert told(TEXT.format(before="", kind=kind)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"),
+    [("net.device", WARNING), ("options.net.device", None), ("next(net.parameters()).device", ERROR)],
+)
+def test_the_device_of_what_is_called_is_no_type(kind: str, severity: Severity | None) -> None:
+    assert told(TEXT.format(before="", kind=kind)) == ([("AMP107", severity)] if severity else [])
+
+
+def test_a_region_is_called_only_to_decorate() -> None:
+    for call, count in {"region()": 1, "region(net)(x)": 0}.items():
+        found = told(f"import torch\n\ndef run(net, x):\n    region = torch.autocast('cpu')\n    {call}\n")
+        assert found == [("AMP106", ERROR)] * count
+
+
+def test_a_scaler_has_no_device_type() -> None:
+    with pytest.raises(TypeError, match="device_type"):
+        torch.amp.GradScaler(device_type="cpu")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("device", sorted(AUTOCAST_DEVICES - {"cuda"}))
+def test_float32_is_switched_off_on_all_devices_but_cuda(device: str) -> None:
+    with pytest.warns(UserWarning, match="target dtype is not supported. Disabling autocast"):
+        torch.autocast(device, dtype=torch.float32)
+
+
+SETTINGS: dict[str, Callable[[], object]] = {
+    "torch.set_default_dtype": lambda: torch.set_default_dtype(torch.float32),
+    "torch.set_default_tensor_type": lambda: torch.set_default_tensor_type(torch.FloatTensor),
+    "torch.set_default_device": lambda: torch.set_default_device(None),
+    "torch.set_autocast_enabled": lambda: torch.set_autocast_enabled("cpu", False),
+    "torch.set_autocast_dtype": lambda: torch.set_autocast_dtype("cpu", torch.bfloat16),
+    "torch.set_autocast_cache_enabled": lambda: torch.set_autocast_cache_enabled(True),
+    "torch.set_float32_matmul_precision": lambda: torch.set_float32_matmul_precision("highest"),
+    "torch.manual_seed": lambda: torch.manual_seed(0),
+    "torch.use_deterministic_algorithms": lambda: torch.use_deterministic_algorithms(False),
+    "torch.cuda.set_device": lambda: torch.cuda.set_device(-1),
+}
+
+
+def test_settings_return_no_context() -> None:
+    assert SETTINGS.keys() == NO_CONTEXTS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not any(hasattr(setting(), "__enter__") for setting in SETTINGS.values())
+
+
+def test_a_flag_may_stand_in_another_file_than_the_call(tmp_path: Path) -> None:
+    (tmp_path / "features.py").write_text(FEATURES)
+    program = tmp_path / "program.py"
+    program.write_text(EVALUATION)
+    found = analyse(Job("program.py", str(program), program.read_bytes(), (), RULES), Modules()).findings
+    assert "AMP003" not in {finding.code for finding in found}

@@ -1,0 +1,81 @@
+"""Operations that half tensors do not have, on what may be half: said to those who ask for it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Severity
+
+RULES = (load_registry().rules["AMP503"],)
+HEADER = """\
+import torch
+from torch import nn
+
+
+"""
+PROGRAMS = {
+    "the weight of a layer": """
+        class Flow(nn.Module):
+            def __init__(self, mix):
+                super().__init__()
+                self.mix = mix
+
+            def forward(self, x):
+                weight = self.mix.weight.squeeze()
+                return weight.inverse(), weight.float().inverse()  # found
+    """,
+    "parameters of its own": """
+        class Rotation(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.skew = nn.Parameter(torch.zeros(width, width))
+
+            def forward(self):
+                skew = self.skew - self.skew.transpose(0, 1)
+                identity = torch.eye(len(skew))
+                return torch.linalg.inv(skew), torch.linalg.inv(identity - skew)  # found
+    """,
+    "a method told a dimension": """
+        def threshold(scores, share):
+            return scores.reshape(len(scores), -1).quantile(share, dim=-1)  # found
+    """,
+    "a method of something else": """
+        def threshold(frame, share):
+            return frame.quantile(share)
+    """,
+    "computed before the dtype is asked for": """
+        def parts(base, change):
+            whole = base + change
+            if base.dtype in (torch.float16, torch.bfloat16):
+                base = base.float()
+            return torch.linalg.svd(whole), torch.linalg.svd(base)  # found
+    """,
+    "computed after it": """
+        def parts(base, change):
+            if base.dtype in (torch.float16, torch.bfloat16):
+                base, change = base.float(), change.float()
+            whole = base + change
+            return torch.linalg.svd(whole)
+    """,
+    "torch comes from a file out of sight": """
+        from helpers import *
+
+        def solve(left, right):
+            return torch.linalg.solve(left, right)  # found
+    """,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
+def test_refused_where_half(program: str) -> None:
+    code = textwrap.dedent(program).lstrip("\n")
+    code = code if "import *" in code else HEADER + code
+    marked = {row for row, line in enumerate(code.splitlines(), 1) if "# found" in line}
+    found = analyse(Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP503"})), Modules()).findings
+    assert {one.span.start.row for one in found} == marked
+    assert all(one.severity is Severity.INFO for one in found)

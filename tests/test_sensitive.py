@@ -1,0 +1,146 @@
+"""Operations that should run in float32 and may not: what code gives away of that, said to those who ask for it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Severity
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP405", "AMP407", "AMP408"))
+HEADER = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.log_speed = nn.Parameter(torch.zeros(width))
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x, scores, kind):
+"""
+
+
+def found(lines: str) -> set[str]:
+    """What is said of `lines`, the end of a layer's forward pass, to those who ask for it."""
+    code = HEADER + textwrap.indent(textwrap.dedent(lines).strip("\n"), " " * 8) + "\n"
+    job = Job("program.py", "", code.encode(), RULES, asked=frozenset(rule.code for rule in RULES))
+    findings = analyse(job, Modules()).findings
+    assert all(finding.severity is Severity.INFO for finding in findings)
+    return {finding.code for finding in findings}
+
+
+FOUND = {
+    "softmax, converted back": ("AMP408", "return F.softmax(scores, dim=-1).type_as(x)"),
+    "later": ("AMP408", "shares = torch.softmax(scores, -1)\nshares = shares * 0.5\nreturn shares.to(x.dtype)"),
+    "norm, converted back": ("AMP405", "return torch.norm(scores, dim=-1).to(x.dtype)"),
+    "running sum, converted back": ("AMP407", "return torch.cumsum(scores, -1).to(x.dtype)"),
+    "own weight": ("AMP408", "return x * -torch.exp(self.log_speed)"),
+    "router": ("AMP408", "gates = F.softmax(scores, dim=1)\nreturn gates"),
+    "router by its input": ("AMP408", "router_logits = self.proj(x)\nreturn F.softmax(router_logits, dim=1)"),
+    "other branch": (
+        "AMP408",
+        """
+        if kind == "smooth":
+            loss = torch.sqrt((x - scores).pow(2) + 1)
+        else:
+            loss = F.l1_loss(x.float(), scores.float())
+        return loss
+        """,
+    ),
+}
+SILENT = {
+    "told its dtype": "return F.softmax(scores, dim=-1, dtype=torch.float32).type_as(x)",
+    "converted before": "return F.softmax(scores.float(), dim=-1).type_as(x)",
+    "beside what is float32": "return torch.exp(scores - x.float().amax(-1)).to(x.dtype)",
+    "of a product": "return (x * torch.log(scores)).to(x.dtype)",
+    "kept": "return F.softmax(scores, dim=-1) @ x",
+    "in a region": 'with torch.autocast("cuda", dtype=torch.float16):\n    return F.softmax(scores, -1).to(x.dtype)',
+    "weight converted": "return x * -torch.exp(self.log_speed.float())",
+    "aggregated": "aggregate = F.softmax(scores, dim=1)\nreturn aggregate",
+    "same branch": "shown = (x - scores).pow(2)\nreturn F.l1_loss(x.float(), scores.float()), shown",
+    "minds dtypes": """
+        if x.dtype == torch.float16:
+            scores = scores.float()
+        return F.softmax(scores, -1).to(x.dtype)
+        """,
+}
+
+
+@pytest.mark.parametrize(("code", "lines"), FOUND.values(), ids=FOUND)
+def test_found(code: str, lines: str) -> None:
+    assert found(lines) == {code}
+
+
+@pytest.mark.parametrize("lines", SILENT.values(), ids=SILENT)
+def test_silent(lines: str) -> None:
+    assert found(lines) == set()
+
+
+def test_known_to_be_half() -> None:
+    told = found("x = x.half()\nreturn x.softmax(-1), torch.linalg.norm(x, dim=1), x.sum(), (x - x.roll(1)) ** 2")
+    assert told == {"AMP405", "AMP407", "AMP408"}
+
+
+GRADIENTS = """
+import torch
+
+def total(parameters, kind):
+    return torch.norm(torch.stack([torch.norm({each}, kind) for each in parameters]), kind){last}
+"""
+
+
+@pytest.mark.parametrize(("each", "last"), [("each.grad.detach()", ""), ("each.grad", "")])
+def test_norm_of_gradients(each: str, last: str) -> None:
+    job = Job("p.py", "", GRADIENTS.format(each=each, last=last).encode(), RULES, asked=frozenset({"AMP407"}))
+    assert [finding.code for finding in analyse(job, Modules()).findings] == ["AMP407"]
+
+
+@pytest.mark.parametrize(("each", "last"), [("each.grad.float()", ""), ("each.grad", ".item()"), ("each", "")])
+def test_norm_of_gradients_in_float32(each: str, last: str) -> None:
+    job = Job("p.py", "", GRADIENTS.format(each=each, last=last).encode(), RULES, asked=frozenset({"AMP407"}))
+    assert analyse(job, Modules()).findings == []
+
+
+def test_pytorch_rounds_and_overflows() -> None:
+    """Inside, PyTorch computes in float32: what is lost is lost where the result is half."""
+    assert torch.tensor(12.0).half().exp().isinf()
+    assert torch.full((70000,), 1.0).half().sum().isinf()
+    assert torch.full((4,), 40000.0).half().norm().isinf()
+    assert (torch.full((4,), 300.0).half() ** 2).isinf().all()
+    gates = torch.tensor([2.0, 2.0004]).bfloat16().softmax(0)
+    assert gates[0] == gates[1]
+    rate = torch.nn.Parameter(torch.tensor([2.51]))
+    assert rate.bfloat16().exp().item() != pytest.approx(rate.exp().item(), rel=1e-4)
+
+
+AGENT = """
+import torch.nn.functional as F
+
+class Agent:
+    def __init__(self, options):
+        self.model = built(options)
+        if options.fp16:
+            self.model = self.model{halved}
+
+    def loss(self, batch, labels):
+        return F.cross_entropy(self.model(batch){converted}, labels)
+"""
+
+
+@pytest.mark.parametrize(
+    ("halved", "converted", "expected"),
+    [(".half()", "", ["AMP408"]), (".half()", ".float()", []), (".cuda()", "", []), (".float()", "", [])],
+)
+def test_output_of_what_an_option_converts(halved: str, converted: str, expected: list[str]) -> None:
+    code = AGENT.format(halved=halved, converted=converted).encode()
+    job = Job("program.py", "", code, RULES, asked=frozenset({"AMP408"}))
+    assert [finding.code for finding in analyse(job, Modules()).findings] == expected

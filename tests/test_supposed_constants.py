@@ -1,0 +1,63 @@
+"""Constants that meet what nothing shows to be half: said to those who ask for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+
+RULES = tuple(load_registry().rules[code] for code in ("AMP401", "AMP402"))
+HEADER = """\
+import torch
+from torch import nn
+from helpers import NEAR_INF, INF, hide, scatter
+
+class Layer(nn.Module):
+    def forward(self, x, z, levels, targets, mask):
+"""
+
+
+def found(*lines: str) -> list[tuple[str, int]]:
+    """What is said of `lines`, the body of a forward pass, to those who ask for it."""
+    code = HEADER + "".join(f"        {line}\n" for line in lines)
+    job = Job("program.py", "", code.encode(), RULES, asked=frozenset({"AMP401", "AMP402"}))
+    return [(each.code, each.span.start.row - HEADER.count("\n")) for each in analyse(job, Modules()).findings]
+
+
+def test_loops_of_layers() -> None:
+    assert found("for level in levels:", "    level = level / (level.std(dim=-1) + 1e-12)") == [("AMP402", 2)]
+    assert found("for each in targets:", "    each = each / (each.std(dim=-1) + 1e-12)") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["return torch.log(x / (z + 1e-8))", "return (x + 1e-10).log()", "return -(1 - x + 1e-8).log().mean()"],
+)
+def test_names_of_tensors(line: str) -> None:
+    assert found(line) == [("AMP402", 1)]
+
+
+def test_counts_are_no_tensors() -> None:
+    assert found("count = len(levels)", "return torch.log(x / (count + 1e-8))") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("return x.softmax(-1).masked_fill(mask, -NEAR_INF)", [("AMP401", 1)]),
+        ("return x.softmax(-1).masked_fill(mask, INF)", []),
+        ("return hide_masked(x.softmax(-1), mask, -1e12)", [("AMP401", 1)]),
+        ("return apply_mask(x.softmax(-1), mask, value=1e9)", [("AMP401", 1)]),
+        ("return hide_masked(x.softmax(-1), mask, -1e4)", []),
+        ("return hide_masked(x.softmax(-1), z, -1e12)", []),
+        ("return scatter(x.softmax(-1), mask, -1e12)", []),
+    ],
+)
+def test_fills_out_of_sight(line: str, expected: list[tuple[str, int]]) -> None:
+    assert found(line) == expected
+
+
+def test_elements_are_assigned() -> None:
+    assert found("scores = torch.matmul(x, z)", "scores[:, mask] = -NEAR_INF") == [("AMP401", 2)]
