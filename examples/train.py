@@ -1,7 +1,7 @@
 """Trains a small tagger on synthetic data in mixed precision, the way many scripts do it, and wrongly.
 
 It runs on a machine without a GPU, where autocast and the scaler switch themselves off. On a GPU it fails or trains
-badly. `amplint examples/train.py` says why, `amplint --fix examples/train.py` repairs what it can.
+badly. `amplint examples/train.py` says why, `amplint --fix examples/train.py` repairs it.
 """
 
 import argparse
@@ -33,13 +33,13 @@ def synthetic(samples: int, features: int, tags: int) -> TensorDataset:
 def train(model: nn.Module, batches: DataLoader, device: str, epochs: int) -> None:
     criterion = nn.BCELoss()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = GradScaler()
+    scaler = GradScaler(enabled=device == "cuda")
     for epoch in range(epochs):
         total = 0.0
         for inputs, targets in batches:
             inputs, targets = inputs.to(device), targets.to(device)
             optimizer.zero_grad()
-            with autocast():
+            with autocast(enabled=device == "cuda"):
                 loss = criterion(model(inputs), targets)
                 scaler.scale(loss).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
