@@ -227,7 +227,8 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
             if user not in found:
                 found.add(user)
                 fresh.append(user)
-    return found | {chunk for chunk in _helpers(program, found) if chunk.words & words or _holds_extreme_number(chunk)}
+    signs = words & (triggers | {"numpy"})
+    return found | {chunk for chunk in _helpers(program, found) if chunk.words & signs or _holds_extreme_number(chunk)}
 
 
 def _helpers(program: Program, found: Set[Chunk]) -> Iterator[Chunk]:
