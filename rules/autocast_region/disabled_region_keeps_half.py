@@ -35,8 +35,8 @@ class DisabledRegionKeepsHalf(Rule):
         loss = torch.log(scores.float().sigmoid()).mean()
     ```
 
-    Reported are tensors that certainly are half, parameters of a method that other files call, and those whose
-    neighbours are converted in the same statement. Selected by its code, the rule also tells, as an info, of products
+    Reported are tensors that certainly are half, those whose neighbours are converted in the same statement, and, as an
+    info, parameters of a method that other files call, unless they are named after positions or frequencies. Selected by its code, the rule also tells, as an info, of products
     in a function that converts their operands to float32 and the result back: a region around its caller undoes that.
 
     ## Fix safety
@@ -74,13 +74,17 @@ class DisabledRegionKeepsHalf(Rule):
         notes = [(event.off_with, "autocast is switched off here, which converts nothing")]
         if seen is not None:
             notes.append((seen, "half since here" if event.certain else "another tensor is converted here"))
+        assumed = not event.certain and event.given
         return self.report(
             event,
-            f"{event.op} runs on a tensor that comes into the disabled region in half",
+            f"where a caller's region has made its operand half, {event.op} runs in half in this disabled region"
+            if assumed
+            else f"{event.op} runs on a tensor that comes into the disabled region in half",
             reason="A disabled region leaves tensors as they are: the operation computes in half.",
             advice="Convert the tensor with .float() first.",
             at=event.first,
             notes=[*notes, (event.node, "the operation runs here")],
+            severity=Severity.INFO if assumed else None,
         )
 
     def on_cast_back(self, event: CastBack) -> Iterator[Report]:

@@ -153,6 +153,8 @@ def _outer_window(
     others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
     if not full or not partial or (len(partial) < len(rest) and not _tails(rest, partial)):
         return
+    if any(len(done.loops) > one.depth for one in rest for done in one.of(Job.STEP)) or _clears_apart(full, partial):
+        return
     if _has_own_loss(full, partial) or any(_accumulated_before(machine, one) for one in partial):
         return
     if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
@@ -215,6 +217,19 @@ def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
     ours = [done for one in full for done in one.of(Job.BACKWARD)]
     shared = any(done.node in always for done in ours)
     return shared and any(done.closes and done.node not in always for done in ours)
+
+
+def _clears_apart(full: list[_Round], partial: list[_Round]) -> bool:
+    """Whether the gradients are cleared, after backward, in code that runs only where the window does not end.
+
+    What stands there steps with them in a way that is not seen, or means to discard them.
+    """
+    shared = {done.node for one in full for done in one.of(Job.CLEAR)}
+    return any(
+        done.node not in shared and done.node not in _before_backward(one)
+        for one in partial
+        for done in one.of(Job.CLEAR)
+    )
 
 
 def _accumulated_before(machine: Machine, one: _Round) -> bool:

@@ -85,17 +85,17 @@ def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
         return ()
     for place, value in tensors:
         others = [(path, other) for path, other in tensors if other is not value]
-        name = _last_name(place)
+        name = last_name(place)
         if FREQUENCY.search(name):
             for path, other in others:
                 if INTEGERS in other.traits:
                     return FREQUENCY.taken(name)
-                if POSITION.search(_last_name(path)):
-                    return (*FREQUENCY.taken(name), *POSITION.taken(_last_name(path)))
+                if POSITION.search(last_name(path)):
+                    return (*FREQUENCY.taken(name), *POSITION.taken(last_name(path)))
     return None
 
 
-def _last_name(place: cst.BaseExpression) -> str:
+def last_name(place: cst.BaseExpression) -> str:
     """What a variable or attribute is called, seen through indices and methods."""
     while True:
         if isinstance(place, cst.Subscript):

@@ -12,12 +12,13 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.tensors import cast_back
-from amplint.semantics.tensors.cast_back import PRODUCTS, root
+from amplint.semantics.tensors.cast_back import PRODUCTS, last_name, root
 from amplint.semantics.tensors.masks import minds_dtypes_before
 from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
 from amplint.semantics.values.values import FALSE, Autocast, Class, Tensor, Unknown, Value
+from amplint.semantics.words import FREQUENCY, POSITION
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
@@ -74,7 +75,11 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         context, off_with = region.context, region.entered_by
         certain = operand.dtype in HALF_DTYPES
         whole = not isinstance(off_with, cst.With)
-        given = _is_parameter(machine, operand.symbol) and (not whole or _is_unconverted(machine, op))
+        given = (
+            _is_parameter(machine, operand.symbol)
+            and not any(_is_coordinate(place) for place, _ in tensors)
+            and (not whole or _is_unconverted(machine, op))
+        )
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not certain,
@@ -88,6 +93,12 @@ def _is_unconverted(machine: Machine, op: str) -> bool:
         return False
     called = re.compile(rf"\b{function.name.value}\([^\n]*(?:float|dtype|\.to\()")
     return not any(called.search(chunk.text) for chunk in machine.program.chunks)
+
+
+def _is_coordinate(place: cst.BaseExpression) -> bool:
+    """Whether a name tells of positions or frequencies, which layers do not compute."""
+    name = last_name(place)
+    return FREQUENCY.search(name) is not None or POSITION.search(name) is not None
 
 
 def _may_be_tensor(machine: Machine, value: Value) -> bool:
