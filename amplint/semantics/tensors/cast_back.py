@@ -31,6 +31,7 @@ from amplint.torchlib.policy import FOLLOWS_INPUT, LOWER, words
 
 PRODUCTS = having("matrices") - {"linear"}
 Places = Sequence[tuple[cst.BaseExpression, Tensor]]
+_TRANSPOSED = words("T mT")
 _ANGLES_OF = words("cos sin")
 _PRODUCT = re.compile(r"\b(?:einsum|matmul|bmm|baddbmm|mm)\(|[^\s(,] @ ")
 _PRECISE = re.compile(r"\.float\(\)|float32|torch\.float\b|arange|freq")
@@ -96,9 +97,9 @@ def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
 
 
 def last_name(place: cst.BaseExpression) -> str:
-    """What a variable or attribute is called, seen through indices and methods."""
+    """What a variable or attribute is called, seen through indices, transposition and methods."""
     while True:
-        if isinstance(place, cst.Subscript):
+        if isinstance(place, cst.Subscript) or (isinstance(place, cst.Attribute) and place.attr.value in _TRANSPOSED):
             place = place.value
         elif isinstance(place, cst.Call) and isinstance(place.func, cst.Attribute):
             place = place.func.value
