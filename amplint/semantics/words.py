@@ -254,6 +254,16 @@ NAMED_DEVICE = Guess(
     counterexamples=("devices", "device_ids", "device_type", "num_devices", "device"),
     decides=True,
 )
+HOLDS_SETTINGS = Guess(
+    name="what holds settings",
+    of="the object whose `device` a call is given",
+    pattern=r"(?i)(?:^|_)(?:args?|opts?|options|config|cfg|conf|hparams|params|settings|dist|manager|env|accelerator|"
+    r"fabric|trainer|module|dm)$",
+    because="The device of anything else, a tensor or a model, follows what it was moved to.",
+    examples=("args", "opt", "options", "config", "cfg", "conf", "hparams", "params", "settings", "dist",
+              "dist_manager", "env", "accelerator", "fabric", "trainer", "pl_module", "dm"),
+    counterexamples=("x", "model", "logits_fake", "batch", "inputs"),
+)  # fmt: skip
 DTYPE = Guess(
     name="a dtype",
     of="a side of a comparison",

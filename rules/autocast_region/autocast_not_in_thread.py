@@ -63,6 +63,7 @@ class AutocastNotInThread(Rule):
                 reason="Both are thread-local: where the caller's autocast is on, the thread computes in float32.",
                 advice="Hand torch.is_autocast_enabled() and the dtype on, and enter autocast with them in the thread.",
                 notes=[(event.work, "the caller's gradient mode is set here")],
+                severity=Severity.INFO,
             )
             return
         notes = [(event.lost_with, "autocast is on from here, in this thread only")]

@@ -52,10 +52,11 @@ _ANYTHING = frozenset({"each", "item"})
 
 
 def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
-    """`owner.state_dict()`."""
+    """`owner.state_dict()`; what possibly is a scaler counts as restored, too."""
     symbol = symbol_of(machine, owner)
     if _is_scaler(machine, node, owner):
         machine[Ledger].scaler_saved = True
+        machine[Ledger].scaler_restored |= not _is_named_scaler(node, owner)
     value = machine.unknown(STATE_OF, id(node), parts=(symbol,))
     machine[Ledger].taken.setdefault(value.symbol, _place(machine, state, node))
     return value
@@ -209,10 +210,16 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
     kind = machine.symbols.key(symbol_of(machine, owner))
     return (
         not isinstance(node.func, cst.Attribute)
-        or SCALING_STATE.search(dotted(node.func.value) or "") is not None
+        or _is_named_scaler(node, owner)
         or kind[0] in _ANYTHING
         or kind[:2] == ("call", "builtins.getattr")
     )
+
+
+def _is_named_scaler(node: cst.Call, owner: Value) -> bool:
+    """Whether `owner`, whose method `node` calls, is a scaler, or named like one's state."""
+    named = isinstance(node.func, cst.Attribute) and SCALING_STATE.search(dotted(node.func.value) or "") is not None
+    return isinstance(owner, Scaler) or named
 
 
 def _place(machine: Machine, state: State, node: cst.Call) -> Place:

@@ -142,7 +142,7 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
     calls = machine[CustomFunctions].applied.get(chunk, [])
     details = {
         "name": cls.name.value,
-        "announced": any(_SIGNS.search(other.text) for other in machine.program.chunks),
+        "announced": any(_SIGNS.search(other.code) for other in machine.program.chunks),
         "applied": next((call.node for call in calls if call.on), None),
         "device": next((call.device for call in calls if call.on), "cuda"),
     }

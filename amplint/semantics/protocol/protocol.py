@@ -98,6 +98,7 @@ def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argume
     machine.idle.add(node)
     value = arguments.values[0] if arguments.given else Unknown(machine.fresh())
     if is_off(machine, state, scaler.enabled):
+        machine[Protocol].idle_scales.add(node)
         return value
     if isinstance(value, Items):
         return Items(tuple(_scaled(machine, state, node, scaler, item) for item in value.values))
@@ -145,7 +146,8 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if discarded is not None:
             machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
         state.note(node, "backward runs on the loss without its scale")
-        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else None)
+        idle = _idle_scale(machine, node)
+        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else idle)
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
     before = {optimizer: gradients_of(machine, state, optimizer) for optimizer in (ANY_OPTIMIZER, *known)}
@@ -153,6 +155,12 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         others = (before[other] for other in known if other != optimizer)
         shared = optimizer != ANY_OPTIMIZER and _graph_is_kept(left) and not any(map(waiting, others))
         state.change(Progress).gradients[optimizer] = added(left, fresh, alone or shared)
+
+
+def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
+    """The call of `scale` that `backward` is called on, where a path has gone through it with a scaler that is off."""
+    owner = node.func.value if isinstance(node.func, cst.Attribute) else None
+    return owner if owner in machine[Protocol].idle_scales else None
 
 
 def _graph_is_kept(gradients: Gradients) -> bool:
@@ -605,6 +613,7 @@ class Protocol(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.scaled: set[int] = set()
+        self.idle_scales: set[cst.CSTNode] = set()
         self.handed_out: set[int] = set()
         self.began = 0
 

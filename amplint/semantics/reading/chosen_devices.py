@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import NAMED_DEVICE
+from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk, Source
@@ -192,7 +192,7 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
         return False
     if isinstance(value, cst.Attribute):
         if not isinstance(value.value, cst.Name) or value.value.value != "self":
-            return dotted(value) is None or not str(dotted(value)).startswith("torch.")
+            return HOLDS_SETTINGS.search((dotted(value.value) or "").rpartition(".")[2]) is not None
         return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
     parameter = any(
         value.value in (param.name.value for param in (*above.params.params, *above.params.kwonly_params))

@@ -37,6 +37,7 @@ FEW = 256
 _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
+_NEURAL = words("nn Module autocast half float16 bfloat16")
 _PLACING = words("meshgrid outer einsum cos sin")
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
@@ -48,7 +49,10 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
-    """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels."""
+    """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels.
+
+    Where nothing is said of networks or of half, positions belong to a solver or a mesh, which runs in float32 or 64.
+    """
     step = number(arguments.value("step", 2) or Const(1)) if op == "arange" else 1 if op == "linspace" else None
     if step is None or abs(step) != 1:
         return frozenset()
@@ -59,7 +63,8 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     if short or fractions or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
-    return frozenset({INTEGERS, COORDINATES} if placed else {INTEGERS})
+    neural = any(not chunk.words.isdisjoint(_NEURAL) for chunk in machine.program.main.chunks)
+    return frozenset({INTEGERS, COORDINATES} if placed and neural else {INTEGERS})
 
 
 def _is_fraction(bound: cst.BaseExpression) -> bool:
@@ -82,7 +87,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     if op in _RESHAPES:
         found |= given & {SQUARES, INTEGERS, COORDINATES, FREQUENCIES, ANGLES, ONE, FLAGS, INVERTED}
     if op in _SHIFTS:
-        found |= given & {INTEGERS, ANGLES}
+        found |= given & ({INTEGERS, ANGLES} if all(map(_may_be_whole, values)) else {ANGLES})
         if all(SQUARES in traits for traits in known):
             found.add(SQUARES)
     if op == "sub" and number(values[0]) == 1:
@@ -96,6 +101,11 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     if op == "cumsum" and dtype in INTEGRAL:
         found.add(INTEGERS)
     return frozenset(found | {SQUARES} if _squares(machine, op, values) else found)
+
+
+def _may_be_whole(value: Value) -> bool:
+    """Whether a sum with `value` can hold whole numbers still; a shift by a number leaves neighbours 1 apart."""
+    return not isinstance(value, Tensor) or INTEGERS in value.traits or value.dtype is None or value.dtype in INTEGRAL
 
 
 def _are_frequencies(op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> bool:
