@@ -76,7 +76,8 @@ class ScalerNotNeeded(Rule):
         for node, made in self.made.items():
             seen = self.backwards.get(node, {}).values()
             shown = bool(seen) and all(True in known for known in seen)
-            named = not any(False in known for known in seen) and all(one.for_bfloat16 for one in made)
+            either = any(False in known for known in seen)
+            named = not either and all(one.for_bfloat16 for one in made)
             asked = [one for one in made if one.for_bfloat16 or one.also_bfloat16]
             unnamed = replace(made[0], guesses=())
             if all(one.never_read for one in made):
@@ -85,7 +86,7 @@ class ScalerNotNeeded(Rule):
             elif (named or shown) and not event.index.halves:
                 yield self.report(
                     unnamed if shown else made[0],
-                    "this scaler serves bfloat16, which needs no loss scaling",
+                    f"this scaler {'can serve' if either else 'serves'} bfloat16, which needs no loss scaling",
                     reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
                     advice="Switch it on for float16 only.",
                 )
