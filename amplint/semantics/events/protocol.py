@@ -41,9 +41,9 @@ class Gradients:
 
     `backward` made them, `scaler` is whose scale they carry or carried, `consumed` the step that has used them,
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
-    backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing, `manager` the framework's
-    object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped UNKNOWN ones. `earlier` holds
-    the gradients of earlier passes these have been added to, where their fate is another.
+    backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
+    `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
+    UNKNOWN ones. `earlier` holds the gradients of earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
