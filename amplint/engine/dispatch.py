@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
+from amplint.engine.expected import is_expected_to_raise
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.rule import Handler, Report, Rule
 from amplint.source.rewrite import Rewriter
@@ -102,7 +103,7 @@ class Dispatcher:
     def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
         """What a report comes to; None for the story of another file alone, which that file's own analysis tells.
 
-        None, too, where the rule speaks only of what it can repair, and cannot.
+        None, too, where the rule speaks only of what it can repair, and cannot, and where a test expects an exception.
         """
         rule = report.rule
         here = self._source.owns(report.at)
@@ -112,7 +113,7 @@ class Dispatcher:
             return None
         at = report.at if here else report.event.entered_from
         fix = self._fix(report) if here else None
-        if at is None or (fix is None and rule.only_fixable):
+        if at is None or (fix is None and rule.only_fixable) or is_expected_to_raise(self._source, at):
             return None
         return Finding(
             code=rule.code,

@@ -63,7 +63,7 @@ class StepBypassesScaler(Rule):
                     advice="Remove it: scaler.step(optimizer) steps the optimizer.",
                     notes=event.steps_from(gradients.consumed),
                 )
-        elif gradients.state is GradState.SCALED:
+        elif gradients.state is GradState.SCALED and not event.disputed:
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",

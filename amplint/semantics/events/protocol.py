@@ -249,7 +249,8 @@ class ScalerUpdate(Event):
 class OptimizerStep(Event):
     """`optimizer.step()` called directly; a `closure` has made the gradients.
 
-    `overlooked` is the `unscale_` whose search for inf and NaN the path has not asked about.
+    `disputed` tells that it and backward are chosen by conditions that may be one. `overlooked` is the `unscale_` whose
+    search for inf and NaN the path has not asked about.
     """
 
     call: cst.Call
@@ -257,6 +258,7 @@ class OptimizerStep(Event):
     optimizer_node: cst.BaseExpression
     gradients: Gradients
     closure: bool
+    disputed: bool
     overlooked: cst.CSTNode | None
 
 

@@ -44,7 +44,7 @@ from amplint.semantics.memory.progress import (
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Undone
 from amplint.semantics.models import outside, parameters
-from amplint.semantics.protocol import mistaken, short_lived, skips
+from amplint.semantics.protocol import mistaken, short_lived, skips, two_choices
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
@@ -389,6 +389,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             optimizer_node=node.func.value,
             gradients=gradients,
             closure=closure,
+            disputed=gradients.state is GradState.SCALED and two_choices.may_agree(machine, gradients.backward, node),
             overlooked=skips.overlooked(machine, state, optimizer),
             guesses=machine.guessed(optimizer.symbol),
         )
