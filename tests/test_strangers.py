@@ -141,6 +141,115 @@ def train(model, loader, optimizer, path):
         scaler.update()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
 """,
+    "angles of rotary embeddings in a region that is off": """
+def angles(freqs, t_x, t_y):
+    with torch.autocast("cuda", enabled=False):
+        across = t_x.unsqueeze(-1) @ freqs[0].unsqueeze(-2)
+        down = t_y.unsqueeze(-1) @ freqs[1].unsqueeze(-2)
+        return torch.polar(torch.ones_like(across), across + down)
+""",
+    "distances of coordinates in a region that is off": """
+class Templates(nn.Module):
+    def forward(self, feats):
+        coords = feats["coords"]
+        with torch.autocast(device_type="cuda", enabled=False):
+            return torch.cdist(coords, coords)
+""",
+    "one optimizer on even rounds, all on odd ones": """
+def fit(model, loader, every, second):
+    for index, batch in enumerate(loader):
+        model(batch).sum().backward()
+        if index % 2 == 0:
+            second.step()
+            second.zero_grad()
+        else:
+            for one in every:
+                one.step()
+            model.zero_grad()
+""",
+    "test data made in float32": """
+def payload(rows, device):
+    markers = torch.arange(rows, device=device, dtype=torch.float32)
+    hidden = markers.unsqueeze(1) + torch.arange(128, device=device, dtype=torch.float32) / 100
+    return hidden.to(torch.bfloat16)
+""",
+    "one choice under two names": """
+class Trainer(Base):
+    def setup(self):
+        self.scaler = torch.amp.GradScaler("cuda") if self.configs.use_amp else None
+
+    def backward(self, loss):
+        if self.scaler is None:
+            loss.backward()
+        else:
+            self.scaler.scale(loss).backward()
+
+    def update(self, batches):
+        for batch in batches:
+            if self.single:
+                self.backward(self.compute(batch))
+            else:
+                with self.model.no_sync():
+                    self.backward(self.compute(batch))
+        if self.configs.use_amp:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+        self.model.zero_grad()
+""",
+    "a conversion that is expected to raise": """
+import pytest
+
+def test_numpy_has_no_bfloat16():
+    with pytest.raises(TypeError):
+        torch.ones(2, dtype=torch.bfloat16).numpy()
+""",
+    "a thread of a file without regions": """
+import threading
+
+def replicate(modules, inputs, results):
+    enabled = torch.is_grad_enabled()
+
+    def work(index, module, given):
+        torch.set_grad_enabled(enabled)
+        results[index] = module(given)
+
+    threads = [threading.Thread(target=work, args=(i, *pair)) for i, pair in enumerate(zip(modules, inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+""",
+    "states of several schedulers": """
+class Checkpointer:
+    def __init__(self, model, optimizer, schedulers):
+        self.model, self.optimizer, self.schedulers = model, optimizer, schedulers
+
+    def save(self, path, **others):
+        states = [scheduler.state_dict() for scheduler in self.schedulers]
+        torch.save({"optimizer": self.optimizer.state_dict(), "schedulers": states, **others}, path)
+
+    def load(self, path):
+        found = torch.load(path)
+        self.optimizer.load_state_dict(found.pop("optimizer"))
+        for scheduler, state in zip(self.schedulers, found.pop("schedulers")):
+            scheduler.load_state_dict(state)
+        return found
+
+def train(model, optimizer, schedulers, loader, path):
+    keeper = Checkpointer(model, optimizer, schedulers)
+    keeper.load(path)
+    scaler = torch.amp.GradScaler("cuda")
+    for batch in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(batch).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    keeper.save(path)
+""",
 }
 TRUE = {"a scaler made for every batch": ["AMP210"]}
 

@@ -25,7 +25,7 @@ from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import Const, Tensor, Value, number
-from amplint.semantics.words import CHANNELS, SCALE_FACTOR
+from amplint.semantics.words import CHANNELS, SCALE_FACTOR, SELF_TEST
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
@@ -51,8 +51,12 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels.
 
-    Where nothing is said of networks or of half, positions belong to a solver or a mesh, which runs in float32 or 64.
+    Where nothing is said of networks or of half, positions belong to a solver or a mesh, which runs in float32 or 64,
+    and what a test makes up are no positions at all.
     """
+    running_names = (one.name.value for one in machine.calls if isinstance(one, cst.FunctionDef))
+    if any(map(SELF_TEST.search, running_names)):
+        return frozenset()
     step = number(arguments.value("step", 2) or Const(1)) if op == "arange" else 1 if op == "linspace" else None
     if step is None or abs(step) != 1:
         return frozenset()
