@@ -153,8 +153,8 @@ def fit(model, loader):
 
 def test_the_optimizers_arithmetic_is_blamed_only_where_it_is_cast() -> None:
     (adam,), (adafactor,) = (told("AMP102", STEP.format(kind=kind)) for kind in ("AdamW", "Adafactor"))
-    assert "products" not in adam.reason
-    assert "matrix products" in adafactor.reason
+    assert "atrix products" not in adam.reason
+    assert "atrix products" in adafactor.reason
 
 
 @pytest.mark.parametrize("kind", [*sorted(ELEMENTWISE), "Adafactor"])

@@ -51,6 +51,7 @@ class AutocastNotInThread(Rule):
     name = "autocast-not-in-thread"
     severity = Severity.WARNING
     screen = ((b"autocast", b"is_grad_enabled"), (b"hread", b"run_in_executor", b"multiprocessing.dummy"))
+    assumed = (b"is_grad_enabled", b"hread")
     fixable = Applicability.UNSAFE
     reason = "Autocast is thread-local: a new thread starts without the region that is on where it was started."
 

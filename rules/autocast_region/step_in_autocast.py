@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from amplint.edits.casting import may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, OptimizerStep, ScalerStep
+from amplint.semantics.events import Event, OptimizerStep, ScalerStep, ScriptEnd
 from amplint.semantics.values.values import Optimizer
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 from amplint.torchlib.optimizers import ELEMENTWISE
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _STALE = (
     "The region goes on with the half copies it has made of the weights: a forward pass in it still runs on old ones."
 )
+_LAST = "Nothing runs on the old half copies of the weights behind it; a forward pass that is added there would."
+_PRODUCTS = "Matrix products of an optimizer, as in Muon, Shampoo or Adafactor, are cast to half there."
 
 
 class StepInAutocast(Rule):
@@ -28,7 +31,8 @@ class StepInAutocast(Rule):
     ## Why is this bad?
     A region keeps the half copies it has made of the weights until its outermost `with` ends: a forward pass after the
     step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in Adafactor,
-    Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none.
+    Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none. A step behind which
+    nothing is computed in the region is told as an info.
 
     ## Example
     ```python
@@ -69,21 +73,34 @@ class StepInAutocast(Rule):
         "The region goes on with half copies of the old weights, and casts the optimizer's matrix products to half."
     )
 
+    def __init__(self) -> None:
+        self._steps: dict[tuple[cst.CSTNode, cst.CSTNode], ScalerStep | OptimizerStep] = {}
+
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
-        yield from self._step(event)
+        yield from self._keep(event)
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
-        yield from self._step(event)
+        yield from self._keep(event)
 
-    def _step(self, event: ScalerStep | OptimizerStep) -> Iterator[Report]:
+    def _keep(self, event: ScalerStep | OptimizerStep) -> Iterator[Report]:
         if event.region_with is not None:
-            yield self.report(
-                event,
-                "the optimizer steps while autocast is on",
-                reason=_STALE if _is_elementwise(event.optimizer) else "",
-                advice="End the autocast region once the loss is computed; begin a new one for the next forward pass.",
-                notes=[(event.region_with, "autocast is on from here")],
-            )
+            self._steps.setdefault((event.node, event.region_with), event)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for (_, region), step in self._steps.items():
+            yield self._step(step, region)
+
+    def _step(self, event: ScalerStep | OptimizerStep, region: cst.CSTNode) -> Report:
+        elementwise, ends = _is_elementwise(event.optimizer), _is_last(event, region)
+        return self.report(
+            event,
+            "the optimizer steps while autocast is on",
+            reason=(_LAST if ends else _STALE) if elementwise else _PRODUCTS if ends else "",
+            advice="End the autocast region once the loss is computed; begin a new one for the next forward pass.",
+            notes=[(region, "autocast is on from here")],
+            severity=Severity.INFO if ends and (elementwise or not event.optimizer.cls) else None,
+        )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event.region_with, cst.With):
@@ -94,3 +111,14 @@ class StepInAutocast(Rule):
 
 def _is_elementwise(optimizer: Optimizer) -> bool:
     return optimizer.cls.startswith("torch.optim.") and optimizer.cls.rpartition(".")[2] in ELEMENTWISE
+
+
+def _is_last(event: Event, region: cst.CSTNode) -> bool:
+    """Whether nothing that autocast casts can run in the region once the step is done."""
+    nodes = list(walk(region))
+    if not isinstance(region, cst.With) or event.node not in nodes:
+        return False
+    if any(isinstance(node, (cst.For, cst.While)) and event.node in walk(node) for node in nodes):
+        return False
+    later = nodes[nodes.index(event.node) + sum(1 for _ in walk(event.node)) :]
+    return not any(may_be_cast(event, node) for node in later)

@@ -59,8 +59,8 @@ class CheckpointInputsWithoutGrad(Rule):
         elif event.reentrant and not event.chosen and not event.wanted:
             yield self.report(
                 event,
-                "use_reentrant is not given: where no input requires a gradient, the segment's parameters get none",
-                reason="The reentrant variant runs then. It records a segment only when an input requires a gradient.",
+                "checkpoint is called without use_reentrant, which PyTorch warns about and means to refuse",
+                reason="The reentrant variant runs. Where no input requires a gradient, it gives the parameters none.",
                 advice="Pass use_reentrant=False.",
                 severity=Severity.INFO,
             )

@@ -156,7 +156,10 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
     modules = _taken_for_torch(machine, state, cls)
     if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
         guesses = (*again[2], *modules)
-        machine.emit(state, RunsAgain, again[1], first=again[0], backward=passes.backward, guesses=guesses, **details)
+        machine.emit(
+            state, RunsAgain, again[1], first=again[0], backward=passes.backward, guesses=guesses,
+            assumed=not details["announced"], **details,
+        )  # fmt: skip
     given = _given_attributes(machine, cls.name.value, passes)
     if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
         machine.emit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from amplint.semantics.events import RegionMissed
@@ -51,6 +52,7 @@ POOLS = (
     "multiprocessing.pool.ThreadPool",
     "multiprocessing.dummy.Pool",
 )
+_REGIONS = re.compile(r"autocast|\bamp\b")
 _CALLS_ONCE = words("submit")
 _CALLS_WITH_TUPLE = words("apply apply_async")
 _CALLS_PER_ITEM = words("map map_async imap imap_unordered")
@@ -164,7 +166,11 @@ def _run(
         machine.outcomes(twin, lambda s: call_function(machine, s, function, given, keywords, node))
         carried = machine[Regions].carried[before:]
         if carried and not _mentions_autocast(function):
-            machine.emit(state, RegionMissed, node, work=carried[0], lost=None, lost_with=None, thread=thread)
+            regions = any(_REGIONS.search(chunk.code) for chunk in machine.program.chunks)
+            machine.emit(
+                state, RegionMissed, node, work=carried[0], lost=None, lost_with=None, thread=thread,
+                assumed=not regions,
+            )  # fmt: skip
 
 
 def _mentions_autocast(function: Function) -> bool:

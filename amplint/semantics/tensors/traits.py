@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from amplint.findings import Guessed
@@ -27,6 +28,8 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import Const, Tensor, Value, number
 from amplint.semantics.words import CHANNELS, SCALE_FACTOR, SELF_TEST
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.policy import words
@@ -37,7 +40,7 @@ FEW = 256
 _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
-_NEURAL = words("nn Module autocast half float16 bfloat16")
+_CONVERTS = re.compile(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _PLACING = words("meshgrid outer einsum cos sin")
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
@@ -51,8 +54,8 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels.
 
-    Where nothing is said of networks or of half, positions belong to a solver or a mesh, which runs in float32 or 64,
-    and what a test makes up are no positions at all.
+    Where nothing is said of half, nothing shows that the tensor or parameter whose dtype they take is ever half, and
+    what a test makes up are no positions at all.
     """
     running_names = (one.name.value for one in machine.calls if isinstance(one, cst.FunctionDef))
     if any(map(SELF_TEST.search, running_names)):
@@ -67,8 +70,13 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     if short or fractions or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
-    neural = any(not chunk.words.isdisjoint(_NEURAL) for chunk in machine.program.main.chunks)
-    return frozenset({INTEGERS, COORDINATES} if placed and neural else {INTEGERS})
+    can_be_half = placed and any(map(_speaks_of_half, machine.program.main.chunks))
+    return frozenset({INTEGERS, COORDINATES} if can_be_half else {INTEGERS})
+
+
+@per_chunk
+def _speaks_of_half(chunk: Chunk) -> bool:
+    return _CONVERTS.search(chunk.text) is not None
 
 
 def _is_fraction(bound: cst.BaseExpression) -> bool:
