@@ -198,6 +198,15 @@ class Trainer(Base):
             self.optimizer.step()
         self.model.zero_grad()
 """,
+    "a test that trains in half": """
+def test_half_model():
+    model = nn.Linear(4, 4).half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    given = torch.arange(start=0, end=model.extreme, dtype=torch.float16)
+    model(given).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
     "a conversion that is expected to raise": """
 import pytest
 

@@ -12,6 +12,7 @@ from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.tensors.devices import moved_to
@@ -253,10 +254,10 @@ def meet(
 
 
 def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
-    """An optimizer steps: tell where the parameters it updates are half."""
+    """An optimizer steps: tell where the parameters it updates are half, unless a test takes but a few steps."""
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
     made = machine[CallIndex].index.made.get(optimizer.symbol)
-    if trained.model not in state[ModelStates].known or made is None:
+    if trained.model not in state[ModelStates].known or made is None or is_within_test(machine.calls):
         return
     model = state[ModelStates].known[trained.model]
     for dtype, cast in (("float16", model.half), ("bfloat16", model.bfloat16)):

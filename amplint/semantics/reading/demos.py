@@ -5,6 +5,8 @@ What it hands to a function says little of what others hand to it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from amplint.semantics.values.values import Function
 from amplint.semantics.words import SELF_TEST
 from amplint.source import syntax as cst
@@ -18,6 +20,11 @@ def is_self_test(function: Function) -> bool:
     """Whether a function of the linted file is a test by its name."""
     named = function.node.name.value if isinstance(function.node, cst.FunctionDef) else function.chunk.name
     return SELF_TEST.search(named or "") is not None
+
+
+def is_within_test(calls: Iterable[cst.CSTNode]) -> bool:
+    """Whether one of the running functions, `calls`, is a test by its name."""
+    return any(isinstance(one, cst.FunctionDef) and SELF_TEST.search(one.name.value) is not None for one in calls)
 
 
 def is_demonstration(statement: cst.CSTNode) -> bool:

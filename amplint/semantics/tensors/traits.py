@@ -22,11 +22,12 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.values import Const, Tensor, Value, number
-from amplint.semantics.words import CHANNELS, SCALE_FACTOR, SELF_TEST
+from amplint.semantics.words import CHANNELS, SCALE_FACTOR
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
@@ -57,8 +58,7 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     Where nothing is said of half, nothing shows that the tensor or parameter whose dtype they take is ever half, and
     what a test makes up are no positions at all.
     """
-    running_names = (one.name.value for one in machine.calls if isinstance(one, cst.FunctionDef))
-    if any(map(SELF_TEST.search, running_names)):
+    if is_within_test(machine.calls):
         return frozenset()
     step = number(arguments.value("step", 2) or Const(1)) if op == "arange" else 1 if op == "linspace" else None
     if step is None or abs(step) != 1:
