@@ -45,8 +45,8 @@ _FLAG_STEPS = 3
 def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
     """The device that the work around `node` is given, where that can be of any type; None where nothing shows that.
 
-    It is looked for in the function first, then at the top level and, for attributes of `self`, in the class. A file
-    that needs CUDA, and code that runs for one kind of device, tell of no other.
+    It is looked for in the function first, then at the top level and, for attributes of `self` and entries of settings,
+    in the class. A file that needs CUDA, and code that runs for one kind of device, tell of no other.
     """
     if "device" not in source.text or _is_guarded(source, node) or any(map(_needs_cuda, source.chunks)):
         return None
@@ -54,7 +54,8 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
     for tree in (*around, *top):
         for value in _devices_given(tree):
-            if _is_open(source, value) and (isinstance(tree, cst.FunctionDef) or _is_seen_outside(source, value)):
+            seen = isinstance(tree, cst.FunctionDef) or (isinstance(tree, cst.ClassDef) and _key(value))
+            if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
     return None
 
