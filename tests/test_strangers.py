@@ -198,6 +198,60 @@ class Trainer(Base):
             self.optimizer.step()
         self.model.zero_grad()
 """,
+    "two models converted in a loop": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.dense(x)
+
+first, second = Net(), Net()
+for model in [first, second]:
+    model.to(device="cuda", dtype=torch.float16)
+x = torch.randn(2, 4, device="cuda", dtype=torch.float16)
+first(x)
+second(x)
+""",
+    "a loss that a subclass scales": """
+class Base:
+    def __init__(self, model, optimizer, amp):
+        self.model, self.optimizer = model, optimizer
+        self.scaler = torch.amp.GradScaler("cuda") if amp else None
+
+    def _backward(self, loss):
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.scaler:
+            self.scaler.unscale_(self.optimizer)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        if self.scaler:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+""",
+    "a step on a TPU": """
+import torch_xla.core.xla_model as xm
+
+class Trainer:
+    def epoch(self, loader, tpu):
+        for inputs in loader:
+            self.scaler.scale(self.model(inputs).sum()).backward()
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            if tpu():
+                xm.optimizer_step(self.optimizer)
+            else:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            self.model.zero_grad()
+
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+        self.scaler = torch.amp.GradScaler("cuda")
+""",
     "a test that trains in half": """
 def test_half_model():
     model = nn.Linear(4, 4).half()

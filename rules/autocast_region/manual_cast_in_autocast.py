@@ -65,14 +65,17 @@ class ManualCastInAutocast(Rule):
         yield from ()
 
     def _conversion(self, call: Forward, node: cst.CSTNode) -> Report:
-        what = "a model" if node is call.weights_cast else "the input of a model"
+        weights = node is call.weights_cast
         return self.report(
             replace(call, node=node),
-            f"{what} that trains under autocast is converted to half",
-            reason="Weights lose small updates in half, inputs digits that the float32 operations of autocast need.",
+            f"{'a model' if weights else 'the input of a model'} that trains under autocast is converted to half",
+            reason="Weights lose small updates in half."
+            if weights
+            else "It loses digits, which matter where it meets an operation that autocast runs in float32.",
             advice="Leave the conversion to autocast.",
             notes=[(call.node, "this forward pass runs under autocast")],
-            claims=(Claim(Sign.HOLDS), *self.claims) if node is call.weights_cast else None,
+            severity=None if weights else Severity.INFO,
+            claims=(Claim(Sign.HOLDS), *self.claims) if weights else None,
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:

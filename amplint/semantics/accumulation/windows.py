@@ -151,7 +151,9 @@ def _outer_window(
     rest = [one for one in rounds if one.ends(machine, guard) is False]
     partial = [one for one in rest if not one.has(Job.STEP) and not _lasts_one(machine, one, found)]
     others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
-    if not full or not partial or (len(partial) < len(rest) and not _tails(rest, partial)):
+    if not any(one.ends(machine, guard) for one in full) or not partial:
+        return
+    if len(partial) < len(rest) and not _tails(rest, partial):
         return
     if any(len(done.loops) > one.depth for one in rest for done in one.of(Job.STEP)) or _clears_apart(full, partial):
         return

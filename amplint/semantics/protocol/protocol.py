@@ -176,14 +176,24 @@ def _graph_is_kept(gradients: Gradients) -> bool:
 
 
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
-    """Whether `loss` holds gradients made earlier, or what an unseen call made of a scaled loss: perhaps its scale."""
+    """Whether `loss` holds gradients made earlier, or perhaps a scale: what a caller out of sight hands to a method.
+
+    So does what an unseen call made of a scaled loss.
+    """
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
     if machine.symbols.key(symbol)[0] == "call" and not machine[Protocol].scaled.isdisjoint(
         machine.symbols.parts(symbol)
     ):
         return True
-    return taken or machine.symbols.involves(symbol, "attribute", "grad")
+    method = machine.calls[-1] if machine.calls else None
+    handed = machine.symbols.key(symbol)[0] == "parameter" and _has_self(method)
+    return taken or handed or machine.symbols.involves(symbol, "attribute", "grad")
+
+
+def _has_self(function: cst.CSTNode | None) -> bool:
+    named = function.params.params[:1] if isinstance(function, cst.FunctionDef) else ()
+    return any(parameter.name.value == "self" for parameter in named)
 
 
 def _scaler(state: State, scaler: Scaler) -> ScalerState:
@@ -684,7 +694,10 @@ class Protocol(Tracker):
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
         if RUNS_BACKWARD.search(name):
             forget_gradients(state)
-        if isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out):
+        elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith("torch_xla.")
+        if elsewhere or (
+            isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out)
+        ):
             machine.contacts += 1
             forget_everything(state)
         if call.inherited and call.owner is not None and name not in INHERITED_HARMLESS:

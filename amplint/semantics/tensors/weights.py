@@ -15,6 +15,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Module, Tensor, Value
 from amplint.source import syntax as cst
+from amplint.source.tree import target_names
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 
@@ -47,8 +48,13 @@ def of(machine: Machine, state: State, layer: Module) -> Tensor:
 
 
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """`model.half()`, `model.to(...)`: what the model owns is converted where it is."""
+    """`model.half()`, `model.to(...)`: what the model owns is converted where it is.
+
+    A loop over several models is followed with one of them, and converts the others too.
+    """
     changes, dtype = converts_to(machine, name, arguments)
+    if changes and _is_one_of_many(machine, node):
+        machine[Weights].unsure = True
     if not changes or not isinstance(owner, (Instance, Module)):
         return
     if dtype in HALF_DTYPES:
@@ -59,6 +65,15 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
             state.set_attribute(value.symbol, _WEIGHTS, converted)
         elif value.dtype in FLOATING:
             state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node, supposed=False))
+
+
+def _is_one_of_many(machine: Machine, node: cst.Call) -> bool:
+    """Whether the method that `node` calls is that of each item of a list that a loop spells out."""
+    owner = node.func.value if isinstance(node.func, cst.Attribute) else None
+    loops = (
+        loop for loop in machine.loops if isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
+    )
+    return isinstance(owner, cst.Name) and any(owner.value in target_names(loop.target) for loop in loops)
 
 
 def _owned(state: State, owner: Value, seen: set[int]) -> Iterator[tuple[int, str, Module | Tensor]]:
