@@ -13,24 +13,21 @@ def may_agree(machine: Machine, backward: cst.CSTNode | None, step: cst.CSTNode)
     `if scaler is None` around backward and `if use_amp` around the step mean the same where a scaler is made for
     `use_amp`, which a path no longer knows once it has been joined with others.
     """
-    if backward is None:
+    first, second = _choice(machine, backward), _choice(machine, step)
+    if first is None or second is None or first[0] is second[0]:
         return False
-    others = _opposite(machine, backward), _opposite(machine, step)
-    if None in others:
-        return False
-    passes, steps = (every(block, cst.Call) for block in others if block is not None)
-    return any(_method(call) == "backward" for call in passes) and any(
-        _method(call) == "step" and call.args for call in steps
+    return any(_method(call) == "backward" for call in every(first[1], cst.Call)) and any(
+        _method(call) == "step" and call.args for call in every(second[1], cst.Call)
     )
 
 
-def _opposite(machine: Machine, node: cst.CSTNode) -> cst.CSTNode | None:
-    """The other branch of the innermost `if` around `node` that has two."""
-    source = machine.program.source_of(node)
+def _choice(machine: Machine, node: cst.CSTNode | None) -> tuple[cst.If, cst.CSTNode] | None:
+    """The innermost `if` around `node` that has two branches, and the one that `node` is not in."""
+    source = machine.program.source_of(node) if node is not None else None
     inner = node
-    for above in source.ancestors(node) if source is not None else ():
+    for above in source.ancestors(node) if source is not None and node is not None else ():
         if isinstance(above, cst.If) and above.orelse is not None and inner is not above.test:
-            return above.body if inner is above.orelse else above.orelse
+            return above, above.body if inner is above.orelse else above.orelse
         inner = above
     return None
 
