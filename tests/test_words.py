@@ -33,6 +33,8 @@ IN_SOURCE = {
         "_OPTIMIZES", "_RENAMED", "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
+    "threads.py": ["_REGIONS"],
+    "traits.py": ["_CONVERTS"],
     "uncleared.py": ["_COMMENT"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""

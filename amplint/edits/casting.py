@@ -29,3 +29,14 @@ def may_be_cast(event: Event, node: cst.CSTNode) -> bool:
             if not isinstance(name, cst.Name) or name.value not in UNTOUCHED:
                 return True
     return False
+
+
+def is_last(event: Event, region: cst.CSTNode) -> bool:
+    """Whether nothing that autocast casts can run in `region`, a `with`, once `event` is done."""
+    nodes = list(walk(region))
+    if not isinstance(region, cst.With) or event.node not in nodes:
+        return False
+    if any(isinstance(node, (cst.For, cst.While)) and event.node in walk(node) for node in nodes):
+        return False
+    later = nodes[nodes.index(event.node) + sum(1 for _ in walk(event.node)) :]
+    return not any(may_be_cast(event, node) for node in later)

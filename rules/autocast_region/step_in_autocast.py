@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amplint.edits.casting import may_be_cast
+from amplint.edits.casting import is_last, may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, OptimizerStep, ScalerStep, ScriptEnd
 from amplint.semantics.values.values import Optimizer
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
 from amplint.torchlib.optimizers import ELEMENTWISE
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class StepInAutocast(Rule):
             yield self._step(step, region)
 
     def _step(self, event: ScalerStep | OptimizerStep, region: cst.CSTNode) -> Report:
-        elementwise, ends = _is_elementwise(event.optimizer), _is_last(event, region)
+        elementwise, ends = _is_elementwise(event.optimizer), is_last(event, region)
         return self.report(
             event,
             "the optimizer steps while autocast is on",
@@ -111,14 +110,3 @@ class StepInAutocast(Rule):
 
 def _is_elementwise(optimizer: Optimizer) -> bool:
     return optimizer.cls.startswith("torch.optim.") and optimizer.cls.rpartition(".")[2] in ELEMENTWISE
-
-
-def _is_last(event: Event, region: cst.CSTNode) -> bool:
-    """Whether nothing that autocast casts can run in the region once the step is done."""
-    nodes = list(walk(region))
-    if not isinstance(region, cst.With) or event.node not in nodes:
-        return False
-    if any(isinstance(node, (cst.For, cst.While)) and event.node in walk(node) for node in nodes):
-        return False
-    later = nodes[nodes.index(event.node) + sum(1 for _ in walk(event.node)) :]
-    return not any(may_be_cast(event, node) for node in later)

@@ -176,9 +176,9 @@ def _graph_is_kept(gradients: Gradients) -> bool:
 
 
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
-    """Whether `loss` holds gradients made earlier, or perhaps a scale: what a caller out of sight hands to a method.
+    """Whether `loss` holds gradients made earlier, or what can carry a scale.
 
-    So does what an unseen call made of a scaled loss.
+    That is what an unseen call made of a scaled loss, and what a method out of sight hands to a private one.
     """
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
@@ -187,13 +187,16 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
     ):
         return True
     method = machine.calls[-1] if machine.calls else None
-    handed = machine.symbols.key(symbol)[0] == "parameter" and _has_self(method)
+    handed = machine.symbols.key(symbol)[0] == "parameter" and _is_private_method(method)
     return taken or handed or machine.symbols.involves(symbol, "attribute", "grad")
 
 
-def _has_self(function: cst.CSTNode | None) -> bool:
-    named = function.params.params[:1] if isinstance(function, cst.FunctionDef) else ()
-    return any(parameter.name.value == "self" for parameter in named)
+def _is_private_method(function: cst.CSTNode | None) -> bool:
+    """Whether other methods of the same object, those of subclasses too, call a function."""
+    if not isinstance(function, cst.FunctionDef) or not function.params.params:
+        return False
+    name = function.name.value
+    return function.params.params[0].name.value == "self" and name.startswith("_") and not name.startswith("__")
 
 
 def _scaler(state: State, scaler: Scaler) -> ScalerState:
