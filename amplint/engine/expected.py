@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amplint.semantics.reading.scopes import last_name
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -17,10 +18,5 @@ def is_expected_to_raise(source: Source, node: cst.CSTNode) -> bool:
     if "aises" not in source.text:
         return False
     blocks = (above for above in source.ancestors(node) if isinstance(above, cst.With))
-    return any(_last_name(item.item) in _EXPECTS for block in blocks for item in block.items)
-
-
-def _last_name(context: cst.BaseExpression) -> str:
-    function = context.func if isinstance(context, cst.Call) else context
-    name = function.attr if isinstance(function, cst.Attribute) else function
-    return name.value if isinstance(name, cst.Name) else ""
+    contexts = (item.item for block in blocks for item in block.items)
+    return any(last_name(one.func if isinstance(one, cst.Call) else one) in _EXPECTS for one in contexts)

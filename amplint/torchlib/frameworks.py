@@ -13,6 +13,9 @@ MANAGERS = {
 }
 """Qualified name of a class -> the framework."""
 
+XLA = "torch_xla."
+"""Where functions are that step the optimizer they are given, on TPUs; a step of theirs has no GradScaler."""
+
 PRECISION_PARAMETER = {"accelerate": "mixed_precision", "fabric": "precision"}
 PRECISIONS = {
     "no": "float32", "32": "float32", "32-true": "float32", 32: "float32",

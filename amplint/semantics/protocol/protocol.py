@@ -73,6 +73,7 @@ from amplint.semantics.values.values import (
 from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.frameworks import XLA
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
@@ -697,7 +698,7 @@ class Protocol(Tracker):
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
         if RUNS_BACKWARD.search(name):
             forget_gradients(state)
-        elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith("torch_xla.")
+        elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith(XLA)
         if elsewhere or (
             isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out)
         ):

@@ -86,6 +86,12 @@ def dotted(node: cst.CSTNode) -> str | None:
     return ".".join(reversed(parts))
 
 
+def last_name(node: cst.BaseExpression) -> str:
+    """`c` for `c` and for `a.b.c`, whatever `a.b` is; empty for anything else."""
+    name = node.attr if isinstance(node, cst.Attribute) else node
+    return name.value if isinstance(name, cst.Name) else ""
+
+
 def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozenset[str]:
     """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16.
 

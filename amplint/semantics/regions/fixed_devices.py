@@ -6,6 +6,7 @@ from amplint.semantics.events import DeviceFixed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.chosen_devices import chosen_device, is_about_devices
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, Autocast, Ref, Scaler, Value
@@ -34,7 +35,7 @@ class FixedDevices(Tracker):
         chosen = chosen_device(source, call.node)
         if chosen is not None:
             name = source.code(chosen)
-            last = _last_name(chosen)
+            last = last_name(chosen) or "device"
             guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
             self.machine.emit(
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
@@ -61,8 +62,3 @@ def _may_be_off(machine: Machine, arguments: Arguments) -> bool:
     enabled = next((one for one in arguments.given if one.keyword == "enabled"), None)
     source = machine.program.source_of(enabled.node) if enabled is not None else None
     return enabled is not None and source is not None and is_about_devices(source, enabled.node.value)
-
-
-def _last_name(node: cst.BaseExpression) -> str:
-    last = node.attr if isinstance(node, cst.Attribute) else node
-    return last.value if isinstance(last, cst.Name) else "device"

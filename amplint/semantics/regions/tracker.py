@@ -11,6 +11,7 @@ from amplint.semantics.python.plain_calls import same_again
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.chosen_devices import float32_elsewhere
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions import device_types
 from amplint.semantics.regions.callers import may_be_inside
 from amplint.semantics.regions.innermost import innermost, innermost_of
@@ -200,12 +201,11 @@ def _dtypes_on(regions: tuple[Region, ...]) -> set[str]:
     return {" or ".join(sorted(context.dtypes or ())) for context in contexts if context.enabled != FALSE}
 
 
-def last_name(node: cst.BaseExpression) -> str:
+def context_name(node: cst.BaseExpression) -> str:
     """The last name in what makes or is a context: `ema_scope` for `self.model.ema_scope()`."""
     while isinstance(node, (cst.Call, cst.Subscript)):
         node = node.func if isinstance(node, cst.Call) else node.value
-    name = node.attr if isinstance(node, cst.Attribute) else node
-    return name.value.lstrip("_") if isinstance(name, cst.Name) else ""
+    return last_name(node).lstrip("_")
 
 
 def grad_mode(name: str, arguments: Arguments) -> GradMode:
@@ -304,7 +304,7 @@ class Regions(Tracker):
         if (
             item is not None
             and isinstance(value, (Unknown, Instance))
-            and not HARMLESS_CONTEXT.search(name := last_name(item))
+            and not HARMLESS_CONTEXT.search(name := context_name(item))
         ):
             state.regions = (*state.regions, Region(Opaque(name), by))
 

@@ -86,17 +86,17 @@ def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
         return ()
     for place, value in tensors:
         others = [(path, other) for path, other in tensors if other is not value]
-        name = last_name(place)
+        name = name_within(place)
         if FREQUENCY.search(name):
             for path, other in others:
                 if INTEGERS in other.traits:
                     return FREQUENCY.taken(name)
-                if POSITION.search(last_name(path)):
-                    return (*FREQUENCY.taken(name), *POSITION.taken(last_name(path)))
+                if POSITION.search(name_within(path)):
+                    return (*FREQUENCY.taken(name), *POSITION.taken(name_within(path)))
     return None
 
 
-def last_name(place: cst.BaseExpression) -> str:
+def name_within(place: cst.BaseExpression) -> str:
     """What a variable or attribute is called, seen through indices, transposition and methods."""
     while True:
         if isinstance(place, cst.Subscript) or (isinstance(place, cst.Attribute) and place.attr.value in _TRANSPOSED):

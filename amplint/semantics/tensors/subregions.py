@@ -12,7 +12,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.tensors import cast_back
-from amplint.semantics.tensors.cast_back import PRODUCTS, last_name, root
+from amplint.semantics.tensors.cast_back import PRODUCTS, name_within, root
 from amplint.semantics.tensors.masks import minds_dtypes_before
 from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
@@ -97,7 +97,7 @@ def _is_unconverted(machine: Machine, op: str) -> bool:
 
 def _is_coordinate(place: cst.BaseExpression) -> bool:
     """Whether a name tells of positions or frequencies, which layers do not compute."""
-    name = last_name(place)
+    name = name_within(place)
     return FREQUENCY.search(name) is not None or POSITION.search(name) is not None
 
 

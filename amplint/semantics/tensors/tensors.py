@@ -9,6 +9,7 @@ from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
@@ -132,15 +133,9 @@ def _only_moves(arguments: Arguments) -> bool:
         argument.keyword in ("device", "non_blocking", "copy", "memory_format")
         or isinstance(argument.value, (Device, Const))
         or (isinstance(argument.value, Method) and argument.value.name == "device")
-        or DEVICE.search(str(_last_name(argument.node.value)))
+        or DEVICE.search(last_name(argument.node.value))
         for argument in arguments.given
     )
-
-
-def _last_name(node: cst.BaseExpression) -> str | None:
-    if isinstance(node, cst.Attribute):
-        node = node.attr
-    return node.value if isinstance(node, cst.Name) else None
 
 
 def dtype_of(machine: Machine, value: Value | None) -> str | None:
