@@ -33,6 +33,73 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "a mask that is handed to blocks": """
+        class Block(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.qkv = nn.Linear(width, 3 * width)
+
+            def forward(self, x, mask):
+                q, k, v = self.qkv(x).chunk(3, dim=-1)
+                scores = q @ k.transpose(-2, -1) + mask
+                return scores.softmax(-1) @ v
+
+        class Stage(nn.Module):
+            def __init__(self, depth, width):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(width) for _ in range(depth)])
+
+            def forward(self, x, height, width):
+                mask = torch.zeros((1, height, width), device=x.device)  # AMP502
+                mask = mask.masked_fill(mask != 0, -100.0)
+                for block in self.blocks:
+                    x = block(x, mask)
+                return x
+
+        class Alike(Stage):
+            def forward(self, x, height, width):
+                mask = torch.zeros((1, height, width), device=x.device, dtype=x.dtype)
+                for block in self.blocks:
+                    x = block(x, mask)
+                return x
+    """,
+    "a grid that is moved by what is given": """
+        def coords_grid(batch, height, width, device):
+            rows = torch.arange(height, device=device)
+            columns = torch.arange(width, device=device)
+            grid = torch.stack(torch.meshgrid(rows, columns)[::-1], dim=0).float()
+            return grid[None].repeat(batch, 1, 1, 1)
+
+        def warp(image, flow):
+            n, _, height, width = image.shape
+            grid = coords_grid(n, height, width, image.device) + flow
+            return F.grid_sample(image, grid.permute(0, 2, 3, 1))  # AMP502
+
+        def warp_alike(image, flow):
+            n, _, height, width = image.shape
+            grid = coords_grid(n, height, width, image.device).to(image.dtype) + flow
+            return F.grid_sample(image, grid.permute(0, 2, 3, 1))
+    """,
+    "a grid joined of its coordinates": """
+        def resample(image, flow):
+            x = torch.linspace(-1, 1, 9, device=image.device).view(1, 3, 3, 1)
+            y = torch.linspace(-1, 1, 9, device=image.device).view(1, 3, 3, 1)
+            return F.grid_sample(image, torch.cat([x, y], dim=-1))  # AMP502
+
+        def shift(image, flow):
+            x = torch.linspace(-1, 1, 3, device=image.device)
+            grid = torch.stack(torch.meshgrid(x, x), dim=-1)[None] + flow
+            left, right = grid.split([1, 1], dim=-1)
+            grid = torch.cat([2 * left / 7 - 1, right], dim=-1)
+            return F.grid_sample(image, grid)  # AMP502
+
+        def resample_alike(image, flow):
+            x = torch.linspace(-1, 1, 9, device=image.device, dtype=image.dtype).view(1, 3, 3, 1)
+            return F.grid_sample(image, torch.cat([x, x], dim=-1))
+
+        def nudge(image, flow):
+            return F.grid_sample(image, flow + torch.tensor(0.5, device=image.device))
+    """,
     "a mask converted to float32 in a product": """
         class Spread(nn.Module):
             def __init__(self):

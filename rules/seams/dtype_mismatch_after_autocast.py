@@ -73,13 +73,23 @@ class DtypeMismatchAfterAutocast(Rule):
         )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
-        if event.refusal is not None:
+        if event.refusal is None:
+            return
+        if event.handed and event.steady.made is not None:
             yield self.report(
                 event,
-                f"{event.op} raises in half precision: {event.refusal}",
-                advice="Convert one to the dtype of the other, x.to(y.dtype), or make it with dtype=y.dtype.",
-                notes=story(event),
+                f"made without a dtype, this tensor makes {event.op} raise in half precision: {event.refusal}",
+                advice="Make it with dtype=x.dtype of the tensor it is used with, or convert it: mask.to(x.dtype).",
+                at=event.steady.made,
+                notes=[(event.node, f"here it meets, or has made float32, an operand of {event.op} beside a half one")],
             )
+            return
+        yield self.report(
+            event,
+            f"{event.op} raises in half precision: {event.refusal}",
+            advice="Convert one to the dtype of the other, x.to(y.dtype), or make it with dtype=y.dtype.",
+            notes=story(event),
+        )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, Operation):

@@ -33,7 +33,8 @@ class Clash(Event):
     """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.
 
     `refusal` says why PyTorch raises then; where it does not, the result is float32. `converted` is the conversion that
-    makes `steady` float32, if one does, beside another that follows the dtype of a tensor.
+    makes `steady` float32, if one does, beside another that follows the dtype of a tensor. It is `handed` by a caller
+    that made it.
     """
 
     op: str
@@ -41,3 +42,4 @@ class Clash(Event):
     half: Operand
     refusal: str | None
     converted: cst.Call | None = None
+    handed: bool = False

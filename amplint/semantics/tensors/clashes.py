@@ -64,12 +64,24 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     if op in WRITES and len(operands) == 2 and is_only_moved(*operands):
         both = all(operand.dtype is None and _may_be_half(machine, operand, op) for operand in operands)
         return (operands[0], operands[1]) if both else None
+    if op in ALIKE:
+        operands = [_with_ingredient(machine, operand) for operand in operands]
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
     judge = _judge(machine, steady)
     other = next((one for one in operands if one is not steady and judge(machine, one, op)), None)
-    return (steady, other) if other is not None else None
+    if other is None or (steady.made is not None and not _is_apart(machine, steady.made, other)):
+        return None
+    return steady, other
+
+
+def _with_ingredient(machine: Machine, operand: Operand) -> Operand:
+    """`operand`, as made where something was that makes it float32, unless it was converted since."""
+    value = operand.value
+    if operand.made is not None or not isinstance(value, Tensor) or value.dtype != "float32":
+        return operand
+    return operand if _is_converted(machine, value) else replace(operand, made=ingredient(machine, value.symbol))
 
 
 def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str], bool]:
@@ -91,7 +103,7 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     if operand.made is not None:
         mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
         certain = value.dtype == "float32" and not (mixed and value.rank is None)
-        return certain and not _is_handed(machine, operand.made)
+        return certain and (follows(machine, operand.made) or not _is_handed(machine, operand.made))
     if op in WRITES:
         return value.dtype not in HALF_DTYPES and (is_kept(machine, value.symbol) or _is_like(machine, operand))
     return op not in _JOINS and (_is_converted(machine, value) or (op in PRODUCTS and _is_asked_for(value)))
@@ -166,6 +178,14 @@ def _is_handed(machine: Machine, made: cst.Call) -> bool:
         [node for node in source.ancestors(made) if isinstance(node, cst.FunctionDef)] if source is not None else []
     )
     return bool(machine.calls) and (not around or not set(machine.calls[:-1]).isdisjoint(around))
+
+
+def _is_apart(machine: Machine, made: cst.Call, other: Operand) -> bool:
+    """Whether `other` does not come of what a caller has made, but of what that caller was given itself."""
+    if not _is_handed(machine, made):
+        return True
+    keys = [machine.symbols.key(one) for one in machine.symbols.behind(other.value.symbol)]  # type: ignore[union-attr]
+    return any(key[0] == "parameter" for key in keys) and not any(made in key for key in keys)
 
 
 def _may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
@@ -247,7 +267,8 @@ def tell(
     refusal = found.refusal if settled else found.refusal and _KEPT
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
     if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
-        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+        handed = steady.made is not None and _is_handed(machine, steady.made)
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, assumed=True)
     elif widens and converted is not None and follows_elsewhere(machine, converted):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True

@@ -55,8 +55,10 @@ def make(
         rank = SOME_DIMENSIONS
     if plain:
         symbol = provenance.made_by(machine, node, asked=wanted is not None)
+    elif like is not None and wanted is None:
+        symbol = provenance.made_like(machine, node)
     else:
-        symbol = provenance.made_like(machine, node) if like is not None and wanted is None else machine.fresh()
+        symbol = provenance.counted_by(machine, node) if op == "arange" else machine.fresh()
     if op == "as_tensor" and content is not None and isinstance(content.value, Tensor):
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(

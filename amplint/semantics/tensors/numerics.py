@@ -30,6 +30,7 @@ from amplint.semantics.tensors.tensors import (
     filled,
     follows,
     is_number,
+    part,
     supposes,
     tensor,
     used_as_tensor,
@@ -64,6 +65,7 @@ BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 PLAIN = {operator: op for op, operator in valued("operator").items()}
 """Operator -> the operation it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
+_JOINS = having("joins")
 _BITWISE = ("BitAnd", "BitOr", "BitXor")
 """Operators that floating numbers do not have."""
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
@@ -171,7 +173,8 @@ def result(
     if op in LOWER:
         contexts.missed(machine, state, node)
     operand = tensor(machine, operands[0])
-    symbol = machine.symbols.intern(op, *([others] if others else ()), parts=(operand.symbol,))
+    joined = [symbol_of(machine, value) for value in operands[1:]] if op in _JOINS else []
+    symbol = machine.symbols.intern(op, *([others] if others else ()), parts=(operand.symbol, *joined))
     source = operand if op in FOLLOWS_INPUT else Tensor(symbol)
     kept = frozenset({"sigmoid"}) if op == "sigmoid" else inherited(op, source)
     scale = operand if op == "sum" else source
@@ -273,6 +276,8 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
     if isinstance(first, Items):
         joined = _parts(machine, given[0].node.value, first)
         first = joined[0][1] if joined else Unknown(machine.fresh())
+    elif op in _JOINS and isinstance(first, Tensor):
+        first = part(machine, first, 0)
     place = given[0].node.value
     return _operation(machine, state, node, op, tensor(machine, first), arguments, place, shift=1, joined=joined)
 

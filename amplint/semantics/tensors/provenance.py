@@ -8,7 +8,8 @@ from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.policy import words
 
-_MADE, _ASKED, _LIKE, _KEPT = "made here", "made as asked", "made like another", "kept by a module"
+_MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
+_LIKE, _KEPT = "made like another", "kept by a module"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
 _VIEWS = KEEPS_DTYPE.union(
@@ -19,6 +20,11 @@ _VIEWS = KEEPS_DTYPE.union(
 def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
     """A symbol for a tensor that `node` makes in the default dtype, or in one that it is `asked` for."""
     return machine.symbols.fresh(_ASKED if asked else _MADE, node)
+
+
+def counted_by(machine: Machine, node: cst.Call) -> int:
+    """A symbol for a tensor of whole numbers that `node` makes."""
+    return machine.symbols.fresh(_COUNTED, node)
 
 
 def made_like(machine: Machine, node: cst.Call) -> int:
@@ -75,16 +81,21 @@ def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False)
 
 
 def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
-    """A call that made this tensor, or something that it was computed from and that was not converted since."""
-    todo, seen = [symbol], set[int]()
+    """A call that made this tensor, or something that it was computed from and that was not converted since.
+
+    Whole numbers that were converted to float32 count as made so.
+    """
+    todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED))]
+    seen = set[int]()
     while todo:
-        current = todo.pop()
+        current, kinds = todo.pop()
         key = machine.symbols.key(current)
-        if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED) and isinstance(key[3], cst.Call):
+        if key[0] == "fresh" and len(key) > 3 and key[2] in kinds and isinstance(key[3], cst.Call):
             return key[3]
         seen.add(current)
-        if key[0] not in _CONVERSIONS:
-            todo += [part for part in machine.symbols.parts(current) if part not in seen]
+        if key[0] in _CONVERSIONS:
+            kinds = (_COUNTED,) if key[1] == "float32" else ()
+        todo += [(part, kinds) for part in machine.symbols.parts(current) if kinds and part not in seen]
     return None
 
 

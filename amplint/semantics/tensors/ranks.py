@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import having, spellings, valued
@@ -15,6 +15,7 @@ from amplint.torchlib.promotion import SOME_DIMENSIONS
 REDUCES = having("reduces")
 """Operations that give one number, unless they are told along which dimension to go."""
 _SAME, _SOME = having("same-rank"), having("some-rank")
+_SIZED = words("view reshape permute repeat expand")
 _LOSSES, _COMPARES, _CAT = having("loss"), having("compares"), spellings("cat")
 _ADDS = having("adds-dimension")
 """Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
@@ -71,8 +72,10 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         return SOME_DIMENSIONS if weight == 2 else None
     if op == "flatten" and len(arguments.given) == shift:
         return 1
-    if op in ("view", "reshape", "permute") and arguments.given[shift:]:
-        return len(arguments.given) - shift if all(_is_size(a.value) for a in arguments.given[shift:]) else None
+    if op == "meshgrid":
+        return _gridded(operands, arguments)
+    if op in _SIZED and arguments.given[shift:]:
+        return _of_sizes(arguments.given[shift:])
     if op == "masked_fill":
         mask = arguments.value("mask", shift)
         return elementwise(op, [operands[0], mask]) if mask is not None else None
@@ -90,6 +93,21 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
     if op in _SOME:
         return SOME_DIMENSIONS
     return elementwise(op, operands) if op in _BROADCAST else None
+
+
+def _gridded(operands: Sequence[Value], arguments: Arguments) -> int | None:
+    """The rank of what `meshgrid` gives: each operand is a dimension, and the tuple of the results counts as one."""
+    given = operands if len(operands) > 1 else [one.value for one in arguments.given if one.keyword is None]
+    return len(given) + 1 if not any(one.star for one in arguments.given) else None
+
+
+def _of_sizes(given: Sequence[Argument]) -> int | None:
+    """The rank of a view with these sizes. Several can only be numbers, whatever is known of them."""
+    if any(one.star or one.keyword for one in given):
+        return None
+    if len(given) > 1:
+        return len(given)
+    return len(given[0].value.values) if isinstance(given[0].value, Items) else int(_is_size(given[0].value)) or None
 
 
 def _is_size(value: Value) -> bool:

@@ -69,6 +69,13 @@ def derived(machine: Machine, value: Tensor, name: str, rank: int | None = None)
     return replace(value, symbol=symbol, floor=None, rank=rank)
 
 
+def part(machine: Machine, value: Tensor, index: int) -> Tensor:
+    """A part of an unpacked tensor; a tuple of tensors counts as one in which they are stacked."""
+    return derived(
+        machine, value, f"part {index}", value.rank - 1 if value.rank is not None and value.rank > 0 else None
+    )
+
+
 def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
     """The boolean tensor that comparing gives; comparing two ranges of positions gives a causal mask."""
     traits = [value.traits for value in (left, right) if isinstance(value, Tensor)]
@@ -339,7 +346,7 @@ class Tensors(Tracker):
 
     def part_of(self, value: Value, index: int) -> Value | None:
         """A part of an unpacked tensor."""
-        return derived(self.machine, value, f"part {index}") if isinstance(value, Tensor) else None
+        return part(self.machine, value, index) if isinstance(value, Tensor) else None
 
     def collected(self, element: Value) -> Value | None:
         """A list of losses that carry a scale carries it."""
