@@ -344,6 +344,7 @@ class Scaler(torch.amp.GradScaler):
         self.scales: set[float] = set()
         self.when: dict[int, Iteration] = {}
         self.latest: int | None = None
+        self.steps: set[int] = set()
         self.updated: tuple[int, Iteration] | None = None
         RUN.scalers.append(self)
 
@@ -356,7 +357,7 @@ class Scaler(torch.amp.GradScaler):
             for when in [self.when.get(id(o))]
         )
         updated = self.updated and (self.updated[0], since(self.updated[1], now))
-        return stages, self.latest, updated
+        return stages, self.latest, frozenset(self.steps), updated
 
     def _state(self, optimizer: Optimizer) -> dict[str, object]:
         return self._per_optimizer_states[id(optimizer)]
@@ -433,6 +434,7 @@ class Scaler(torch.amp.GradScaler):
         optimizer.use(self)
         RUN.always("AMP221", line, empty)
         self.when[id(optimizer)], self.latest = now, line
+        self.steps.add(line)
 
     def update(self) -> None:  # type: ignore[override]
         if not self._enabled:
@@ -440,8 +442,8 @@ class Scaler(torch.amp.GradScaler):
         line, now = RUN.line(), RUN.iteration()
         empty = False
         stages = {self._state(optimizer)["stage"] for optimizer in RUN.optimizers}
-        if self.latest is not None and {OptState.UNSCALED, OptState.STEPPED} <= stages:
-            RUN.outcome.open.add(("AMP221", self._latest()))
+        if {OptState.UNSCALED, OptState.STEPPED} <= stages:
+            RUN.outcome.open |= {("AMP221", step) for step in self.steps}
         try:
             self._lazy()
             super().update()
@@ -459,7 +461,7 @@ class Scaler(torch.amp.GradScaler):
                 empty = True
             super().update(2 * self.get_scale())
         RUN.always("AMP221", line, empty)
-        self.latest, self.updated, self.when = None, (line, now), {}
+        self.latest, self.updated, self.when, self.steps = None, (line, now), {}, set()
 
     def _lazy(self) -> None:
         """PyTorch insists that `scale` comes before everything else; that a script forgets it is not looked for."""
