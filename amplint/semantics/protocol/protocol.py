@@ -403,7 +403,8 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             optimizer_node=node.func.value,
             gradients=gradients,
             closure=closure,
-            disputed=gradients.state is GradState.SCALED and two_choices.may_agree(machine, gradients.backward, node),
+            disputed=gradients.state is GradState.SCALED
+            and two_choices.may_agree(machine, state, gradients.backward, node),
             overlooked=skips.overlooked(machine, state, optimizer),
             guesses=machine.guessed(optimizer.symbol),
         )
@@ -508,8 +509,15 @@ def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Op
         return
     certain = _is_unscale(node)
     escaped = not machine[Undone].escaped_in.isdisjoint(machine.calls)
-    if certain or not (escaped or any("unscale_" in chunk.text for chunk in machine.program.chunks)):
+    unscaled = any("unscale_" in chunk.text for chunk in machine.program.chunks)
+    if certain or not (escaped or unscaled or _is_in_handler(machine, clipped)):
         machine.emit(state, ClippedEarly, clipped, unscaled=node, certain=certain)
+
+
+def _is_in_handler(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether `node` runs only where something has failed, before backward perhaps."""
+    source = machine.program.source_of(node)
+    return source is not None and any(isinstance(above, cst.ExceptHandler) for above in source.ancestors(node))
 
 
 def _is_unscale(node: cst.Call) -> bool:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TypeAlias
+
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.state import State
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 
+_Choice: TypeAlias = tuple[cst.If, cst.CSTNode]
 
-def may_agree(machine: Machine, backward: cst.CSTNode | None, step: cst.CSTNode) -> bool:
+
+def may_agree(machine: Machine, state: State, backward: cst.CSTNode | None, step: cst.CSTNode) -> bool:
     """Whether each of the two stands opposite to a call of its kind, under conditions that the path tells apart.
 
     `if scaler is None` around backward and `if use_amp` around the step mean the same where a scaler is made for
-    `use_amp`, which a path no longer knows once it has been joined with others.
+    `use_amp`, which a path no longer knows once it has been joined with others. Where it does, the condition of the
+    step was decided before it was asked.
     """
     first, second = _choice(machine, backward), _choice(machine, step)
-    if first is None or second is None or first[0] is second[0]:
+    if first is None or second is None or first[0] is second[0] or not _is_open(state, second[0].test):
         return False
-    return any(_method(call) == "backward" for call in every(first[1], cst.Call)) and any(
-        _method(call) == "step" and call.args for call in every(second[1], cst.Call)
+    passes, steps = _calls_opposite(machine, first), _calls_opposite(machine, second)
+    return any(_method(call) == "backward" for call in passes) and any(
+        _method(call) == "step" and call.args for call in steps
     )
 
 
-def _choice(machine: Machine, node: cst.CSTNode | None) -> tuple[cst.If, cst.CSTNode] | None:
+def _calls_opposite(machine: Machine, choice: _Choice) -> Iterator[cst.Call]:
+    """The calls in the other branch that depend on no further choice."""
+    for call in every(choice[1], cst.Call):
+        own = _choice(machine, call)
+        if own is not None and own[0] is choice[0]:
+            yield call
+
+
+def _choice(machine: Machine, node: cst.CSTNode | None) -> _Choice | None:
     """The innermost `if` around `node` that has two branches, and the one that `node` is not in."""
     source = machine.program.source_of(node) if node is not None else None
     inner = node
@@ -30,6 +46,14 @@ def _choice(machine: Machine, node: cst.CSTNode | None) -> tuple[cst.If, cst.CST
             return above, above.body if inner is above.orelse else above.orelse
         inner = above
     return None
+
+
+def _is_open(state: State, test: cst.BaseExpression) -> bool:
+    """Whether the path parted from another one when it last came to `test`."""
+    trail = state.trail
+    while trail is not None and trail.step[0] is not test:
+        trail = trail.before
+    return trail is None or bool(trail.step[1])
 
 
 def _method(call: cst.Call) -> str:
