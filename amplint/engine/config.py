@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,30 @@ def load_folder(folder: Path, rules: Rules) -> Settings | None:
     return None
 
 
+def require_valid(settings: Settings, rules: Rules) -> Settings:
+    """`settings` built by a program, with lists as tuples. Raises ConfigError as for the same words in a file."""
+    try:
+        per_file = dict(settings.per_file_ignores)
+    except (TypeError, ValueError):
+        raise ConfigError('"per_file_ignores" must be pairs of a pattern and a tuple of rules') from None
+    table: dict[str, Any] = {
+        "extend-select": _listed(settings.extend_select),
+        "ignore": _listed(settings.ignore),
+        "exclude": _listed(settings.exclude),
+        "unsafe-fixes": settings.unsafe_fixes,
+        "per-file-ignores": {pattern: _listed(codes) for pattern, codes in per_file.items()},
+    }
+    if settings.select is not None:
+        table["select"] = _listed(settings.select)
+    if settings.torch_version is not None:
+        table["torch-version"] = settings.torch_version
+    _typed("min_severity", settings.min_severity, Severity, "a Severity")
+    try:
+        return replace(settings, root=Path(settings.root).absolute(), **_fields(table, rules))
+    except UnknownSelector as failure:
+        raise ConfigError(str(failure)) from None
+
+
 def severity(word: str) -> Severity:
     """The severity called `word`. Raises ConfigError."""
     labels = {level.label: level for level in Severity}
@@ -115,6 +139,11 @@ def _fields(table: Any, rules: Rules) -> dict[str, Any]:
             raise ConfigError(f'unknown key "{key}"{hint(key, readers)}')
         found[key.replace("-", "_")] = readers[key](key, value, rules)
     return found
+
+
+def _listed(value: Any) -> Any:
+    """A tuple as the list that a configuration file would have, anything else as it is."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _typed(key: str, value: Any, kind: type, description: str) -> Any:
