@@ -123,21 +123,11 @@ def _parse(raw: bytes) -> dict[str, Any]:
 def _fields(table: Any, rules: Rules) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ConfigError("tool.amplint must be a table")
-    readers: dict[str, Callable[[str, Any, Rules], Any]] = {
-        "select": _selectors,
-        "extend-select": _selectors,
-        "ignore": _selectors,
-        "per-file-ignores": _per_file,
-        "exclude": lambda key, value, _: _strings(key, value),
-        "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
-        "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
-        "torch-version": lambda key, value, _: _torch_version(key, value),
-    }
     found: dict[str, Any] = {}
     for key, value in table.items():
-        if key not in readers:
-            raise ConfigError(f'unknown key "{key}"{hint(key, readers)}')
-        found[key.replace("-", "_")] = readers[key](key, value, rules)
+        if key not in READERS:
+            raise ConfigError(f'unknown key "{key}"{hint(key, READERS)}')
+        found[key.replace("-", "_")] = READERS[key](key, value, rules)
     return found
 
 
@@ -178,3 +168,16 @@ def _selectors(key: str, value: Any, rules: Rules) -> tuple[str, ...]:
 def _per_file(key: str, value: Any, rules: Rules) -> tuple[tuple[str, tuple[str, ...]], ...]:
     table: Mapping[str, Any] = _typed(key, value, dict, "a table from patterns to lists of rules")
     return tuple((pattern, _selectors(f"{key}.{pattern}", codes, rules)) for pattern, codes in table.items())
+
+
+READERS: dict[str, Callable[[str, Any, Rules], Any]] = {
+    "select": _selectors,
+    "extend-select": _selectors,
+    "ignore": _selectors,
+    "per-file-ignores": _per_file,
+    "exclude": lambda key, value, _: _strings(key, value),
+    "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
+    "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
+    "torch-version": lambda key, value, _: _torch_version(key, value),
+}
+"""Key of a configuration file -> what makes a setting of its value."""

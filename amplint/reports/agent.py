@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -33,10 +34,11 @@ def agent(findings: Sequence[Finding], context: Context) -> str:
     ordered = sorted(findings, key=lambda finding: -finding.severity)
     lines = [_line(finding) for finding in ordered]
     head = f"amplint: {_counted(findings)}\n{_DATA}"
-    shown = len(lines)
-    while len(text := head + "".join(lines[:shown]) + _tail(ordered[shown:])) > LONGEST:
+    room = LONGEST - len(head)
+    shown = sum(used <= room for used in itertools.accumulate(map(len, lines)))
+    while len(text := head + "".join(lines[:shown]) + _tail(ordered[shown:])) > LONGEST and shown:
         shown -= 1
-    return text
+    return text[:LONGEST]
 
 
 def _counted(findings: Sequence[Finding]) -> str:

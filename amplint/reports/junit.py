@@ -10,9 +10,6 @@ from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
 from amplint.reports.text import visible
 
-_UNMENTIONABLE = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
-"""Characters besides the control characters that XML has no way to write."""
-
 
 def junit(findings: Sequence[Finding], context: Context) -> str:
     """The document; without findings it has one test that passed, for readers that take none for a failure."""
@@ -54,4 +51,4 @@ def _attribute(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return "\n".join(visible(line) for line in text.splitlines()).translate(_UNMENTIONABLE)
+    return "\n".join(visible(line) for line in text.splitlines())

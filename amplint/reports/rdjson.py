@@ -21,22 +21,46 @@ MOST_ROWS = 30
 
 def rdjson(findings: Sequence[Finding], context: Context) -> str:
     """One `DiagnosticResult`; columns count bytes of UTF-8, and paths are relative to the current folder."""
-    lines = {name: Lines(context.sources.text(name)) for name in {finding.filename for finding in findings}}
+    texts = _Texts(context)
     result = {
         "source": {"name": "amplint", "url": "https://amplint.github.io"},
-        "diagnostics": [_diagnostic(finding, lines[finding.filename], context) for finding in findings],
+        "diagnostics": [_diagnostic(finding, texts, context) for finding in findings],
     }
     return json_text(result, indent=2) + "\n"
 
 
-def _diagnostic(finding: Finding, lines: Lines, context: Context) -> dict[str, Any]:
+class _Texts:
+    """The files that are told of."""
+
+    def __init__(self, context: Context) -> None:
+        self._sources = context.sources
+        self._lines: dict[str, Lines] = {}
+
+    def of(self, filename: str) -> Lines:
+        """The lines of a file."""
+        if filename not in self._lines:
+            self._lines[filename] = Lines(self._sources.text(filename))
+        return self._lines[filename]
+
+    def location(self, filename: str, span: Span) -> dict[str, Any]:
+        """A place in a file."""
+        return {"path": from_root(filename), "range": _range(self.of(filename), span)}
+
+
+def _diagnostic(finding: Finding, texts: _Texts, context: Context) -> dict[str, Any]:
     rule = context.rules.get(finding.code)
+    lines = texts.of(finding.filename)
+    steps = [
+        {"message": note.message, "location": texts.location(note.filename or finding.filename, note.span)}
+        for note in (*finding.notes, *([finding.elsewhere] if finding.elsewhere else []))
+    ]
     suggestion = _suggestion(lines, finding.fix) if finding.fix else None
     return {
         "message": "\n".join([f"{finding.name}: {finding.message}", *paragraphs(finding)[1:]]),
-        "location": {"path": from_root(finding.filename), "range": _range(lines, finding.span)},
+        "location": texts.location(finding.filename, finding.span),
         "severity": _LEVELS[finding.severity],
         "code": {"value": finding.code, **({"url": rule.url()} if rule else {})},
+        **({"related_locations": steps} if steps else {}),
         **({"suggestions": [suggestion]} if suggestion else {}),
     }
 

@@ -10,7 +10,9 @@ import re
 import textwrap
 import unicodedata
 
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
+)
 _COMMAND_ANYWHERE = re.compile(r"#(?=#\w*\[)")
 """The first character of `##vso[`, `##teamcity[` and `##[`."""
 _COMMAND = re.compile(rf"(?<!\S):(?=:)|{_COMMAND_ANYWHERE.pattern}")
