@@ -523,3 +523,19 @@ def test_fixes_in_sarif_do_what_the_command_does(folder: str, project: Path) -> 
                 assert applied(text, change["replacements"]) == apply_round(text, [finding.fix])[0]
                 tried += 1
     assert tried
+
+
+def test_the_page_knows_every_format_and_its_bounds() -> None:
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == list(FORMATS)
+    bounds = (agent.LONGEST, markdown.LONGEST, sarif.MOST_RESULTS, sarif.LONGEST_DESCRIPTION)
+    assert all(f"{bound:,}" in page for bound in bounds)
+    assert f"{sarif.MOST_LOCATIONS} steps" in page
+    assert f"within {rdjson.MOST_ROWS} lines" in page
+
+
+def test_the_example_of_the_page(project: Path) -> None:
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r'SOURCE = """\\\n(.*?)"""', (ROOT / "docs" / "api.md").read_text("utf-8"), re.DOTALL)
+    findings = amplint.check(source, filename="train.py")
+    assert f"```text\n{report('agent', *findings)}```\n" in page

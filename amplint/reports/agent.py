@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.marks import said
-from amplint.reports.text import one_line, visible
+from amplint.reports.text import fitting, one_line, visible
 
 LONGEST = 8_000
 """Characters of the whole report, about 2,000 tokens."""
@@ -32,12 +31,10 @@ def agent(findings: Sequence[Finding], context: Context) -> str:
     if not findings:
         return "amplint: no findings\n"
     ordered = sorted(findings, key=lambda finding: -finding.severity)
-    lines = [_line(finding) for finding in ordered]
     head = f"amplint: {_counted(findings)}\n{_DATA}"
-    room = LONGEST - len(head)
-    shown = sum(used <= room for used in itertools.accumulate(map(len, lines)))
-    while len(text := head + "".join(lines[:shown]) + _tail(ordered[shown:])) > LONGEST and shown:
-        shown -= 1
+    lines = fitting((_line(finding) for finding in ordered), LONGEST - len(head))
+    while len(text := head + "".join(lines) + _tail(ordered[len(lines) :])) > LONGEST and lines:
+        lines.pop()
     return text[:LONGEST]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Applicability, Finding, Severity
 from amplint.reports.context import Context
-from amplint.reports.text import one_line
+from amplint.reports.text import fitting, one_line
 
 LONGEST = 65_536
 """Characters that a comment on GitHub may have."""
@@ -30,16 +30,10 @@ def markdown(findings: Sequence[Finding], context: Context) -> str:
         return f"{_MARKER}### amplint: no findings\n"
     ordered = sorted(findings, key=lambda finding: -finding.severity)
     head = f"{_MARKER}### amplint: {_counted(findings)}\n\n"
-    items = [_item(finding, context) for finding in ordered]
-    text = head + "".join(items)
-    if len(text) <= LONGEST:
-        return text
-    room = LONGEST - len(head) - len(_left_out(len(items)))
-    shown = 0
-    while room >= len(items[shown]):
-        room -= len(items[shown])
-        shown += 1
-    return head + "".join(items[:shown]) + _left_out(len(items) - shown)
+    items = fitting((_item(finding, context) for finding in ordered), LONGEST - len(head))
+    while len(text := head + "".join(items) + _left_out(len(ordered) - len(items))) > LONGEST:
+        items.pop()
+    return text
 
 
 def _counted(findings: Sequence[Finding]) -> str:
@@ -53,7 +47,7 @@ def _number(number: int, what: str) -> str:
 
 
 def _left_out(number: int) -> str:
-    return f"\n{_number(number, 'more finding')} would make this comment too long.\n"
+    return f"\n{_number(number, 'more finding')} would make this comment too long.\n" if number else ""
 
 
 def _item(finding: Finding, context: Context) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
@@ -36,6 +37,17 @@ def visible_cells(line: str) -> list[str]:
 def json_text(value: object, indent: int | None = None) -> str:
     """`value` as JSON in ASCII, in which no CI system finds a command to itself."""
     return _COMMAND_ANYWHERE.sub(r"\\u0023", json.dumps(value, indent=indent))
+
+
+def fitting(pieces: Iterable[str], room: int) -> list[str]:
+    """As many of the first `pieces` as have `room` characters; the others are not asked for."""
+    taken: list[str] = []
+    for piece in pieces:
+        room -= len(piece)
+        if room < 0:
+            break
+        taken.append(piece)
+    return taken
 
 
 def one_line(text: str) -> str:
