@@ -31,7 +31,7 @@ def _passed() -> str:
 def _suite(name: str, findings: Sequence[Finding]) -> str:
     counts = f'tests="{len(findings)}" failures="{len(findings)}" errors="0" skipped="0"'
     cases = "".join(_case(finding) for finding in findings)
-    return f"  <testsuite name={_attribute(name)} {counts}>\n{cases}  </testsuite>\n"
+    return f"  <testsuite name={_attribute(name)} file={_attribute(name)} {counts}>\n{cases}  </testsuite>\n"
 
 
 def _case(finding: Finding) -> str:
@@ -39,11 +39,10 @@ def _case(finding: Finding) -> str:
     place = f"line {start.row}, column {start.column}"
     test = _attribute(f"{finding.code} {finding.name} ({place})")
     told = escape(_plain("\n".join([f"{finding.filename}: {place}", *paragraphs(finding)])))
-    attributes = f'classname={_attribute(finding.filename)} file={_attribute(finding.filename)} line="{start.row}"'
     failure = (
         f"<failure type={_attribute(finding.severity.label)} message={_attribute(finding.message)}>{told}</failure>"
     )
-    return f"    <testcase name={test} {attributes}>\n      {failure}\n    </testcase>\n"
+    return f"    <testcase name={test} classname={_attribute(finding.filename)}>\n      {failure}\n    </testcase>\n"
 
 
 def _attribute(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -61,7 +62,7 @@ def sarif(findings: Sequence[Finding], context: Context) -> str:
             if id(finding) in kept
         ],
     }
-    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
 
 
 def _invocation(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -142,9 +143,9 @@ def _place(filename: str, span: Span) -> dict[str, Any]:
 
 def _artifact(filename: str) -> dict[str, str]:
     path = from_root(filename)
+    if os.path.isabs(path):
+        return {"uri": f"file:///{quote(path.lstrip('/').encode('utf-8', 'surrogatepass'), safe='/:')}"}
     uri = quote(path.encode("utf-8", "surrogatepass"))
-    if path.startswith("/"):
-        return {"uri": f"file://{uri}"}
     return {"uri": f"./{uri}" if ":" in path.partition("/")[0] else uri, "uriBaseId": _ROOT}
 
 
