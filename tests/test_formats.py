@@ -10,6 +10,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
@@ -72,6 +74,24 @@ def test_hostile_texts_are_only_data(name: str) -> None:
         rest = line.removeprefix(own)
         assert not rest.lstrip().startswith("::")
         assert not re.search(r"##\w*\[", rest)
+
+
+@given(
+    text=st.lists(st.sampled_from([*"\n\r\t :#[`<&@\x1b\x85\u2028\ud800𐐀é", "::", "##vso[", "a", "](x)"]), max_size=20),
+    column=st.integers(1, 9),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_text_is_told(text: list[str], column: int) -> None:
+    """In every format, and each reader can read it."""
+    word = "".join(text)
+    finding = replace(EVIL_FINDING, message=word, advice=word, filename=f"{word}.py", span=span(1, column, 3, column))
+    context = Context(RULES, Sources({finding.filename: f"{word}\n{word}".encode(errors="surrogatepass")}))
+    told = {name: report(name, finding, context=context) for name in FORMATS}
+    assert all("\x1b" not in each and "\ud800" not in each for each in told.values())
+    ElementTree.fromstring(told["junit"].encode())
+    assert [len(json.loads(told[name])) > 0 for name in JSON] == [True] * len(JSON)
+    assert len(told["azure"].splitlines()) == len(told["github"].splitlines()) == 1
+    assert told["azure"].count("##vso[") == 1
 
 
 @pytest.mark.parametrize("name", ["full", "concise", "grouped"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
-from amplint.reports.text import visible
+from amplint.reports.text import visible_lines
 
 _TYPES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "warning"}
 """Azure knows these two."""
@@ -32,8 +32,7 @@ def _command(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    lines = "\n".join(visible(line) for line in text.splitlines())
-    return lines.replace("%", "%AZP25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible_lines(text).replace("%", "%AZP25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
-from amplint.reports.text import visible
+from amplint.reports.text import visible_lines
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -33,8 +33,7 @@ def _command(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    lines = "\n".join(visible(line) for line in text.splitlines())
-    return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible_lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 from amplint.findings import Finding
 from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
-from amplint.reports.text import visible
+from amplint.reports.text import visible_lines
 
 
 def junit(findings: Sequence[Finding], context: Context) -> str:
@@ -38,7 +38,7 @@ def _case(finding: Finding) -> str:
     start = finding.span.start
     place = f"line {start.row}, column {start.column}"
     test = _attribute(f"{finding.code} {finding.name} ({place})")
-    told = escape(_plain("\n".join([f"{finding.filename}: {place}", *paragraphs(finding)])))
+    told = escape(visible_lines("\n".join([f"{finding.filename}: {place}", *paragraphs(finding)])))
     failure = (
         f"<failure type={_attribute(finding.severity.label)} message={_attribute(finding.message)}>{told}</failure>"
     )
@@ -46,8 +46,4 @@ def _case(finding: Finding) -> str:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_plain(text).replace("\n", " "))
-
-
-def _plain(text: str) -> str:
-    return "\n".join(visible(line) for line in text.splitlines())
+    return quoteattr(visible_lines(text).replace("\n", " "))

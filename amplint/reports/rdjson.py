@@ -11,7 +11,7 @@ from amplint.fixes.splice import locate, splice
 from amplint.fixes.whole import whole_edits
 from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
-from amplint.reports.text import json_text
+from amplint.reports.text import json_text, visible_lines
 from amplint.source.rewrite_lines import Lines
 
 _LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "INFO"}
@@ -51,12 +51,15 @@ def _diagnostic(finding: Finding, texts: _Texts, context: Context) -> dict[str, 
     rule = context.rules.get(finding.code)
     lines = texts.of(finding.filename)
     steps = [
-        {"message": note.message, "location": texts.location(note.filename or finding.filename, note.span)}
+        {
+            "message": visible_lines(note.message),
+            "location": texts.location(note.filename or finding.filename, note.span),
+        }
         for note in (*finding.notes, *([finding.elsewhere] if finding.elsewhere else []))
     ]
     suggestion = _suggestion(lines, finding.fix) if finding.fix else None
     return {
-        "message": "\n".join([f"{finding.name}: {finding.message}", *paragraphs(finding)[1:]]),
+        "message": visible_lines("\n".join([f"{finding.name}: {finding.message}", *paragraphs(finding)[1:]])),
         "location": texts.location(finding.filename, finding.span),
         "severity": _LEVELS[finding.severity],
         "code": {"value": finding.code, **({"url": rule.url()} if rule else {})},

@@ -15,7 +15,7 @@ from amplint.findings import Applicability, Finding, Fix, Note, Severity, Span
 from amplint.fixes.whole import whole_edits
 from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
-from amplint.reports.text import json_text, visible
+from amplint.reports.text import json_text, visible_lines
 from amplint.rule import Rule
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -156,5 +156,4 @@ def _region(span: Span) -> dict[str, int]:
 
 def _message(text: str) -> str:
     """`text` in which no part is taken for a link, which `[words](address)` would be."""
-    lines = "\n".join(visible(line) for line in text.splitlines())
-    return lines.replace("](", "\\](")
+    return visible_lines(text).replace("](", "\\](")

@@ -25,6 +25,11 @@ def visible(text: str) -> str:
     return _COMMAND.sub(lambda found: _hex_of(found.group()), _INVISIBLE.sub(_escape, text))
 
 
+def visible_lines(text: str) -> str:
+    """`text` with its lines, each made `visible`."""
+    return "\n".join(visible(line) for line in text.splitlines())
+
+
 def visible_cells(line: str) -> list[str]:
     """What is shown for each character of a line of code, tabs as four columns."""
     first = {found.start() for found in _COMMAND_ANYWHERE.finditer(line)}
