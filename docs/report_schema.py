@@ -19,6 +19,7 @@ _PLAIN = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
 _LEFT_OUT = {Claim, Mark}
 """What of a finding is for the tracer alone; what a run showed is told as `trace`."""
 _RENAMED = {(RuleDescription, "fixable"): "fix", (RuleDescription, "documentation"): "page"}
+_ENDS = {"start": "location", "end": "end_location"}
 _POSITION: Schema = {
     "description": "A place in the decoded text; columns count code points.",
     "type": "object",
@@ -88,7 +89,7 @@ def _described(kind: type, definitions: dict[str, Schema]) -> Schema:
         if _LEFT_OUT.intersection([hint, *get_args(hint)]) or (kind, each.name) == (Finding, "shown"):
             continue
         if hint is Span:
-            properties |= {name: {"$ref": "#/$defs/Position"} for name in ("location", "end_location")}
+            properties |= _span(definitions)
         else:
             properties[_RENAMED.get((kind, each.name), each.name)] = _type(hint, definitions)
     return {
@@ -97,6 +98,13 @@ def _described(kind: type, definitions: dict[str, Schema]) -> Schema:
         "properties": properties,
         "additionalProperties": False,
     }
+
+
+def _span(definitions: dict[str, Schema]) -> dict[str, Schema]:
+    """What a span is told as, beside what has it."""
+    hints = get_type_hints(Span)
+    others = {name: _type(hint, definitions) for name, hint in hints.items() if name not in _ENDS}
+    return {**others, **{name: {"$ref": "#/$defs/Position"} for name in _ENDS.values()}}
 
 
 def _type(hint: Any, definitions: dict[str, Schema]) -> Schema:
