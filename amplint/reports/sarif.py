@@ -39,8 +39,7 @@ def sarif(findings: Sequence[Finding], context: Context) -> str:
     Of more than 25,000 findings the most severe are kept, and the run says how many are missing.
     """
     marks = fingerprints(findings, context.sources.line)
-    marked = sorted(zip(findings, marks, strict=True), key=lambda pair: -pair[0].severity)[:MOST_RESULTS]
-    kept = {id(finding) for finding, _ in marked}
+    kept = sorted(sorted(range(len(findings)), key=lambda index: -findings[index].severity)[:MOST_RESULTS])
     codes = list(dict.fromkeys(finding.code for finding in findings))
     run = {
         "tool": {
@@ -57,9 +56,7 @@ def sarif(findings: Sequence[Finding], context: Context) -> str:
         "newlineSequences": ["\r\n", "\n", "\r"],
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The folder in which amplint ran."}}},
         "results": [
-            _result(finding, codes.index(finding.code), mark, context)
-            for finding, mark in zip(findings, marks, strict=True)
-            if id(finding) in kept
+            _result(findings[index], codes.index(findings[index].code), marks[index], context) for index in kept
         ],
     }
     return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
