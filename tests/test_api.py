@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -292,3 +293,9 @@ def test_several_threads_at_once(project: Path) -> None:
 def test_public_functions_are_documented() -> None:
     for name in ("check", "fix", "convert", "rules"):
         assert inspect.getdoc(getattr(amplint, name))
+
+
+def test_what_is_handed_over_can_be_hashed_and_pickled() -> None:
+    for each in (*amplint.check(DEPRECATED), amplint.Settings(select=("ALL",)), amplint.rules()[0]):
+        assert pickle.loads(pickle.dumps(each)) == each
+        assert len({each, each}) == 1
