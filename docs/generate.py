@@ -1,5 +1,5 @@
 """Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look,
-the pages of guesses by name and of events, and the schema of traces.
+the pages of guesses by name and of events, and the schemas of traces, findings, rules and settings.
 
 python -m docs.generate
 """
@@ -20,12 +20,14 @@ from amplint.rule import Rule
 from amplint.semantics import events
 from amplint.semantics.events import Event
 from amplint.semantics.words import GUESSES, Guess
-from docs.schema import schema
+from docs.report_schema import findings_schema, rules_schema
+from docs.schema import Schema, schema
+from docs.settings_schema import settings_schema
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = ROOT / "docs" / "rules"
-SCHEMA = ROOT / "docs" / "trace.schema.json"
+DOCS = ROOT / "docs"
 GUESSES_PAGE = ROOT / "docs" / "guesses.md"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
 EVENTS_INTRODUCTION = """\
@@ -126,6 +128,16 @@ def first_look() -> str:
     return f"```text\n{findings}\n\n{one}\n```"
 
 
+def schemas(rules: list[type[Rule]]) -> dict[str, Schema]:
+    """The JSON Schemas by name."""
+    return {
+        "amplint": settings_schema(rules),
+        "findings": findings_schema(),
+        "rules": rules_schema(),
+        "trace": schema(),
+    }
+
+
 def outputs() -> dict[Path, str]:
     """Every generated file with the text it should have."""
     rules = list(load_registry().rules.values())
@@ -138,7 +150,7 @@ def outputs() -> dict[Path, str]:
         README: readme,
         EVENTS_PAGE: events_page(),
         GUESSES_PAGE: guesses,
-        SCHEMA: json.dumps(schema(), indent=2) + "\n",
+        **{DOCS / f"{name}.schema.json": json.dumps(each, indent=2) + "\n" for name, each in schemas(rules).items()},
         **pages,
     }
 

@@ -30,10 +30,11 @@ ALLOWED = {
     "codemods": {"edits", "engine", *MIDDLE},
     "trace": {"engine", "rule", "torchlib", "hardening", "__init__", *BOTTOM},
     "reports": {"engine", "trace", *MIDDLE},
-    "cli": {"codemods", "engine", "reports", "trace", "hardening", *MIDDLE},
+    "api": {"codemods", "engine", "hardening", *MIDDLE},
+    "cli": {"api", "codemods", "engine", "reports", "trace", "hardening", *MIDDLE},
     "__main__": {"cli", "hardening"},
     "hardening": set[str](),
-    "__init__": set[str](),
+    "__init__": {"api"},
 }
 """Part of amplint/ -> the other parts it may import."""
 

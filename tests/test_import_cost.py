@@ -40,4 +40,6 @@ except SystemExit as ended: assert ended.code == 1, ended.code
 print(*sorted(sys.modules), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert not [name for name in done.stderr.split() if name.startswith("libcst.")]
+    loaded = done.stderr.split()
+    assert not [name for name in loaded if name.startswith("libcst.")]
+    assert not {"amplint.api", "amplint.reports.sarif", "amplint.reports.junit", "xml"} & set(loaded)

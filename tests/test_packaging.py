@@ -21,16 +21,16 @@ else:
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-FOLDERS = {"amplint": "amplint", "rules": "amplint/rules"}
+FOLDERS = {"amplint": "amplint", "rules": "amplint/ruleset"}
 """Folder of the checkout -> folder of the installed package."""
 
 LOAD = """
 from amplint.rule import Registry
-import amplint, amplint.rules
+import amplint, amplint.ruleset
 from amplint.torchlib.tables import policy
 assert policy().lower["cuda"]
 registry = Registry().load()
-print(amplint.__file__, amplint.rules.__file__, *registry.rules)
+print(amplint.__file__, amplint.ruleset.__file__, *registry.rules)
 assert not registry.broken, registry.broken
 """
 
@@ -107,7 +107,7 @@ def test_wheel_holds_everything(wheel: Path) -> None:
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert dict(entries["console_scripts"]) == {"amplint": "amplint.__main__:main"}
     assert dict(entries["pytest11"]) == {"amplint": "amplint.trace.pytest_plugin"}
-    assert dict(entries["amplint.rules"]) == {"builtin": "amplint.rules"}
+    assert dict(entries["amplint.rules"]) == {"builtin": "amplint.ruleset"}
 
 
 @pytest.mark.slow

@@ -197,6 +197,7 @@ def test_json() -> None:
             }
         ],
         "url": "https://amplint.github.io/rules/AMP201",
+        "fingerprint": first["fingerprint"],
         "trace": None,
     }
     assert second["fix"] is None

@@ -10,17 +10,14 @@ from typing import Any
 import click
 
 from amplint.cli.failures import Failure, load_rules, warn
-from amplint.codemods.conversion import Conversion, Wish
-from amplint.codemods.registry import GOALS, SOURCES, find
+from amplint.codemods.conversion import Wish
+from amplint.codemods.registry import DEVICES, DTYPES, GOALS, LEAST_WINDOW, SOURCES, find
 from amplint.engine.config import ConfigError
-from amplint.engine.diagnostics import describe
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
-from amplint.fixes.write import replace_file
 from amplint.records import dataclass
 from amplint.reports.diff import unified
 from amplint.reports.text import one_line
-from amplint.source.files import read
 
 DONE, LEFT, FAILED = 0, 1, 2
 
@@ -46,21 +43,21 @@ class _Tally:
 @click.option("--from", "source", type=click.Choice(list(SOURCES)), help="What the code is written for now.")
 @click.option(
     "--dtype",
-    type=click.Choice(["float16", "bfloat16"]),
+    type=click.Choice(list(DTYPES)),
     default="float16",
     show_default=True,
     help="What --to amp computes in; bfloat16 needs no gradient scaler.",
 )
 @click.option(
     "--device",
-    type=click.Choice(["cuda", "cpu", "auto"]),
+    type=click.Choice(list(DEVICES)),
     default="cuda",
     show_default=True,
     help="What --to amp is for; auto asks the torch.device that the code has.",
 )
 @click.option(
     "--accumulate",
-    type=click.IntRange(min=2),
+    type=click.IntRange(min=LEAST_WINDOW),
     metavar="N",
     help="Step once for N batches, by itself or after the other conversion.",
 )
@@ -120,36 +117,25 @@ def _convert_all(paths: tuple[str, ...], wish: Wish, *, show: bool, write: bool)
 
 
 def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, write: bool) -> None:
-    try:
-        raw = read(target.path)
-        conversion, new = _converted(raw, wish, target.path)
-        if write and new != raw:
-            replace_file(target.path, new, expected=raw)
-    except OSError as failure:
-        warn(f"{target.filename}: {failure.strerror or failure}")
+    from amplint.codemods.files import convert_file  # many modules
+
+    converted = convert_file(target.filename, target.path, wish, write=write)
+    if converted.failure:
+        warn(f"{target.filename}: {converted.failure}")
         tally.failed = True
         return
-    except Exception as failure:
-        warn(f"{target.filename}: the conversion failed, please report it: {describe(failure)}")
-        tally.failed = True
-        return
-    tally.reasons += [f"{target.filename}:{remark.row}: refused: {remark.text}" for remark in conversion.refused]
-    tally.checks += [f"{target.filename}:{remark.row}: check: {remark.text}" for remark in conversion.left]
-    tally.refused += bool(conversion.refused)
-    if new == raw:
+    tally.reasons += [f"{target.filename}:{remark.row}: refused: {remark.text}" for remark in converted.reasons]
+    tally.checks += [f"{target.filename}:{remark.row}: check: {remark.text}" for remark in converted.checks]
+    tally.refused += bool(converted.reasons)
+    if converted.after == converted.before:
         return
     tally.changed += 1
-    counted = Counter(remark.text for remark in conversion.done)
+    counted = Counter(remark.text for remark in converted.done)
     done = ", ".join(text if number == 1 else f"{text} ({number})" for text, number in counted.items())
     tally.done.append(f"{target.filename}: {done}")
     if show:
-        click.echo(unified(target.filename, raw, new, escape=sys.stdout.isatty()), nl=False)
-
-
-def _converted(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
-    from amplint.codemods.files import convert_bytes  # many modules
-
-    return convert_bytes(raw, wish, path)
+        diff = unified(target.filename, converted.before, converted.after, escape=sys.stdout.isatty())
+        click.echo(diff, nl=False)
 
 
 def _summary(tally: _Tally, *, written: bool) -> str:

@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from amplint.api import RuleDescription, describe
 from amplint.cli.failures import Failure, load_rules
 from amplint.engine.select import nearest_rule
-from amplint.rule import Rule
 
 
 @click.command()
@@ -39,36 +39,37 @@ def rule(ctx: click.Context, code_or_name: str | None, everything: bool, output_
             near = nearest_rule(code_or_name, registry.rules)
             raise Failure(f'no rule has the code or name "{code_or_name}"{near}')
         rules = [found]
+    described = [describe(kind) for kind in rules]
     if output_format == "json":
-        records = [_record(kind) for kind in rules]
+        records = [_record(each) for each in described]
         click.echo(json.dumps(records if everything else records[0], indent=2))
     else:
-        _show("\n\n".join(_page(kind) for kind in rules))
+        _show("\n\n".join(_page(each) for each in described))
     ctx.exit(0 if complete else 2)
 
 
-def _fixable(kind: type[Rule]) -> str | None:
-    return kind.fixable.value if kind.fixable else None
+def _fixable(described: RuleDescription) -> str | None:
+    return described.fixable.value if described.fixable else None
 
 
-def _record(kind: type[Rule]) -> dict[str, str | bool | None]:
+def _record(described: RuleDescription) -> dict[str, str | bool | None]:
     return {
-        "code": kind.code,
-        "name": kind.name,
-        "severity": kind.severity.label,
-        "fix": _fixable(kind),
-        "default": kind.default,
-        "summary": kind.summary(),
-        "page": kind.page(),
-        "url": kind.url(),
+        "code": described.code,
+        "name": described.name,
+        "severity": described.severity.label,
+        "fix": _fixable(described),
+        "default": described.default,
+        "summary": described.summary,
+        "page": described.documentation,
+        "url": described.url,
     }
 
 
-def _page(kind: type[Rule]) -> str:
-    facts = f"Severity: {kind.severity.label}. Fix: {_fixable(kind) or 'no'}."
-    if not kind.default:
+def _page(described: RuleDescription) -> str:
+    facts = f"Severity: {described.severity.label}. Fix: {_fixable(described) or 'no'}."
+    if not described.default:
         facts += " Off by default."
-    return f"# {kind.code} {kind.name}\n\n{facts}\n\n{kind.page()}"
+    return f"# {described.code} {described.name}\n\n{facts}\n\n{described.documentation}"
 
 
 def _show(markdown: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import field
@@ -18,8 +17,9 @@ from amplint.cli.summary import summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
-from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed, defect
-from amplint.engine.discover import Target, discover
+from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed
+from amplint.engine.discover import discover
+from amplint.engine.linting import Linted, lint_files, lint_text, text_target
 from amplint.engine.projects import Projects
 from amplint.engine.run import Linter
 from amplint.engine.select import Rules
@@ -86,52 +86,37 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
     with contextlib.closing(Cache(options.cache_folder() if found.targets else None)) as cache:
         linter = Linter(projects, cache)
         with Progress(len(found.targets), hidden=options.quiet) as progress:
-            results = linter.check_all(found.targets, progress)
-        for target, findings in zip(found.targets, results, strict=True):
-            outcome.findings += _repaired(target, findings, linter, options, outcome)
+            results = lint_files(found.targets, linter, progress, fix=options.fix or options.diff, write=options.fix)
+        for linted in results:
+            _take(linted, options, outcome)
     return outcome
 
 
 def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
-    name = options.stdin_filename or "<stdin>"
-    path = os.path.abspath(name)
-    target = Target(name, path, projects.of(Path(path).parent))
+    target = text_target(options.stdin_filename or "<stdin>", projects)
     raw = sys.stdin.buffer.read()
-    outcome = _Outcome(files=1, given={name: raw})
-    linter = Linter(projects, Cache(None))
-    outcome.findings = _repaired(target, linter.check(target, raw), linter, options, outcome)
+    outcome = _Outcome(files=1, given={target.filename: raw})
+    linted = lint_text(raw, target, Linter(projects, Cache(None)), fix=options.fix or options.diff)
+    _take(linted, options, outcome)
+    if linted.repaired is not None:
+        outcome.given[target.filename] = linted.repaired.after
     if options.fix:
-        sys.stdout.buffer.write(outcome.given[name])
+        sys.stdout.buffer.write(outcome.given[target.filename])
     return outcome
 
 
-def _repaired(
-    target: Target, findings: list[Finding], linter: Linter, options: Options, outcome: _Outcome
-) -> list[Finding]:
-    """What is left of `findings` after the repair that `options` ask for, which `outcome` takes note of."""
-    if target.settings.unsafe_fixes:
+def _take(linted: Linted, options: Options, outcome: _Outcome) -> None:
+    """Let `outcome` take note of a file."""
+    outcome.findings += linted.findings
+    if linted.target.settings.unsafe_fixes:
         outcome.safe.add(Applicability.UNSAFE)
-    if not (options.fix or options.diff) or not any(finding.fix for finding in findings):
-        return findings
-    from amplint.engine.fixing import applicable, repair, repair_file  # many modules
-
-    if not applicable(findings, target.settings):
-        return findings
-    raw = outcome.given.get(target.filename)
-    try:
-        if raw is None:
-            repaired = repair_file(target, linter, write=options.fix)
-        else:
-            repaired = repair(raw, target, linter)
-            outcome.given[target.filename] = repaired.after
-        if options.diff:
-            outcome.diff += unified(target.filename, repaired.before, repaired.after, escape=sys.stdout.isatty())
-    except ConfigError:
-        raise
-    except Exception as failure:
-        return [defect(target.filename, "The repair", failure), *findings]
+    repaired = linted.repaired
+    if repaired is None:
+        return
     outcome.fixed += repaired.fixed
-    return repaired.findings
+    if options.diff:
+        name = linted.target.filename
+        outcome.diff += unified(name, repaired.before, repaired.after, escape=sys.stdout.isatty())
 
 
 def _report(outcome: _Outcome, options: Options, rules: Rules) -> None:

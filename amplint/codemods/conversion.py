@@ -71,3 +71,20 @@ class Conversion:
     done: tuple[Remark, ...] = ()
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A file or text before and after a conversion, which are equal where nothing was converted.
+
+    `done` is what was done, `reasons` why it was refused and `checks` what is left for a person to look at, by rows as
+    in `Conversion`. `failure` says in one line why the file could not be read, converted or written.
+    """
+
+    filename: str
+    before: bytes
+    after: bytes
+    done: tuple[Remark, ...] = ()
+    reasons: tuple[Remark, ...] = ()
+    checks: tuple[Remark, ...] = ()
+    failure: str = ""

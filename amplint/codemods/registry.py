@@ -23,6 +23,10 @@ SOURCES = {
     "mmcv": "amplint.codemods.mmcv",
 }
 """Value of `--from` -> module."""
+DTYPES = ("float16", "bfloat16")
+DEVICES = ("cuda", "cpu", "auto")
+LEAST_WINDOW = 2
+"""Batches for each step, the least that accumulation makes sense for."""
 ACCUMULATION = "amplint.codemods.accumulation"
 
 
@@ -47,6 +51,21 @@ def find(wish: Wish) -> Codemod:
         return Plan(left=left)
 
     return in_turn
+
+
+def require(wish: Wish) -> None:
+    """Check that every part of `wish` is one that can be fulfilled. Raises ValueError with what can be said instead."""
+    for what, word, known in (
+        ("to", wish.to, GOALS),
+        ("source_api", wish.source, SOURCES),
+        ("dtype", wish.dtype, DTYPES),
+        ("device", wish.device, DEVICES),
+    ):
+        if word is not None and word not in known:
+            raise ValueError(f"{what} is one of {', '.join(known)}, not {word!r}")
+    if wish.accumulate is not None and wish.accumulate < LEAST_WINDOW:
+        raise ValueError(f"accumulate is at least {LEAST_WINDOW}, not {wish.accumulate!r}")
+    find(wish)
 
 
 def _plan(module: str) -> Codemod:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,30 @@ def load_folder(folder: Path, rules: Rules) -> Settings | None:
     return None
 
 
+def require_valid(settings: Settings, rules: Rules) -> Settings:
+    """`settings` built by a program, with lists as tuples. Raises ConfigError as for the same words in a file."""
+    try:
+        per_file = dict(settings.per_file_ignores)
+    except (TypeError, ValueError):
+        raise ConfigError('"per_file_ignores" must be pairs of a pattern and a tuple of rules') from None
+    table: dict[str, Any] = {
+        "extend-select": _listed(settings.extend_select),
+        "ignore": _listed(settings.ignore),
+        "exclude": _listed(settings.exclude),
+        "unsafe-fixes": settings.unsafe_fixes,
+        "per-file-ignores": {pattern: _listed(codes) for pattern, codes in per_file.items()},
+    }
+    if settings.select is not None:
+        table["select"] = _listed(settings.select)
+    if settings.torch_version is not None:
+        table["torch-version"] = settings.torch_version
+    _typed("min_severity", settings.min_severity, Severity, "a Severity")
+    try:
+        return replace(settings, root=Path(settings.root).absolute(), **_fields(table, rules))
+    except UnknownSelector as failure:
+        raise ConfigError(str(failure)) from None
+
+
 def severity(word: str) -> Severity:
     """The severity called `word`. Raises ConfigError."""
     labels = {level.label: level for level in Severity}
@@ -99,22 +123,17 @@ def _parse(raw: bytes) -> dict[str, Any]:
 def _fields(table: Any, rules: Rules) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ConfigError("tool.amplint must be a table")
-    readers: dict[str, Callable[[str, Any, Rules], Any]] = {
-        "select": _selectors,
-        "extend-select": _selectors,
-        "ignore": _selectors,
-        "per-file-ignores": _per_file,
-        "exclude": lambda key, value, _: _strings(key, value),
-        "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
-        "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
-        "torch-version": lambda key, value, _: _torch_version(key, value),
-    }
     found: dict[str, Any] = {}
     for key, value in table.items():
-        if key not in readers:
-            raise ConfigError(f'unknown key "{key}"{hint(key, readers)}')
-        found[key.replace("-", "_")] = readers[key](key, value, rules)
+        if key not in READERS:
+            raise ConfigError(f'unknown key "{key}"{hint(key, READERS)}')
+        found[key.replace("-", "_")] = READERS[key](key, value, rules)
     return found
+
+
+def _listed(value: Any) -> Any:
+    """A tuple as the list that a configuration file would have, anything else as it is."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _typed(key: str, value: Any, kind: type, description: str) -> Any:
@@ -149,3 +168,16 @@ def _selectors(key: str, value: Any, rules: Rules) -> tuple[str, ...]:
 def _per_file(key: str, value: Any, rules: Rules) -> tuple[tuple[str, tuple[str, ...]], ...]:
     table: Mapping[str, Any] = _typed(key, value, dict, "a table from patterns to lists of rules")
     return tuple((pattern, _selectors(f"{key}.{pattern}", codes, rules)) for pattern, codes in table.items())
+
+
+READERS: dict[str, Callable[[str, Any, Rules], Any]] = {
+    "select": _selectors,
+    "extend-select": _selectors,
+    "ignore": _selectors,
+    "per-file-ignores": _per_file,
+    "exclude": lambda key, value, _: _strings(key, value),
+    "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
+    "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
+    "torch-version": lambda key, value, _: _torch_version(key, value),
+}
+"""Key of a configuration file -> what makes a setting of its value."""

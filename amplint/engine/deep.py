@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_Answers = queue.SimpleQueue[tuple[Any, "BaseException | None"]]
 
+_starting = threading.Lock()
 _NAME = "amplint-deep"
 _STACKS_MIB = (512, 128, 32)
 _RECURSION_LIMIT = 50_000
@@ -24,7 +26,9 @@ def call_deep(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
     if threading.current_thread().name == _NAME:
         return function(*arguments)
-    answer: T = _thread().call(_roomy, function, *arguments)
+    with _starting:
+        thread = _thread()
+    answer: T = thread.call(_roomy, function, *arguments)
     return answer
 
 
@@ -58,8 +62,7 @@ def deep_recursion() -> Iterator[None]:
 
 class _DeepThread:
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...], _Answers]] = queue.SimpleQueue()
         before = threading.stack_size()
         for mebibytes in _STACKS_MIB:
             try:
@@ -74,19 +77,20 @@ class _DeepThread:
             threading.Thread(target=self._serve, name=_NAME, daemon=True).start()
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        self._calls.put((function, arguments))
-        answer, failure = self._answers.get()
+        answers: _Answers = queue.SimpleQueue()
+        self._calls.put((function, arguments, answers))
+        answer, failure = answers.get()
         if failure is not None:
             raise failure
         return answer  # type: ignore[no-any-return]
 
     def _serve(self) -> None:
         while True:
-            function, arguments = self._calls.get()
+            function, arguments, answers = self._calls.get()
             try:
-                self._answers.put((function(*arguments), None))
+                answers.put((function(*arguments), None))
             except BaseException as failure:
-                self._answers.put((None, failure))
+                answers.put((None, failure))
 
 
 @functools.cache

@@ -24,12 +24,16 @@ _BREAKING = frozenset({SyntaxErrorFound.code, RuleCrashed.code})
 
 @dataclass(frozen=True)
 class Repaired:
-    """The content of a file before and after, what is still found in it, and how many fixes were applied."""
+    """The content of a file before and after, what is still found in it, and how many fixes were applied.
+
+    The Python API says in `filename` which file that is.
+    """
 
     before: bytes
     after: bytes
     findings: list[Finding]
     fixed: int = 0
+    filename: str = ""
 
 
 def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:

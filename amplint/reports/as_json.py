@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from amplint.engine.fingerprints import fingerprints
 from amplint.engine.records import to_record
 from amplint.findings import Finding
 from amplint.reports.context import Context
+from amplint.reports.text import json_text
 
 
 def as_json(findings: Sequence[Finding], context: Context) -> str:
     """An array with one object per finding; positions count from 1, `url` is the rule's page.
 
-    `trace` has the `verdict` of a run and what was measured as `text`, and is null where there is none.
+    `trace` has the `verdict` of a run and what was measured as `text`, and is null where there is none. `fingerprint`
+    stays the same while lines move.
     """
-    return json.dumps([_object(finding, context) for finding in findings], indent=2) + "\n"
+    return json_text(objects(findings, context), indent=2) + "\n"
 
 
-def _object(finding: Finding, context: Context) -> dict[str, Any]:
+def objects(findings: Sequence[Finding], context: Context) -> list[dict[str, Any]]:
+    """The object of each finding."""
+    marks = fingerprints(findings, context.sources.line)
+    return [_object(finding, mark, context) for finding, mark in zip(findings, marks, strict=True)]
+
+
+def _object(finding: Finding, fingerprint: str, context: Context) -> dict[str, Any]:
     shown = {key: value for key, value in to_record(finding).items() if key not in ("claims", "shown")}
     mark = finding.mark
     trace = {"verdict": mark.verdict.value, "text": mark.text} if mark is not None else None
-    return {**shown, "url": _url(finding, context), "trace": trace}
+    return {**shown, "url": _url(finding, context), "fingerprint": fingerprint, "trace": trace}
 
 
 def _url(finding: Finding, context: Context) -> str | None:

@@ -20,6 +20,7 @@ class Sources:
 
     def __init__(self, given: Mapping[str, bytes] | None = None) -> None:
         self._given = given or {}
+        self._texts: dict[str, str | None] = {}
         self._lines: dict[str, list[str]] = {}
 
     def line(self, filename: str, row: int) -> str | None:
@@ -30,9 +31,19 @@ class Sources:
     def lines(self, filename: str) -> list[str]:
         """All lines without their ends; none when they cannot be read."""
         if filename not in self._lines:
-            raw = self._read(filename)
-            self._lines[filename] = [] if raw is None else _NEWLINE.split(shown_text(raw))
+            text = self._text(filename)
+            self._lines[filename] = [] if text is None else _NEWLINE.split(text)
         return self._lines[filename]
+
+    def text(self, filename: str) -> str:
+        """The whole text; empty when it cannot be read."""
+        return self._text(filename) or ""
+
+    def _text(self, filename: str) -> str | None:
+        if filename not in self._texts:
+            raw = self._read(filename)
+            self._texts[filename] = None if raw is None else shown_text(raw)
+        return self._texts[filename]
 
     def _read(self, filename: str) -> bytes | None:
         return self._given[filename] if filename in self._given else content(filename)

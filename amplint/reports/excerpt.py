@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amplint.findings import Span
-from amplint.reports.text import columns, visible
+from amplint.reports.text import columns, visible_cells
 
 _MOST_ROWS = 6
 _CUT = "..."
@@ -22,7 +22,7 @@ def excerpt(line: str, row: int, span: Span, room: int) -> tuple[str, str]:
     start = span.start.column - 1 if row == span.start.row else len(line) - len(line.lstrip())
     end = span.end.column - 1 if row == span.end.row else len(line.rstrip())
     low, high = max(0, start - room), start + room
-    cells = ["    " if character == "\t" else visible(character) for character in line.ljust(start + 1)[low:high]]
+    cells = visible_cells(line.ljust(start + 1)[low:high])
     widths = [columns(cell) for cell in cells]
     start, end = start - low, max(end, start + 1) - low
     first = 0

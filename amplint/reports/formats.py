@@ -1,11 +1,36 @@
-"""The formats by name."""
+"""The formats by name; the module of one is loaded when it is used."""
 
 from __future__ import annotations
 
-from amplint.reports.as_json import as_json
-from amplint.reports.concise import concise
-from amplint.reports.context import Report
-from amplint.reports.full import full
-from amplint.reports.github import github
+from collections.abc import Sequence
+from importlib import import_module
 
-FORMATS: dict[str, Report] = {"full": full, "concise": concise, "json": as_json, "github": github}
+from amplint.findings import Finding
+from amplint.reports.context import Context, Report
+
+
+def _of(module: str) -> Report:
+    """The function of the module `module` that has its name."""
+
+    def report(findings: Sequence[Finding], context: Context) -> str:
+        text: str = getattr(import_module(f"amplint.reports.{module}"), module)(findings, context)
+        return text
+
+    return report
+
+
+FORMATS: dict[str, Report] = {
+    "full": _of("full"),
+    "concise": _of("concise"),
+    "grouped": _of("grouped"),
+    "agent": _of("agent"),
+    "json": _of("as_json"),
+    "json-lines": _of("json_lines"),
+    "sarif": _of("sarif"),
+    "github": _of("github"),
+    "gitlab": _of("gitlab"),
+    "azure": _of("azure"),
+    "junit": _of("junit"),
+    "rdjson": _of("rdjson"),
+    "markdown": _of("markdown"),
+}

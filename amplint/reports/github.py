@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
-from amplint.reports.marks import said
-from amplint.reports.text import visible
+from amplint.reports.prose import paragraphs
+from amplint.reports.text import visible_lines
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -28,16 +28,12 @@ def _command(finding: Finding) -> str:
         "endColumn": end.column,
     }
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
-    trace = f"Trace: {said(finding.mark)}" if said(finding.mark) else ""
-    guesses = (f"{guessed} See {guessed.url}" for guessed in finding.guesses)
-    parts = (finding.message, trace, *guesses, finding.reason, finding.advice)
-    message = "\n".join(part for part in parts if part)
+    message = "\n".join(paragraphs(finding))
     return f"::{_LEVELS[finding.severity]} {listed}::{_data(message)}\n"
 
 
 def _data(text: str) -> str:
-    lines = "\n".join(visible(line) for line in text.splitlines())
-    return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible_lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 
 from amplint.claims import Verdict
 from amplint.findings import Finding
 from amplint.reports.marks import verdicts
+from amplint.reports.text import json_text
 
 
 def statistics(findings: Sequence[Finding]) -> str:
@@ -27,7 +27,7 @@ def statistics(findings: Sequence[Finding]) -> str:
 
 def statistics_json(findings: Sequence[Finding]) -> str:
     """The same table as a JSON array of objects."""
-    return json.dumps(_rows(findings), indent=2) + "\n"
+    return json_text(_rows(findings), indent=2) + "\n"
 
 
 def _marks(row: dict[str, str]) -> str:

@@ -1,18 +1,58 @@
-"""Making untrusted text safe to show: linted code may hold escape sequences and characters that reorder a line."""
+"""Making untrusted text safe to show: linted code may hold escape sequences, characters that reorder a line, and what
+CI systems take for commands to themselves.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
+)
+_COMMAND_ANYWHERE = re.compile(r"#(?=#\w*\[)")
+"""The first character of `##vso[`, `##teamcity[` and `##[`."""
+_COMMAND = re.compile(rf"(?<!\S):(?=:)|{_COMMAND_ANYWHERE.pattern}")
+"""The same, and that of `::set-output` where a word begins with it: as a line's first word it is a command."""
 
 
 def visible(text: str) -> str:
-    """`text` with control, direction and zero-width characters as escapes such as `\\x1b`."""
-    return _INVISIBLE.sub(_escape, text)
+    """`text` with control, direction and zero-width characters, and commands to CI systems, as escapes (`\\x1b`)."""
+    return _COMMAND.sub(lambda found: _hex_of(found.group()), _INVISIBLE.sub(_escape, text))
+
+
+def visible_lines(text: str) -> str:
+    """`text` with its lines, each made `visible`."""
+    return "\n".join(visible(line) for line in text.splitlines())
+
+
+def visible_cells(line: str) -> list[str]:
+    """What is shown for each character of a line of code, tabs as four columns."""
+    first = {found.start() for found in _COMMAND_ANYWHERE.finditer(line)}
+    return [
+        "    " if character == "\t" else _hex_of(character) if index in first else _INVISIBLE.sub(_escape, character)
+        for index, character in enumerate(line)
+    ]
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """`value` as JSON in ASCII, in which no CI system finds a command to itself."""
+    return _COMMAND_ANYWHERE.sub(r"\\u0023", json.dumps(value, indent=indent))
+
+
+def fitting(pieces: Iterable[str], room: int) -> list[str]:
+    """As many of the first `pieces` as have `room` characters; the others are not asked for."""
+    taken: list[str] = []
+    for piece in pieces:
+        room -= len(piece)
+        if room < 0:
+            break
+        taken.append(piece)
+    return taken
 
 
 def one_line(text: str) -> str:
@@ -59,3 +99,7 @@ def wrap(text: str, width: int, indent: str, first: str | None = None) -> list[s
 
 def _escape(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _hex_of(character: str) -> str:
+    return f"\\x{ord(character):02x}"

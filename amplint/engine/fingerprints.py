@@ -1,0 +1,48 @@
+"""What tells a finding from others across versions of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from amplint.findings import Finding
+
+_DIGEST_BYTES = 16
+
+
+def fingerprints(
+    findings: Sequence[Finding], line_text: Callable[[str, int], str | None], root: str | None = None
+) -> list[str]:
+    """One word of 32 hexadecimal digits for each of `findings`, all of them different.
+
+    It stays the same while the rule, the file's path from the folder `root` (by default the current one) and the text
+    of the line where the finding starts do, wherever that line moves; white space does not matter. Findings that agree
+    in all of these are counted, in the order in which they are given. `line_text` is asked for the line of a file name
+    and a row, as `reports.context.Sources.line` answers, without its end and None where it cannot be read.
+    """
+    names: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    found = []
+    for finding in findings:
+        if finding.filename not in names:
+            names[finding.filename] = from_root(finding.filename, root)
+        line = " ".join((line_text(finding.filename, finding.span.start.row) or "").split())
+        content = "\0".join([finding.code, names[finding.filename], line])
+        found.append(_digest(f"{content}\0{seen[content]}"))
+        seen[content] += 1
+    return found
+
+
+def from_root(filename: str, root: str | None = None) -> str:
+    """`filename` with slashes, from the folder `root` on, the current one by default; absolute if it lies elsewhere."""
+    path = os.path.abspath(filename)
+    top = os.path.abspath(root or os.curdir)
+    inside = os.path.relpath(path, top) if os.path.splitdrive(path)[0] == os.path.splitdrive(top)[0] else os.pardir
+    return Path(path if inside.split(os.sep)[0] == os.pardir else inside).as_posix()
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,0 +1,78 @@
+"""Linting and repairing files and texts: what the command line and the Python API share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amplint.engine.config import ConfigError
+from amplint.engine.diagnostics import defect
+from amplint.engine.discover import Target
+from amplint.engine.projects import Projects
+from amplint.engine.run import Linter
+from amplint.findings import Finding
+from amplint.records import dataclass
+
+if TYPE_CHECKING:
+    from amplint.engine.fixing import Repaired
+
+
+@dataclass(frozen=True)
+class Linted:
+    """What is found in a file or text, after its repair where there was one to do."""
+
+    target: Target
+    findings: list[Finding]
+    repaired: Repaired | None = None
+
+
+def text_target(name: str, projects: Projects) -> Target:
+    """Where a text called `name` would lie. Raises ConfigError."""
+    path = os.path.abspath(name)
+    return Target(name, path, projects.of(Path(path).parent))
+
+
+def lint_text(raw: bytes, target: Target, linter: Linter, *, fix: bool = False) -> Linted:
+    """Lint and, with `fix`, repair `raw`, the content of `target`. Raises ConfigError."""
+    findings = linter.check(target, raw)
+    return _repaired(target, findings, linter, raw=raw) if fix else Linted(target, findings)
+
+
+def lint_files(
+    targets: Sequence[Target],
+    linter: Linter,
+    progress: Callable[[int], None] = lambda finished: None,
+    *,
+    fix: bool = False,
+    write: bool = False,
+) -> Iterator[Linted]:
+    """Lint `targets`; with `fix`, each is repaired when it is asked for and, with `write`, replaced.
+
+    `progress` is told how many files have been linted since it was told last. Raises ConfigError.
+    """
+    results = zip(targets, linter.check_all(targets, progress), strict=True)
+    return (
+        _repaired(target, findings, linter, write=write) if fix else Linted(target, findings)
+        for target, findings in results
+    )
+
+
+def _repaired(
+    target: Target, findings: list[Finding], linter: Linter, *, raw: bytes | None = None, write: bool = False
+) -> Linted:
+    """What is left of `findings` after the repair of `raw`, or of the file where that is None."""
+    if not any(finding.fix for finding in findings):
+        return Linted(target, findings)
+    from amplint.engine.fixing import applicable, repair, repair_file  # many modules
+
+    if not applicable(findings, target.settings):
+        return Linted(target, findings)
+    try:
+        repaired = repair_file(target, linter, write=write) if raw is None else repair(raw, target, linter)
+    except ConfigError:
+        raise
+    except Exception as failure:
+        return Linted(target, [defect(target.filename, "The repair", failure), *findings])
+    return Linted(target, repaired.findings, repaired)

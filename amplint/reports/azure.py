@@ -1,0 +1,39 @@
+"""Logging commands that Azure Pipelines turns into issues of a build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.findings import Finding, Severity
+from amplint.reports.context import Context
+from amplint.reports.prose import paragraphs
+from amplint.reports.text import visible_lines
+
+_TYPES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "warning"}
+"""Azure knows these two."""
+
+
+def azure(findings: Sequence[Finding], context: Context) -> str:
+    """`##vso[task.logissue type=error;sourcepath=...;linenumber=...;]message` for each finding."""
+    return "".join(_command(finding) for finding in findings)
+
+
+def _command(finding: Finding) -> str:
+    properties = {
+        "type": _TYPES[finding.severity],
+        "sourcepath": finding.filename,
+        "linenumber": finding.span.start.row,
+        "columnnumber": finding.span.start.column,
+        "code": finding.code,
+    }
+    listed = "".join(f"{key}={_property(str(value))};" for key, value in properties.items())
+    message = "\n".join([f"{finding.code} {finding.name}: {finding.message}", *paragraphs(finding)[1:]])
+    return f"##vso[task.logissue {listed}]{_data(message)}\n"
+
+
+def _data(text: str) -> str:
+    return visible_lines(text).replace("%", "%AZP25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace("]", "%5D").replace(";", "%3B")

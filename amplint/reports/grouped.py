@@ -1,0 +1,29 @@
+"""One line per finding below the name of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.findings import Finding
+from amplint.reports.context import Context
+from amplint.reports.marks import said
+from amplint.reports.text import one_line, visible
+
+
+def grouped(findings: Sequence[Finding], context: Context) -> str:
+    """Files in the order in which they come, an empty line after each."""
+    files: dict[str, list[Finding]] = {}
+    for finding in findings:
+        files.setdefault(finding.filename, []).append(finding)
+    return "".join(f"{visible(name)}:\n{_lines(found)}\n" for name, found in files.items())
+
+
+def _lines(findings: Sequence[Finding]) -> str:
+    places = [f"{finding.span.start.row}:{finding.span.start.column}" for finding in findings]
+    width = max(map(len, places))
+    return "".join(f"  {place:<{width}}  {_told(finding)}\n" for place, finding in zip(places, findings, strict=True))
+
+
+def _told(finding: Finding) -> str:
+    mark = f" [trace: {one_line(said(finding.mark))}]" if said(finding.mark) else ""
+    return f"{finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}{mark}"
