@@ -11,7 +11,7 @@ from amplint.source.rewrite_lines import Lines
 def whole_edits(text: str, fix: Fix) -> tuple[Edit, ...]:
     """The edits of `fix` and those that import what it needs, in order and apart from each other.
 
-    None where it cannot be applied to `text`, or where the imports would have to stand inside of an edit.
+    Empty where it cannot be applied to `text`, or where the imports would have to stand inside of an edit.
     """
     new, applied = apply_round(text, [fix])
     if not applied:
