@@ -32,7 +32,6 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "isin": lambda x: torch.isin(x, x),
     "one_hot": lambda x: F.one_hot(x.long()),
     "bincount": lambda x: x.long().flatten().bincount(),
-    "meshgrid": lambda x: torch.meshgrid(x.flatten(), indexing="ij"),
     "multinomial": lambda x: x.abs().add(1).multinomial(1),
     "fill": lambda x: torch.fill(x, 1.0),
     "heaviside": lambda x: torch.heaviside(x, x),

@@ -102,6 +102,7 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "matmul": lambda x: x @ x,
     "max_pool1d": lambda x: F.max_pool1d(x.unsqueeze(0), 2),
     "max_pool2d": lambda x: F.max_pool2d(image(x), 2),
+    "meshgrid": lambda x: torch.meshgrid(x.flatten(), indexing="ij"),
     "mm": lambda x: torch.mm(x, x),
     "moveaxis": lambda x: x.moveaxis(0, 1),
     "movedim": lambda x: x.movedim(0, 1),

@@ -329,7 +329,7 @@ lift_fresh        d   copies view
 lift_fresh_copy   d   copies
 masked_select     fm  keeps out-alike selects
 mH                a   reorders view transposes
-meshgrid          f   keeps repeats view
+meshgrid          f   keeps alike repeats view
 moveaxis          fm  keeps reorders view alias=movedim
 movedim           fm  keeps reorders view
 mT                a   reorders view transposes

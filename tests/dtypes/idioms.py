@@ -342,7 +342,11 @@ m | torch.cdist({m}.float(), {m}.float())
 m | torch.cross({m}[:, :3], {m}[:, :3], dim=1).repeat(1, 2)[:, :4]
 v | torch.diff({m}, dim=0)[0]
 v | torch.trapz({m}, dim=-1)
-- - | torch.meshgrid({v}, {v}, indexing="ij")
+= m m | torch.meshgrid({v}, {v}, indexing="ij")
+km km | torch.meshgrid(torch.arange(4{on}), torch.arange(4{on}), indexing="ij")
+= m m | torch.meshgrid([{v}, {v}], indexing="xy")
+= m | torch.stack(torch.meshgrid({v}, {v}, indexing="ij"))[0]
+= m | torch.cat(torch.meshgrid({v}, {v}, indexing="ij"))[:4]
 = m | F.linear({m}, {m}, bias={v})
 = m | F.linear(input={m}, weight={m}, bias=None)
 = t | F.conv1d({t}, weight={t}[..., :1], bias={v})

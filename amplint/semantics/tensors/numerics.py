@@ -35,7 +35,7 @@ from amplint.semantics.tensors.tensors import (
     tensor,
     used_as_tensor,
 )
-from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
@@ -271,15 +271,15 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         return None
     if op not in KNOWN | BOOLEAN | INTEGER and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
-    first = given[0].value
-    joined: Sequence[Place] = ()
-    if isinstance(first, Items):
-        joined = _parts(machine, given[0].node.value, first)
-        first = joined[0][1] if joined else Unknown(machine.fresh())
-    elif op in _JOINS and isinstance(first, Tensor):
-        first = part(machine, first, 0)
+    joined = _joined(machine, op, given[0], arguments)
+    if joined is not None:
+        first: Value = joined[0][1] if joined else Unknown(machine.fresh())
+    elif op in _JOINS and isinstance(given[0].value, Tensor):
+        first = part(machine, given[0].value, 0)
+    else:
+        first = given[0].value
     place = given[0].node.value
-    return _operation(machine, state, node, op, tensor(machine, first), arguments, place, shift=1, joined=joined)
+    return _operation(machine, state, node, op, tensor(machine, first), arguments, place, shift=1, joined=joined or ())
 
 
 def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
@@ -292,6 +292,16 @@ def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
         both = [dtype_of(machine, value) for value in arguments.values]
         found = promote(*both) if len(both) == 2 and {*FLOATING, *INTEGRAL}.issuperset(both) else None  # type: ignore[arg-type]
     return Ref(f"torch.{found}") if found is not None else None
+
+
+def _joined(machine: Machine, op: str, first: Argument, arguments: Arguments) -> list[Place] | None:
+    """The tensors that an operation is given in a list, or one by one; None where it is not given several."""
+    if isinstance(first.value, Items):
+        return _parts(machine, first.node.value, first.value)
+    given = [argument for argument in arguments.given if argument.keyword is None]
+    if op != "meshgrid" or any(one.star for one in given):
+        return None
+    return [(one.node.value, tensor(machine, one.value)) for one in given]
 
 
 def _parts(machine: Machine, node: cst.BaseExpression, joined: Items) -> list[Place]:

@@ -73,7 +73,7 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
     if op == "flatten" and len(arguments.given) == shift:
         return 1
     if op == "meshgrid":
-        return _gridded(operands, arguments)
+        return len(operands) + 1 if len(operands) > 1 else None  # the tuple of the results counts as a dimension
     if op in _SIZED and arguments.given[shift:]:
         return _of_sizes(arguments.given[shift:])
     if op == "masked_fill":
@@ -93,12 +93,6 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
     if op in _SOME:
         return SOME_DIMENSIONS
     return elementwise(op, operands) if op in _BROADCAST else None
-
-
-def _gridded(operands: Sequence[Value], arguments: Arguments) -> int | None:
-    """The rank of what `meshgrid` gives: each operand is a dimension, and the tuple of the results counts as one."""
-    given = operands if len(operands) > 1 else [one.value for one in arguments.given if one.keyword is None]
-    return len(given) + 1 if not any(one.star for one in arguments.given) else None
 
 
 def _of_sizes(given: Sequence[Argument]) -> int | None:
