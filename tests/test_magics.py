@@ -6,11 +6,11 @@ import ast
 
 import pytest
 
+from amplint.engine.run import opened
 from amplint.findings import Position, Span
 from amplint.notebooks.hidden import Hidden
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page
-from amplint.notebooks.reading import page_of
 from amplint.notebooks.script import Script
 
 IPYTHON = [
@@ -121,11 +121,19 @@ def test_hidden_rows_must_come_back_once_and_in_order() -> None:
     assert rows.shown_again(shown.replace("pass", "None"), 0, 2) is None
 
 
+@pytest.mark.parametrize("line", ["%cd x", "!ls", "  !{cmd}", "x = !ls", "x=%pwd", "!7z x", '!"a b"'])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("before", ["", "x = 1\n", "x = 1\r\n"])
+def test_scripts_are_looked_into_where_they_hold_magics(line: str, mark: str, before: str) -> None:
+    inner = line if line == line.lstrip() else f"if 1:\n{line}"
+    assert isinstance(opened("a.py", f"{mark}{before}{inner}\n".encode()), Script)
+
+
 SCRIPT = "# %%\n%matplotlib inline\nimport torch\n!ls\nx = !pwd\n# %% more\n%%bash\nfor\n#%%\ny = 1\n"
 
 
 def test_scripts_with_magics() -> None:
-    page = page_of("a.py", SCRIPT.encode("utf-8-sig"))
+    page = opened("a.py", SCRIPT.encode("utf-8-sig"))
     assert isinstance(page, Script)
     ast.parse(page.text)
     assert page.restored(page.text) == SCRIPT.encode("utf-8-sig")
@@ -150,9 +158,9 @@ def test_scripts_with_magics() -> None:
     ],
 )
 def test_other_scripts_are_taken_as_they_are(text: str) -> None:
-    assert type(page_of("a.py", text.encode())) is Page
+    assert type(opened("a.py", text.encode())) is Page
 
 
 def test_exports_of_notebooks_are_python() -> None:
     text = "# In[1]:\n\n\nget_ipython().run_line_magic('matplotlib', 'inline')\nget_ipython().system('ls')\n"
-    assert page_of("a.py", text.encode()).raw == text.encode()
+    assert opened("a.py", text.encode()).raw == text.encode()

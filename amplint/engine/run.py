@@ -19,7 +19,7 @@ from amplint.engine.screen import follows, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding, Span
 from amplint.notebooks.page import Page, Problem
-from amplint.notebooks.reading import page_of
+from amplint.notebooks.reading import is_plain, page_of
 from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.source.encoding import SourceError
@@ -41,7 +41,7 @@ class _Work:
 
 def opened(path: str, raw: bytes) -> Page:
     """What is linted of the file at `path`, which holds `raw`. Raises SourceError for a notebook that is none."""
-    return call_deep(page_of, path, raw)
+    return Page(raw) if is_plain(path, raw) else call_deep(page_of, path, raw)
 
 
 def cores() -> int:
