@@ -90,7 +90,7 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
             break
         state = step
     findings = [state.page.placed(finding) for finding in state.findings]
-    return Repaired(raw, state.after or raw, findings, state.fixed)
+    return Repaired(raw, raw if state.after is None else state.after, findings, state.fixed)
 
 
 def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _State | None:
