@@ -402,9 +402,42 @@ def test_formats_for_people_and_programs_tell_the_cell(amplint: Command, project
 
 def test_the_line_of_the_file_by_any_shape() -> None:
     for shape, dump in SHAPES.values():
-        page = Notebook(notebook(SETUP, code("a = 1\n\nb = '\\n'\nc = 3", shape), **dump))
+        page = Document(notebook(SETUP, code("a = 1\n\nb = '\\n'\nc = 3", shape), **dump))
         text = notebook(SETUP, code("a = 1\n\nb = '\\n'\nc = 3", shape), **dump).decode()
         rows = [page.raw_row(3, row) for row in range(1, 5)]
         assert rows == sorted(rows)
         assert "a = 1" in text.split("\n")[rows[0] - 1]
         assert "c = 3" in text.split("\n")[rows[3] - 1]
+
+
+def test_hostile_cells_take_no_longer() -> None:
+    import time
+
+    lines = [
+        " " * 200_000 + "\nx = = 1",
+        "# c\r\n" * 5_000 + "!ls",
+        "x" + " " * 200_000 + "y",
+        "x?" + " " * 200_000 + "y",
+    ]
+    lines += [
+        "%time " + " " * 100_000 + "-x",
+        "!" + "\\\n!" * 20_000,
+        "(" * 300,
+        "x = '" * 20_000 + "\n!ls",
+        "[" * 90_000,
+    ]
+    begun = time.process_time()
+    for line in lines:
+        page = Notebook(notebook(SETUP, line, LOOP))
+        assert page.restored(page.text) == notebook(SETUP, line, LOOP)
+        assert page.restored(page.text.replace("import torch", "import torch\n")) is not None
+    assert time.process_time() - begun < 10
+
+
+def test_a_cell_may_become_empty_and_edits_outside_of_cells_are_refused() -> None:
+    page = Notebook(notebook("x = 1", "  y = 1\n  !ls"))
+    restored = page.restored(page.text.replace("x = 1\n", ""))
+    assert restored is not None
+    assert [cell.source for cell in Document(restored).cells] == ["", "  y = 1\n  !ls"]
+    assert page.restored(f"import torch\n{page.text}") is None
+    assert page.restored(f"{page.text}import torch\n") is None

@@ -84,8 +84,15 @@ class Document:
                 if _object(cell).get("cell_type") == "code" and source is not None:
                     yield Cell(number, source, _is_python(cell), (*place, at, key))
 
-    def raw_row(self, cell: Cell, row: int) -> int:
-        """The line of the file that holds row `row` of `cell`, the last one where that has fewer; both count from 1."""
+    def lines(self, number: int) -> list[str]:
+        """The lines of the cell with this number without their ends, none where it is no cell of code."""
+        return next((NEWLINE.split(cell.source) for cell in self.cells if cell.number == number), [])
+
+    def raw_row(self, number: int, row: int) -> int:
+        """The line of the file that holds row `row` of the cell with this number, or its last one; all count from 1."""
+        cell = next((cell for cell in self.cells if cell.number == number), None)
+        if cell is None:
+            return 1
         starts = [0, *(found.end() for found in NEWLINE.finditer(cell.source))]
         wanted, done, at = starts[min(row, len(starts)) - 1], 0, 0
         for at, end in _pieces(self._text, self._places[cell.path]):

@@ -31,8 +31,8 @@ Hide = Callable[[str, str], str]
 """Takes a row and what is to stand for it, and gives that back with a sign by which it is known again."""
 
 _MAGIC = re.compile(r"[ \t]*(?:%%?(?P<name>[A-Za-z_]\w*)|!(?!=)|(?P<rare>\?\??[ \t]*[%\w]|/[A-Za-z_]|[,;][A-Za-z_]))")
-_ASSIGNED = re.compile(r"(?P<target>[ \t]*[A-Za-z_][\w., \t*]*?)[ \t]*=[ \t]*(?:!(?!=)|%(?P<name>[A-Za-z_]\w*))")
-_HELP = re.compile(r"[ \t]*%{0,2}[A-Za-z_*][\w*.\[\]'\"]*\?\??[ \t]*;?[ \t]*")
+_ASSIGNED = re.compile(r"(?P<target>[ \t]*[A-Za-z_][\w., \t*]*)=[ \t]*(?:!(?!=)|%(?P<name>[A-Za-z_]\w*))")
+_HELP = re.compile(r"[ \t]*%{0,2}[A-Za-z_*][\w*.\[\]'\"]*\?\??[ \t;]*")
 _TIMED = re.compile(r"(?P<indent>[ \t]*)%time(?P<code>[ \t]+(?!-).+)")
 _CELL_MAGIC = re.compile(r"%%(?P<name>\w*)")
 _UNMARKED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?=[ \t])")
@@ -113,6 +113,6 @@ def _stand_in(line: str, *, alone: bool) -> str:
         return f"{timed['indent']}if 1:{timed['code']}"
     assigned = _ASSIGNED.match(line)
     if assigned is not None and objection(f"{assigned['target'].strip()} = 1") is None:
-        return f"{assigned['target']} = get_ipython()"
+        return f"{assigned['target'].rstrip()} = get_ipython()"
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     return f"{indent}pass" if indent else ""

@@ -15,8 +15,7 @@ from amplint.records import dataclass
 from amplint.source.encoding import SourceError
 from amplint.source.source import NEWLINE
 
-_FIRST = re.compile(r"\s*?([ \t]*)\S")
-_OPENING = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n|\r|\n))*(%%[^\r\n]*)")
+_OPENING = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*(%%[^\r\n]*)")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,8 @@ class Notebook(Page):
         self._hidden = Hidden(cell.source for cell in cells)
         self._sections: list[_Section] = []
         problems: list[Problem] = []
-        parts = [self._hidden.hide("", "")]
+        self._top = self._hidden.hide("", "")
+        parts = [self._top]
         row = 2
         for cell in cells:
             first = len(self._hidden)
@@ -89,16 +89,6 @@ class Notebook(Page):
         return self._text
 
     @property
-    def cells(self) -> dict[int, list[str]]:
-        """The lines of each cell, by its number."""
-        return {section.cell.number: NEWLINE.split(section.cell.source) for section in self._sections}
-
-    def raw_row(self, number: int, row: int) -> int:
-        """The line of the file in which row `row` of the cell with this number stands."""
-        section = next(section for section in self._sections if section.cell.number == number)
-        return self._document.raw_row(section.cell, row)
-
-    @property
     def refusal(self) -> str:
         return "the result would change a line of IPython, or join cells"
 
@@ -108,26 +98,24 @@ class Notebook(Page):
 
     def _sources(self, text: str) -> dict[int, str] | None:
         """The sources that differ in `text`, by the numbers of their cells."""
-        changed: dict[int, str] = {}
-        rest = text
         bounds = [*(section.head for section in self._sections), self._end]
+        before, _, rest = text.partition(f"{bounds[0]}\n")
+        if before != f"{self._top}\n":
+            return None
+        changed: dict[int, str] = {}
         for section, following in zip(self._sections, bounds[1:], strict=True):
-            _, found, rest = rest.partition(f"{section.head}\n")
-            body, end, after = rest.partition(f"\n{following}\n")
-            if not found or not end:
-                return None
-            rest = f"{following}\n{after}"
-            source = self._hidden.shown_again(body, *section.hidden)
+            body, found, rest = f"\n{rest}".partition(f"\n{following}\n")
+            source = self._hidden.shown_again(body[1:], *section.hidden) if found else None
             if source is None:
                 return None
             if source == section.cell.source:
                 continue
-            head, failure = _checked(body)
+            head, failure = _checked(body[1:])
             indented = section.head.startswith("if")
             if failure is not None or bool(head) != indented or _opening(source) != _opening(section.cell.source):
                 return None
             changed[section.cell.number] = source
-        return changed
+        return None if rest else changed
 
     def place(self, span: Span) -> Span | None:
         at = bisect.bisect_left(self._starts, span.start.row) - 1
@@ -152,8 +140,7 @@ def _opening(source: str) -> str:
 def _checked(shown: str) -> tuple[str, SourceError | None]:
     """What has to stand above a cell with its stand-ins for it to be Python, and why even then it is not."""
     failure = objection(shown)
-    first = _FIRST.match(shown)
-    if failure is None or first is None or not first[1]:
+    if failure is None or not shown[: len(shown) - len(shown.lstrip())].endswith((" ", "\t")):
         return "", failure
     failure = objection(f"if 1:\n{shown}")
     if failure is None:

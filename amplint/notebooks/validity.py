@@ -14,14 +14,14 @@ def objection(text: str) -> SourceError | None:
     """What speaks against `text` as Python, in Python's own words where it is the syntax; None where nothing does."""
     if "\0" in text:
         return SourceError("the cell contains NUL characters; Python cannot run it")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        return SourceError("the cell contains halves of characters (surrogates); Python cannot run it")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ast.parse(text)
     except SyntaxError as own:
         return _by_libcst(text, own)
+    except UnicodeEncodeError:
+        return SourceError("the cell contains halves of characters (surrogates); Python cannot run it")
     except (RecursionError, MemoryError, ValueError) as failure:
         return SourceError(f"too deeply nested to be parsed ({type(failure).__name__})")
     return None

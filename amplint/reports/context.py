@@ -15,7 +15,7 @@ from amplint.source.encoding import SourceError, shown_text
 from amplint.source.files import read
 
 if TYPE_CHECKING:
-    from amplint.notebooks.notebook import Notebook
+    from amplint.notebooks.document import Document
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -27,7 +27,7 @@ class Sources:
         self._given = given or {}
         self._texts: dict[str, str | None] = {}
         self._lines: dict[str, list[str]] = {}
-        self._notebooks: dict[str, Notebook | None] = {}
+        self._notebooks: dict[str, Document | None] = {}
 
     def line(self, filename: str, row: int, cell: int | None = None) -> str | None:
         """Line `row` of a file, or of a `cell` of a notebook, without its end; None when it cannot be read."""
@@ -37,20 +37,20 @@ class Sources:
     def raw_row(self, filename: str, row: int, cell: int) -> int:
         """The line of the file that holds row `row` of a `cell` of a notebook, 1 when it cannot be read."""
         notebook = self._notebook(filename)
-        return notebook.raw_row(cell, row) if notebook is not None and cell in notebook.cells else 1
+        return 1 if notebook is None else notebook.raw_row(cell, row)
 
     def _cell(self, filename: str, cell: int) -> list[str]:
         notebook = self._notebook(filename)
-        return [] if notebook is None else notebook.cells.get(cell, [])
+        return [] if notebook is None else notebook.lines(cell)
 
-    def _notebook(self, filename: str) -> Notebook | None:
+    def _notebook(self, filename: str) -> Document | None:
         if filename not in self._notebooks:
-            from amplint.notebooks.notebook import Notebook  # more modules than most runs need
+            from amplint.notebooks.document import Document  # more modules than most runs need
 
             raw = self._read(filename)
             self._notebooks[filename] = None
             with contextlib.suppress(SourceError):
-                self._notebooks[filename] = None if raw is None else Notebook(raw)
+                self._notebooks[filename] = None if raw is None else Document(raw)
         return self._notebooks[filename]
 
     def lines(self, filename: str) -> list[str]:
