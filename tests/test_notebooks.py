@@ -13,6 +13,7 @@ import pytest
 from conftest import Command
 
 import amplint as api
+from amplint.engine import run
 from amplint.findings import Position, Span
 from amplint.notebooks.document import Document
 from amplint.notebooks.notebook import Notebook
@@ -286,6 +287,20 @@ def test_the_command(amplint: Command, project: Path) -> None:
     assert "\n+    scaler.unscale_(optimizer)\n" in diff
     assert amplint("--fix").status == 0
     assert amplint().status == 0
+
+
+def test_what_a_notebook_has_put_out_is_not_linted_again(
+    amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("linted again")
+
+    (project / "a.ipynb").write_bytes(notebook(SETUP, "x = = 1", LOOP))
+    first = amplint()
+    assert "cell 4, line 7" in first.out
+    (project / "a.ipynb").write_bytes(notebook(SETUP, "x = = 1", LOOP).replace(b"iVBO", b"other"))
+    monkeypatch.setattr(run, "analyse", fail)
+    assert amplint().out == first.out
 
 
 def test_standard_input(amplint: Command) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from amplint.notebooks.hidden import with_ends
-from amplint.notebooks.validity import objection
+from amplint.notebooks.validity import parses
 from amplint.source.layout import Layout
 from amplint.source.source import NEWLINE
 
@@ -109,10 +109,10 @@ def _is_magic(line: str, script: bool) -> bool:
 def _stand_in(line: str, *, alone: bool) -> str:
     """Code for a line of IPython's, in as many columns where it holds Python; nothing where a comment will do."""
     timed = _TIMED.fullmatch(line)
-    if timed is not None and alone and objection(f"if 1:{timed['code']}") is None:
+    if timed is not None and alone and parses(f"if 1:{timed['code']}"):
         return f"{timed['indent']}if 1:{timed['code']}"
     assigned = _ASSIGNED.match(line)
-    if assigned is not None and objection(f"{assigned['target'].strip()} = 1") is None:
+    if assigned is not None and parses(f"{assigned['target'].strip()} = 1"):
         return f"{assigned['target'].rstrip()} = get_ipython()"
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     return f"{indent}pass" if indent else ""

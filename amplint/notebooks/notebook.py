@@ -10,7 +10,7 @@ from amplint.notebooks.document import Cell, Document
 from amplint.notebooks.hidden import Hidden, rows_of, with_ends
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page, Problem
-from amplint.notebooks.validity import objection
+from amplint.notebooks.validity import objection, parses
 from amplint.records import dataclass
 from amplint.source.encoding import SourceError
 from amplint.source.source import NEWLINE
@@ -72,8 +72,7 @@ class Notebook(Page):
         """What to write above a cell and what in its place, and why it is hidden although it should be Python."""
         source, failure = cell.source, None
         if cell.python:
-            failure = objection(source)
-            if failure is None:
+            if parses(source):
                 return "", source, None
             before = len(self._hidden)
             shown = masked(source, self._hidden.hide)
@@ -139,9 +138,10 @@ def _opening(source: str) -> str:
 
 def _checked(shown: str) -> tuple[str, SourceError | None]:
     """What has to stand above a cell with its stand-ins for it to be Python, and why even then it is not."""
-    failure = objection(shown)
-    if failure is None or not shown[: len(shown) - len(shown.lstrip())].endswith((" ", "\t")):
-        return "", failure
+    if parses(shown):
+        return "", None
+    if not shown[: len(shown) - len(shown.lstrip())].endswith((" ", "\t")):
+        return "", objection(shown)
     failure = objection(f"if 1:\n{shown}")
     if failure is None:
         return "if 1:", None

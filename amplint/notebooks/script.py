@@ -10,7 +10,7 @@ from amplint.findings import Span
 from amplint.notebooks.hidden import Hidden, rows_of
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page
-from amplint.notebooks.validity import objection
+from amplint.notebooks.validity import objection, parses
 from amplint.source.encoding import SourceError, decode, encode
 from amplint.source.source import NEWLINE
 
@@ -32,7 +32,7 @@ class Script(Page):
     def of(cls, raw: bytes) -> Script | None:
         """The file, None where it is not Python with and without stand-ins, or Python as it is."""
         try:
-            if objection(decode(raw)[0]) is None:
+            if parses(decode(raw)[0]):
                 return None
             script = cls(raw)
         except SourceError:

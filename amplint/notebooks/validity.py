@@ -10,20 +10,33 @@ from amplint.source.encoding import SourceError
 from amplint.source.source import Source
 
 
+def parses(text: str) -> bool:
+    """Whether this Python can parse `text`."""
+    return _failure(text) is None
+
+
 def objection(text: str) -> SourceError | None:
     """What speaks against `text` as Python, in Python's own words where it is the syntax; None where nothing does."""
     if "\0" in text:
         return SourceError("the cell contains NUL characters; Python cannot run it")
+    failure = _failure(text)
+    if isinstance(failure, SyntaxError):
+        return _by_libcst(text, failure)
+    if isinstance(failure, UnicodeEncodeError):
+        return SourceError("the cell contains halves of characters (surrogates); Python cannot run it")
+    if failure is not None:
+        return SourceError(f"too deeply nested to be parsed ({type(failure).__name__})")
+    return None
+
+
+def _failure(text: str) -> Exception | None:
+    """What Python's own parser raises."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ast.parse(text)
-    except SyntaxError as own:
-        return _by_libcst(text, own)
-    except UnicodeEncodeError:
-        return SourceError("the cell contains halves of characters (surrogates); Python cannot run it")
-    except (RecursionError, MemoryError, ValueError) as failure:
-        return SourceError(f"too deeply nested to be parsed ({type(failure).__name__})")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as failure:
+        return failure
     return None
 
 
