@@ -289,6 +289,13 @@ def test_the_command(amplint: Command, project: Path) -> None:
     assert amplint().status == 0
 
 
+def test_the_example_of_the_page(amplint: Command, project: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    shown = page.partition("$ amplint train.ipynb\n")[2].partition("```")[0]
+    (project / "train.ipynb").write_bytes(notebook(SETUP, BASH, LOOP))
+    assert amplint("train.ipynb").out.startswith(shown)
+
+
 def test_what_a_notebook_has_put_out_is_not_linted_again(
     amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
