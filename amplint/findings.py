@@ -42,10 +42,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """A half-open range of the decoded text: `end` is the position just past the last character."""
+    """A half-open range of the decoded text: `end` is the position just past the last character.
+
+    In a notebook both count from the start of the cell with the number `cell`, 1 for the first one, of whatever kind.
+    """
 
     start: Position
     end: Position
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +129,8 @@ class Finding:
     shown: Note | None = None
     mark: Mark | None = None
     guesses: tuple[Guessed, ...] = ()
+
+    @property
+    def cell(self) -> int | None:
+        """The number of the cell of a notebook, None in other files."""
+        return self.span.cell

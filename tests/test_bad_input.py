@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from amplint import semantics
-from amplint.codemods import files
+from amplint.codemods import Conversion, files
 from amplint.engine import fixing
 from amplint.engine import pool as pool_module
 from amplint.engine import run as run_module
@@ -216,7 +216,7 @@ def test_a_repair_or_a_conversion_that_fails(amplint: Command, project: Path, mo
         ran = amplint(option, "--output-format", "concise")
         assert ran.status == 2
         assert "a.py:1:1: AMP003[rule-crashed] error: The repair failed: LookupError: lost" in ran.out + ran.err
-    monkeypatch.setattr(files, "decode", fail)
+    monkeypatch.setattr(files, "convert", lambda text, *_: fail(text) and Conversion(text))
     ran = amplint("convert", "--from", "cuda-amp", ".")
     assert ran.status == 2
     assert "a.py: the conversion failed, please report it: LookupError: lost" in ran.err
@@ -404,10 +404,11 @@ def test_a_checkout_without_rules(amplint: Command, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("good")
-def test_a_notebook(amplint: Command, project: Path) -> None:
+def test_a_notebook_that_is_none(amplint: Command, project: Path) -> None:
     (project / "train.ipynb").write_text("{}", encoding="utf-8")
     ran = amplint("--output-format", "concise", "train.ipynb", ".")
-    assert ran.out.startswith("train.ipynb:1:1: AMP002[unreadable-file] error: notebooks cannot be linted yet\n")
+    message = "AMP001[syntax-error] error: not a notebook: its JSON has no cells\n"
+    assert ran.out.startswith(f"train.ipynb:1:1: {message}")
     assert "AMP205" in ran.out
 
 

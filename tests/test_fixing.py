@@ -16,6 +16,7 @@ from amplint.engine.diagnostics import SyntaxErrorFound, diagnostic
 from amplint.engine.discover import Target
 from amplint.engine.fixing import ROUNDS, Repaired, repair, repair_file
 from amplint.findings import Applicability, Edit, Finding, Fix, Position, Severity, Span
+from amplint.notebooks.page import Page
 from tests.conftest import Command
 from tests.test_cli import BAD, GOOD
 
@@ -52,6 +53,10 @@ class FakeLinter:
         except SyntaxError:
             return [diagnostic(SyntaxErrorFound, "a.py", "bad")]
         return [finding for check in self.checks for finding in check(text)]
+
+    def check_page(self, target: Target, page: Page) -> list[Finding]:
+        """What is found in the text of `page`."""
+        return self.check(target, page.raw)
 
 
 def repaired(text: str, *checks: Callable[[str], list[Finding]], unsafe: bool = False) -> Repaired:

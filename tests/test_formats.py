@@ -541,6 +541,49 @@ def test_fixes_in_sarif_do_what_the_command_does(folder: str, project: Path) -> 
     assert tried
 
 
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "markdown", "metadata": {}, "source": ["# Training"]},
+            {
+                "cell_type": "code",
+                "execution_count": None,
+                "metadata": {},
+                "outputs": [],
+                "source": ["import torch\n", "region = torch.cuda.amp.autocast()"],
+            },
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 4,
+    },
+    indent=1,
+)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_notebooks(name: str, project: Path) -> None:
+    """Readers that know cells are told the cell, and those that know files alone the line of the JSON."""
+    Path("train.ipynb").write_text(NOTEBOOK)
+    (finding,) = amplint.check([Path("train.ipynb")])
+    row = next(number for number, line in enumerate(NOTEBOOK.splitlines(), 1) if "autocast" in line)
+    text = report(name, finding, context=Context(RULES, Sources()))
+    assert re.search(r"\bcell\b\D{0,3}2\b", text)
+    if name == "sarif":
+        (result,) = sarif_run(finding, context=Context(RULES, Sources()))["results"]
+        assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": row, "endLine": row}
+        assert "fixes" not in result
+    elif name == "gitlab":
+        assert json.loads(text)[0]["location"]["lines"] == {"begin": row, "end": row}
+    elif name == "rdjson":
+        (diagnostic,) = json.loads(text)["diagnostics"]
+        assert diagnostic["location"]["range"] == {"start": {"line": row}, "end": {"line": row}}
+        assert "suggestions" not in diagnostic
+    elif name in ("azure", "github"):
+        assert re.search(rf"line(number)?={row}\b", text)
+        assert "col" not in text.partition("In cell")[0]
+
+
 def test_the_page_knows_every_format_and_its_bounds() -> None:
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == list(FORMATS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -42,4 +43,26 @@ print(*sorted(sys.modules), file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = done.stderr.split()
     assert not [name for name in loaded if name.startswith("libcst.")]
-    assert not {"amplint.api", "amplint.reports.sarif", "amplint.reports.junit", "xml"} & set(loaded)
+    assert not {
+        "amplint.api",
+        "amplint.reports.sarif",
+        "amplint.reports.junit",
+        "amplint.notebooks.magics",
+        "xml",
+    } & set(loaded)
+
+
+def test_notebooks_need_no_libcst(tmp_path: Path) -> None:
+    script = ROOT / "fixtures" / "AMP201-double-unscale" / "bad_same_iteration.py"
+    lines = ["!ls\n", *script.read_text(encoding="utf-8").splitlines(keepends=True)]
+    cells = [{"cell_type": "code", "source": lines}]
+    (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}}), encoding="utf-8")
+    program = f"""
+import sys
+from amplint.cli.main import main
+try: main(["check", "--no-cache", "--fix", {str(tmp_path / "train.ipynb")!r}])
+except SystemExit as ended: assert ended.code == 0, ended.code
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not [name for name in done.stderr.split() if name.startswith("libcst.")]

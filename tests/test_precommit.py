@@ -72,6 +72,9 @@ def test_the_hooks_fail_with_the_finding_and_pass_once_fixed(hooks: Path, tmp_pa
     project.mkdir()
     script = project / "train.py"
     script.write_text(BAD, encoding="utf-8")
+    notebook = project / "train.ipynb"
+    cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": BAD.splitlines(keepends=True)}]
+    notebook.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}), encoding="utf-8")
     names = re.findall(r"^- id: (\S+)$", (hooks / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"), re.MULTILINE)
     assert names
     revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=hooks, capture_output=True, text=True, check=True)
@@ -82,10 +85,14 @@ def test_the_hooks_fail_with_the_finding_and_pass_once_fixed(hooks: Path, tmp_pa
     first = run_hooks(project, tmp_path / "store")
     assert first.returncode == 1, first.stdout + first.stderr
     assert "train.py:11:9" in first.stdout
+    assert "train.ipynb:cell 1:11:9" in first.stdout
     assert "AMP205" in first.stdout
     assert "files were modified by this hook" in first.stdout
     fixed = script.read_text(encoding="utf-8")
     assert fixed == BAD.replace("        torch.nn", "        scaler.unscale_(optimizer)\n        torch.nn")
+
+    cells[0]["source"] = fixed.splitlines(keepends=True)
+    assert json.loads(notebook.read_text(encoding="utf-8"))["cells"] == cells
 
     second = run_hooks(project, tmp_path / "store")
     assert second.returncode == 0, second.stdout + second.stderr

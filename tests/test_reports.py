@@ -169,6 +169,7 @@ def test_json() -> None:
         "severity": "error",
         "message": FINDING.message,
         "filename": "train.py",
+        "cell": None,
         "location": {"row": 5, "column": 1},
         "end_location": {"row": 5, "column": 27},
         "reason": FINDING.reason,
@@ -177,6 +178,7 @@ def test_json() -> None:
             {
                 "message": "the gradients are unscaled here",
                 "filename": None,
+                "cell": None,
                 "location": {"row": 3, "column": 1},
                 "end_location": {"row": 3, "column": 27},
             }
@@ -186,7 +188,14 @@ def test_json() -> None:
             "applicability": "safe",
             "message": "Remove the second call.",
             "imports": ["import torch"],
-            "edits": [{"content": "", "location": {"row": 5, "column": 1}, "end_location": {"row": 6, "column": 1}}],
+            "edits": [
+                {
+                    "content": "",
+                    "cell": None,
+                    "location": {"row": 5, "column": 1},
+                    "end_location": {"row": 6, "column": 1},
+                }
+            ],
         },
         "guesses": [
             {

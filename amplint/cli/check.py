@@ -59,7 +59,7 @@ _SELECTOR = "CODES"
 @click.option("-q", "--quiet", is_flag=True, help="Only the findings: no summary, no progress bar.")
 @click.pass_context
 def check(ctx: click.Context, /, **values: Any) -> None:
-    """Lint Python files and folders, the current folder by default.
+    """Lint Python files, notebooks and folders, the current folder by default.
 
     Settings come from [tool.amplint] in pyproject.toml or from amplint.toml, whichever is nearest above a file.
 

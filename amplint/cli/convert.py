@@ -10,13 +10,14 @@ from typing import Any
 import click
 
 from amplint.cli.failures import Failure, load_rules, warn
-from amplint.codemods.conversion import Wish
+from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.registry import DEVICES, DTYPES, GOALS, LEAST_WINDOW, SOURCES, find
 from amplint.engine.config import ConfigError
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
 from amplint.records import dataclass
 from amplint.reports.diff import unified
+from amplint.reports.places import in_file
 from amplint.reports.text import one_line
 
 DONE, LEFT, FAILED = 0, 1, 2
@@ -124,8 +125,8 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
         warn(f"{target.filename}: {converted.failure}")
         tally.failed = True
         return
-    tally.reasons += [f"{target.filename}:{remark.row}: refused: {remark.text}" for remark in converted.reasons]
-    tally.checks += [f"{target.filename}:{remark.row}: check: {remark.text}" for remark in converted.checks]
+    tally.reasons += [f"{_place(target, remark)}: refused: {remark.text}" for remark in converted.reasons]
+    tally.checks += [f"{_place(target, remark)}: check: {remark.text}" for remark in converted.checks]
     tally.refused += bool(converted.reasons)
     if converted.after == converted.before:
         return
@@ -136,6 +137,10 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
     if show:
         diff = unified(target.filename, converted.before, converted.after, escape=sys.stdout.isatty())
         click.echo(diff, nl=False)
+
+
+def _place(target: Target, remark: Remark) -> str:
+    return f"{in_file(target.filename, remark.cell)}:{remark.row}"
 
 
 def _summary(tally: _Tally, *, written: bool) -> str:

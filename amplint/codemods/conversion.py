@@ -25,10 +25,11 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One line about a row of the text; rows count from 1."""
+    """One line about a row of the text, or of the cell with this number of a notebook; all count from 1."""
 
     row: int
     text: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from amplint.codemods import convert
 from amplint.codemods.conversion import Conversion, Converted, Remark, Wish
 from amplint.engine.diagnostics import describe
+from amplint.engine.run import opened
+from amplint.findings import Position, Span
 from amplint.fixes.write import replace_file
-from amplint.source.encoding import SourceError, decode, encode
+from amplint.notebooks.page import Page
+from amplint.source.encoding import SourceError
 from amplint.source.files import read
 
 
@@ -39,15 +43,31 @@ def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
 def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
     """The conversion of a file and its new content, in the encoding that it had; any bytes can be handed in."""
     try:
-        text, encoding = decode(raw)
+        page = opened(path, raw)
+        text = page.text
     except SourceError as failure:
         return Conversion("", refused=(Remark(failure.position.row, failure.message),)), raw
+    if page.problems:
+        refused = (Remark(problem.position.row, problem.message) for problem in page.problems)
+        return Conversion(text, refused=_placed(refused, page)), raw
     conversion = convert(text, wish, path)
-    try:
-        return conversion, encode(conversion.text, encoding) if conversion.text != text else raw
-    except SourceError:
-        refused = (Remark(1, f"the result cannot be written in {encoding}"),)
-        return replace(conversion, text=text, done=(), refused=refused, left=()), raw
+    if conversion.text == text:
+        return replace(conversion, refused=_placed(conversion.refused, page), left=_placed(conversion.left, page)), raw
+    new = page.restored(conversion.text)
+    if new is None:
+        return Conversion(text, refused=_placed((Remark(1, page.refusal),), page)), raw
+    left = _placed(conversion.left, opened(path, new))
+    return replace(conversion, done=_placed(conversion.done, page), left=left), new
+
+
+def _placed(remarks: Iterable[Remark], page: Page) -> tuple[Remark, ...]:
+    """`remarks` about rows of the text of `page`, by the rows of its file."""
+    placed = []
+    for remark in remarks:
+        start = Position(remark.row, 1)
+        span = page.near(Span(start, start))
+        placed.append(Remark(span.start.row, remark.text, span.cell))
+    return tuple(placed)
 
 
 def _converted(filename: str, raw: bytes, new: bytes, conversion: Conversion) -> Converted:

@@ -1,4 +1,4 @@
-"""From paths on the command line to the Python files to lint, in an order that depends on nothing but their names."""
+"""From paths on the command line to the files to lint, in an order that depends on nothing but their names."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ NEVER_ENTERED = frozenset(
         *(".pytest_cache", ".ipynb_checkpoints"),
     }
 )
+
+SUFFIXES = (".py", ".ipynb")
+"""How the files end that are looked for in folders."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,6 @@ def discover(paths: Iterable[str], projects: Projects) -> Found:
         shown = given[2:] if given.startswith("./") and len(given) > 2 else given
         if os.path.isdir(path):
             _walk(shown, path, projects, found)
-        elif path.endswith(".ipynb"):
-            found.problems.append(diagnostic(UnreadableFile, shown, "notebooks cannot be linted yet"))
         elif os.path.exists(path):
             found.targets.append(Target(shown, path, projects.of(Path(path).parent)))
         elif os.path.islink(path):
@@ -105,7 +106,7 @@ def _entries(
     for entry in entries:
         shown = os.path.join(folder.shown, entry.name)
         path = os.path.join(folder.path, entry.name)
-        python = entry.name.endswith(".py")
+        python = entry.name.endswith(SUFFIXES)
         if entry.is_symlink():
             if _link(shown, path, top, python, chain, found):
                 found.targets.append(Target(shown, path, folder.settings))

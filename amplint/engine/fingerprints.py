@@ -14,14 +14,15 @@ _DIGEST_BYTES = 16
 
 
 def fingerprints(
-    findings: Sequence[Finding], line_text: Callable[[str, int], str | None], root: str | None = None
+    findings: Sequence[Finding], line_text: Callable[[str, int, int | None], str | None], root: str | None = None
 ) -> list[str]:
     """One word of 32 hexadecimal digits for each of `findings`, all of them different.
 
     It stays the same while the rule, the file's path from the folder `root` (by default the current one) and the text
     of the line where the finding starts do, wherever that line moves; white space does not matter. Findings that agree
-    in all of these are counted, in the order in which they are given. `line_text` is asked for the line of a file name
-    and a row, as `reports.context.Sources.line` answers, without its end and None where it cannot be read.
+    in all of these are counted, in the order in which they are given. `line_text` is asked for the line of a file name,
+    a row and the cell of a notebook, as `reports.context.Sources.line` answers, without its end and None where
+    it cannot be read.
     """
     names: dict[str, str] = {}
     seen: Counter[str] = Counter()
@@ -29,7 +30,7 @@ def fingerprints(
     for finding in findings:
         if finding.filename not in names:
             names[finding.filename] = from_root(finding.filename, root)
-        line = " ".join((line_text(finding.filename, finding.span.start.row) or "").split())
+        line = " ".join((line_text(finding.filename, finding.span.start.row, finding.cell) or "").split())
         content = "\0".join([finding.code, names[finding.filename], line])
         found.append(_digest(f"{content}\0{seen[content]}"))
         seen[content] += 1

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from amplint.engine.config import Settings
 from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
 from amplint.engine.discover import Target
-from amplint.engine.run import Linter
+from amplint.engine.run import Linter, opened
 from amplint.findings import Applicability, Finding, Fix
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
 from amplint.fixes.verify import verify
 from amplint.fixes.write import replace_file
+from amplint.notebooks.page import Page
 from amplint.records import dataclass
-from amplint.source.encoding import SourceError, decode, encode
+from amplint.source.encoding import SourceError
 from amplint.source.files import read
 
 ROUNDS = 20
@@ -34,6 +34,16 @@ class Repaired:
     findings: list[Finding]
     fixed: int = 0
     filename: str = ""
+
+
+@dataclass(frozen=True)
+class _State:
+    """How far a repair is: the file, what is found in it by rows of its text, and its content once that has changed."""
+
+    page: Page
+    findings: list[Finding]
+    after: bytes | None = None
+    fixed: int = 0
 
 
 def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
@@ -62,10 +72,15 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
 
     A fix whose result is not valid, cannot be encoded or breaks the analysis is left out; the others go on.
     """
-    state = Repaired(raw, raw, linter.check(target, raw))
+    try:
+        page = opened(target.path, raw)
+    except SourceError:
+        return Repaired(raw, raw, linter.check(target, raw))
+    state = _State(page, linter.check_page(target, page))
     refused: set[Fix] = set()
     for _ in range(ROUNDS):
-        fixes = [fix for fix in applicable(state.findings, target.settings) if fix not in refused]
+        movable = [one for one in state.findings if state.page.placed(one).fix is not None]
+        fixes = [fix for fix in applicable(movable, target.settings) if fix not in refused]
         step = _step(state, fixes, target, linter)
         while step is None:
             refused.update([fix for fix in fixes if _step(state, [fix], target, linter) is None] or fixes[1:])
@@ -74,27 +89,28 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
         if step is state:
             break
         state = step
-    return state
+    findings = [state.page.placed(finding) for finding in state.findings]
+    return Repaired(raw, raw if state.after is None else state.after, findings, state.fixed)
 
 
-def _step(state: Repaired, fixes: list[Fix], target: Target, linter: Linter) -> Repaired | None:
+def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _State | None:
     """`state` after one round of `fixes`: None when that must not be used, `state` itself when nothing changes."""
-    old, encoding = decode(state.after)
+    old = state.page.text
     new, applied = apply_round(old, fixes)
     if new == old:
         return state
-    new = remove_stale_imports(old, new)
+    new = remove_stale_imports(old, new, keep=state.page.words)
     if verify(old, new, [edit for fix in applied for edit in fix.edits]) is not None:
         return None
-    try:
-        raw = encode(new, encoding)
-    except SourceError:
+    raw = state.page.restored(new)
+    if raw is None:
         return None
-    findings = linter.check(target, raw)
+    page = opened(target.path, raw)
+    findings = linter.check_page(target, page)
     broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))
     if not broken <= was_broken:
         return None
-    return replace(state, after=raw, findings=findings, fixed=state.fixed + len(applied))
+    return _State(page, findings, raw, state.fixed + len(applied))
 
 
 def _cannot(what: str, target: Target, failure: OSError) -> Finding:

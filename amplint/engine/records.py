@@ -86,6 +86,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
 
 def _place(span: Span) -> dict[str, Any]:
     return {
+        "cell": span.cell,
         "location": {"row": span.start.row, "column": span.start.column},
         "end_location": {"row": span.end.row, "column": span.end.column},
     }
@@ -93,4 +94,4 @@ def _place(span: Span) -> dict[str, Any]:
 
 def _span(record: dict[str, Any]) -> Span:
     start, end = record["location"], record["end_location"]
-    return Span(Position(start["row"], start["column"]), Position(end["row"], end["column"]))
+    return Span(Position(start["row"], start["column"]), Position(end["row"], end["column"]), record["cell"])

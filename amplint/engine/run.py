@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
-from amplint.engine.diagnostics import UnreadableFile, defect, diagnostic
+from amplint.engine.deep import call_deep
+from amplint.engine.diagnostics import SyntaxErrorFound, UnreadableFile, defect, diagnostic
 from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.modules import Modules, still_holds
 from amplint.engine.projects import Projects
 from amplint.engine.screen import follows, screen
 from amplint.engine.suppress import suppress
-from amplint.findings import Finding
+from amplint.findings import Finding, Span
+from amplint.notebooks.page import Page, Problem
+from amplint.notebooks.reading import is_plain, page_of
 from amplint.records import dataclass
 from amplint.rule import Rule
+from amplint.source.encoding import SourceError
 from amplint.source.files import read
 
 POOL_BYTES = 600_000
@@ -29,8 +34,14 @@ class _Work:
     """A file with what its analysis needs, and its key in the cache."""
 
     target: Target
+    page: Page
     job: Job
     key: str
+
+
+def opened(path: str, raw: bytes) -> Page:
+    """What is linted of the file at `path`, which holds `raw`. Raises SourceError for a notebook that is none."""
+    return Page(raw) if is_plain(path, raw) else call_deep(page_of, path, raw)
 
 
 def cores() -> int:
@@ -52,8 +63,16 @@ class Linter:
 
         Repairs are made of them, so none is taken from earlier runs.
         """
+        try:
+            page = opened(target.path, raw)
+        except SourceError as failure:
+            return [_not_a_notebook(target, failure)]
+        return [page.placed(finding) for finding in self.check_page(target, page)]
+
+    def check_page(self, target: Target, page: Page) -> list[Finding]:
+        """The same for a file that has been opened, by the rows and columns of the page's text."""
         self._modules.forget(target.path)
-        work = self._prepare(target, raw)
+        work = self._prepare(target, page)
         findings = self._known(work, stored=False)
         return self._finished(work, self._analysed(work) if findings is None else findings)
 
@@ -67,10 +86,13 @@ class Linter:
         done: dict[int, _Work] = {}
         for index, target in enumerate(targets):
             try:
-                work = self._prepare(target, read(target.path))
+                work = self._prepare(target, opened(target.path, read(target.path)))
                 findings = self._known(work)
             except ConfigError:
                 raise
+            except SourceError as failure:
+                results[index] = [_not_a_notebook(target, failure)]
+                continue
             except OSError as failure:
                 message = f"cannot be read: {failure.strerror or failure}"
                 results[index] = [diagnostic(UnreadableFile, target.filename, message)]
@@ -88,9 +110,10 @@ class Linter:
             results[index] = findings
             progress(1)
         once = drop_repeated(results, [target.path for target in targets])
-        return [self._finished(done[index], found) if index in done else found for index, found in enumerate(once)]
+        return [self._placed(done[index], found) if index in done else found for index, found in enumerate(once)]
 
-    def _prepare(self, target: Target, raw: bytes) -> _Work:
+    def _prepare(self, target: Target, page: Page) -> _Work:
+        raw = page.raw
         codes = self._projects.active(target.settings, target.path)
         if codes not in self._handling:
             kinds = (self._projects.rules[code] for code in sorted(codes))
@@ -101,7 +124,7 @@ class Linter:
         torch = target.settings.torch_version
         job = Job(target.filename, target.path, raw, rules, others, torch, asked)
         folder = os.path.dirname(target.path) if rules or others else ""
-        return _Work(target, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
+        return _Work(target, page, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
 
     def _known(self, work: _Work, *, stored: bool = True) -> list[Finding] | None:
         path = work.target.path
@@ -116,8 +139,14 @@ class Linter:
         self._cache.put(work.key, analysis)
         return analysis.findings
 
+    def _placed(self, work: _Work, findings: list[Finding]) -> list[Finding]:
+        return [work.page.placed(finding) for finding in self._finished(work, findings)]
+
     def _finished(self, work: _Work, findings: list[Finding]) -> list[Finding]:
         target = work.target
+        if work.page.problems:
+            problems = (_syntax_error(target, problem) for problem in work.page.problems)
+            findings = sorted([*problems, *findings], key=lambda finding: (finding.span, finding.code))
         active = self._projects.active(target.settings, target.path)
         named = [with_names(finding) for finding in findings]
         try:
@@ -144,3 +173,13 @@ class Linter:
         for index, analysis in analyse_in_processes(jobs, cores(), meanwhile=check_syntax):
             yield index, self._kept(waiting[index], analysis)
         yield from light.items()
+
+
+def _not_a_notebook(target: Target, failure: SourceError) -> Finding:
+    span = Span(failure.position, failure.position)
+    return diagnostic(SyntaxErrorFound, target.filename, failure.message, span=span)
+
+
+def _syntax_error(target: Target, problem: Problem) -> Finding:
+    end = replace(problem.position, column=problem.position.column + 1)
+    return diagnostic(SyntaxErrorFound, target.filename, problem.message, span=Span(problem.position, end))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from amplint.findings import Position, Span
 from amplint.fixes.names import (
@@ -56,17 +56,18 @@ def add_imports(text: str, wanted: Iterable[str]) -> str:
     return _insert_imports(text, tree, code, newline, before_row=_first_use(tree, set(missing)))
 
 
-def remove_stale_imports(old_text: str, new_text: str) -> str:
+def remove_stale_imports(old_text: str, new_text: str, keep: Collection[str] = ()) -> str:
     """`new_text` without the imports whose names `old_text` imports and uses and `new_text` no longer uses.
 
-    Imports under `try`, with `# noqa`, of `*`, from `__future__` and of the re-exporting form `a as a` stay.
+    Imports under `try`, with `# noqa`, of `*`, from `__future__` and of the re-exporting form `a as a` stay, and those
+    of the names to `keep`.
     """
     old, new = parse(old_text), parse(new_text)
     if old is None or new is None:
         return new_text
     imported = {name for name, _ in spellings(node for node in ast.walk(old) if isinstance(node, ast.stmt))}
     stale = used_names(old, imported)
-    stale -= used_names(new, stale)
+    stale -= used_names(new, stale).union(keep)
     if not stale:
         return new_text
     lines = Lines(new_text)

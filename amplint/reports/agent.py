@@ -45,7 +45,8 @@ def _counted(findings: Sequence[Finding]) -> str:
 
 def _line(finding: Finding) -> str:
     start = finding.span.start
-    place = f"{_path(finding.filename)}:{start.row}:{start.column}"
+    cell = f":cell {finding.cell}" if finding.cell is not None else ""
+    place = f"{_path(finding.filename)}{cell}:{start.row}:{start.column}"
     repair = f"{finding.fix.applicability.value}-fix" if finding.fix else "no-fix"
     trace = f". Trace: {_cut(one_line(said(finding.mark)))}" if said(finding.mark) else ""
     advice = f". Instead: {_cut(one_line(finding.advice))}" if finding.advice else ""

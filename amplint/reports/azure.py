@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
+from amplint.reports.places import file_rows
 from amplint.reports.prose import paragraphs
 from amplint.reports.text import visible_lines
 
@@ -15,19 +16,21 @@ _TYPES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 
 def azure(findings: Sequence[Finding], context: Context) -> str:
     """`##vso[task.logissue type=error;sourcepath=...;linenumber=...;]message` for each finding."""
-    return "".join(_command(finding) for finding in findings)
+    return "".join(_command(finding, context) for finding in findings)
 
 
-def _command(finding: Finding) -> str:
-    properties = {
+def _command(finding: Finding, context: Context) -> str:
+    row, _ = file_rows(finding.filename, finding.span, context.sources)
+    column = {"columnnumber": finding.span.start.column} if finding.cell is None else {}
+    properties: dict[str, str | int] = {
         "type": _TYPES[finding.severity],
         "sourcepath": finding.filename,
-        "linenumber": finding.span.start.row,
-        "columnnumber": finding.span.start.column,
+        "linenumber": row,
+        **column,
         "code": finding.code,
     }
     listed = "".join(f"{key}={_property(str(value))};" for key, value in properties.items())
-    message = "\n".join([f"{finding.code} {finding.name}: {finding.message}", *paragraphs(finding)[1:]])
+    message = "\n".join(paragraphs(finding, f"{finding.code} {finding.name}: "))
     return f"##vso[task.logissue {listed}]{_data(message)}\n"
 
 

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from amplint.findings import Finding
 from amplint.reports.context import Context
 from amplint.reports.marks import said
-from amplint.reports.text import one_line, visible
+from amplint.reports.places import pointed
+from amplint.reports.text import one_line
 
 
 def concise(findings: Sequence[Finding], context: Context) -> str:
-    """`path:row:column: CODE[name] severity: message` for each finding, what a trace says of it in brackets."""
+    """`path:row:column: CODE[name] severity: message` for each finding, what a trace says of it in brackets.
+
+    In a notebook the place is `path:cell N:row:column`.
+    """
     return "".join(_line(finding) for finding in findings)
 
 
 def _line(finding: Finding) -> str:
-    start = finding.span.start
-    place = f"{visible(finding.filename)}:{start.row}:{start.column}"
+    place = pointed(finding.filename, finding.span)
     mark = f" [trace: {one_line(said(finding.mark))}]" if said(finding.mark) else ""
     return f"{place}: {finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}{mark}\n"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from amplint.engine.select import Rules
 from amplint.findings import Finding
 from amplint.records import dataclass
-from amplint.source.encoding import shown_text
+from amplint.source.encoding import SourceError, shown_text
 from amplint.source.files import read
+
+if TYPE_CHECKING:
+    from amplint.notebooks.document import Document
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -22,11 +27,31 @@ class Sources:
         self._given = given or {}
         self._texts: dict[str, str | None] = {}
         self._lines: dict[str, list[str]] = {}
+        self._notebooks: dict[str, Document | None] = {}
 
-    def line(self, filename: str, row: int) -> str | None:
-        """Line `row`, 1-based, without its end; None when it cannot be read."""
-        lines = self.lines(filename)
+    def line(self, filename: str, row: int, cell: int | None = None) -> str | None:
+        """Line `row` of a file, or of a `cell` of a notebook, without its end; None when it cannot be read."""
+        lines = self.lines(filename) if cell is None else self._cell(filename, cell)
         return lines[row - 1] if 1 <= row <= len(lines) else None
+
+    def raw_row(self, filename: str, row: int, cell: int) -> int:
+        """The line of the file that holds row `row` of a `cell` of a notebook, 1 when it cannot be read."""
+        notebook = self._notebook(filename)
+        return 1 if notebook is None else notebook.raw_row(cell, row)
+
+    def _cell(self, filename: str, cell: int) -> list[str]:
+        notebook = self._notebook(filename)
+        return [] if notebook is None else notebook.lines(cell)
+
+    def _notebook(self, filename: str) -> Document | None:
+        if filename not in self._notebooks:
+            from amplint.notebooks.document import Document  # more modules than most runs need
+
+            raw = self._read(filename)
+            self._notebooks[filename] = None
+            with contextlib.suppress(SourceError):
+                self._notebooks[filename] = None if raw is None else Document(raw)
+        return self._notebooks[filename]
 
     def lines(self, filename: str) -> list[str]:
         """All lines without their ends; none when they cannot be read."""

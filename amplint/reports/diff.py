@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 
+from amplint.notebooks.reading import cells_of
+from amplint.reports.places import in_file
 from amplint.reports.text import visible
 from amplint.source.encoding import shown_text
 
@@ -12,9 +14,22 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def unified(filename: str, old: bytes, new: bytes, *, escape: bool) -> str:
-    """A diff that `patch -p0` takes; with `escape`, for a terminal, control characters are made visible."""
-    before, after = (_LINE.findall(shown_text(raw)) for raw in (old, new))
-    pieces = difflib.unified_diff(before, after, filename, filename)
+    """A diff that `patch -p0` takes; with `escape`, for a terminal, control characters are made visible.
+
+    That of a notebook has a part for each cell that changes, and is for reading.
+    """
+    before, after = cells_of(filename, old), cells_of(filename, new)
+    if before is None or after is None:
+        return _diff(filename, shown_text(old), shown_text(new), escape)
+    return "".join(
+        _diff(in_file(filename, cell), f"{source}\n", f"{after[cell]}\n", escape)
+        for cell, source in before.items()
+        if source != after[cell]
+    )
+
+
+def _diff(name: str, old: str, new: str, escape: bool) -> str:
+    pieces = difflib.unified_diff(_LINE.findall(old), _LINE.findall(new), name, name)
     return "".join(_shown(piece, escape) for piece in pieces)
 
 

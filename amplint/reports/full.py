@@ -11,6 +11,7 @@ from amplint.reports.concise import concise
 from amplint.reports.context import Context
 from amplint.reports.excerpt import excerpt, marked_rows
 from amplint.reports.marks import said
+from amplint.reports.places import line, pointed
 from amplint.reports.text import visible, wrap
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -45,8 +46,7 @@ class _Block:
 
     def lines(self) -> Iterator[str]:
         finding, width = self._finding, self._context.width
-        start = finding.span.start
-        place = self._bold(f"{visible(finding.filename)}:{start.row}:{start.column}")
+        place = self._bold(pointed(finding.filename, finding.span))
         title = self._paint(f"{finding.code} {finding.name}", _COLOURS[finding.severity])
         yield f"{place}: {title} [{finding.severity.label}]"
         yield from wrap(finding.message, width, _INDENT)
@@ -87,10 +87,10 @@ class _Block:
         if row is None:
             yield self._paint(f"{'...':>{self._digits + 6}}", "blue")
             return
-        line = self._context.sources.line(self._finding.filename, row)
-        if line is None or not line.strip():
+        source = self._context.sources.line(self._finding.filename, row, span.cell)
+        if source is None or not source.strip():
             return
-        text, marks = excerpt(line, row, span, self._room)
+        text, marks = excerpt(source, row, span, self._room)
         yield self._numbered(row, text, ">")
         if marks:
             colour = _COLOURS[self._finding.severity]
@@ -98,20 +98,20 @@ class _Block:
 
     def _around(self, row: int) -> Iterator[str]:
         start = Position(row, 1)
-        yield from self._plain(Span(start, start))
+        yield from self._plain(Span(start, start, self._finding.cell))
 
     def _step(self, number: int, note: Note) -> Iterator[str]:
         number_part = f"{_INDENT * 2}{number}. "
         place = f"{visible(note.filename)}, " if note.filename else ""
-        head = f"{number_part}{place}line {note.span.start.row}: "
+        head = f"{number_part}{place}{line(note.span)}: "
         yield from wrap(note.message, self._context.width, " " * len(number_part), head)
         yield from self._plain(note.span, note.filename)
 
     def _plain(self, span: Span, filename: str = "") -> Iterator[str]:
         row = span.start.row
-        line = self._context.sources.line(filename or self._finding.filename, row)
-        if line is not None and line.strip():
-            text, _ = excerpt(line, row, span, self._room)
+        source = self._context.sources.line(filename or self._finding.filename, row, span.cell)
+        if source is not None and source.strip():
+            text, _ = excerpt(source, row, span, self._room)
             yield self._numbered(row, text)
 
     def _numbered(self, row: int, text: str, mark: str = " ") -> str:

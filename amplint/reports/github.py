@@ -13,20 +13,17 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 
 
 def github(findings: Sequence[Finding], context: Context) -> str:
-    """`::error file=...,line=...::message` for each finding."""
-    return "".join(_command(finding) for finding in findings)
+    """`::error file=...,line=...::message` for each finding; in a notebook, `line` is that of the file's JSON."""
+    return "".join(_command(finding, context) for finding in findings)
 
 
-def _command(finding: Finding) -> str:
+def _command(finding: Finding, context: Context) -> str:
     start, end = finding.span.start, finding.span.end
-    properties = {
-        "title": f"{finding.code} {finding.name}",
-        "file": finding.filename,
-        "line": start.row,
-        "col": start.column,
-        "endLine": end.row,
-        "endColumn": end.column,
-    }
+    properties: dict[str, str | int] = {"title": f"{finding.code} {finding.name}", "file": finding.filename}
+    if finding.cell is None:
+        properties |= {"line": start.row, "col": start.column, "endLine": end.row, "endColumn": end.column}
+    else:
+        properties |= {"line": context.sources.raw_row(finding.filename, start.row, finding.cell)}
     listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
     message = "\n".join(paragraphs(finding))
     return f"::{_LEVELS[finding.severity]} {listed}::{_data(message)}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amplint.findings import Finding
+from amplint.findings import Finding, Span
 from amplint.reports.context import Context
 from amplint.reports.marks import said
 from amplint.reports.text import one_line, visible
@@ -19,9 +19,14 @@ def grouped(findings: Sequence[Finding], context: Context) -> str:
 
 
 def _lines(findings: Sequence[Finding]) -> str:
-    places = [f"{finding.span.start.row}:{finding.span.start.column}" for finding in findings]
+    places = [_place(finding.span) for finding in findings]
     width = max(map(len, places))
     return "".join(f"  {place:<{width}}  {_told(finding)}\n" for place, finding in zip(places, findings, strict=True))
+
+
+def _place(span: Span) -> str:
+    cell = f"cell {span.cell}:" if span.cell is not None else ""
+    return f"{cell}{span.start.row}:{span.start.column}"
 
 
 def _told(finding: Finding) -> str:

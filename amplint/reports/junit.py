@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from amplint.findings import Finding
 from amplint.reports.context import Context
+from amplint.reports.places import line
 from amplint.reports.prose import paragraphs
 from amplint.reports.text import visible_lines
 
@@ -35,8 +36,7 @@ def _suite(name: str, findings: Sequence[Finding]) -> str:
 
 
 def _case(finding: Finding) -> str:
-    start = finding.span.start
-    place = f"line {start.row}, column {start.column}"
+    place = f"{line(finding.span)}, column {finding.span.start.column}"
     test = _attribute(f"{finding.code} {finding.name} ({place})")
     told = escape(visible_lines("\n".join([f"{finding.filename}: {place}", *paragraphs(finding)])))
     failure = (

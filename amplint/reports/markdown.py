@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Applicability, Finding, Severity
 from amplint.reports.context import Context
+from amplint.reports.places import in_file
 from amplint.reports.text import fitting, one_line
 
 LONGEST = 65_536
@@ -53,7 +54,7 @@ def _left_out(number: int) -> str:
 def _item(finding: Finding, context: Context) -> str:
     rule = context.rules.get(finding.code)
     code = f"[{finding.code}]({rule.url()})" if rule else _literal(finding.code)
-    place = f"{_code(f'{finding.filename}:{finding.span.start.row}')}"
+    place = _code(f"{in_file(finding.filename, finding.cell)}:{finding.span.start.row}")
     lines = [f"- **{finding.severity.label}** {place} {code} {_literal(finding.message)}"]
     if finding.advice:
         lines.append(f"  <br>{_literal(finding.advice)}")

@@ -10,6 +10,7 @@ from amplint.findings import Finding, Fix, Position, Severity, Span
 from amplint.fixes.splice import locate, splice
 from amplint.fixes.whole import whole_edits
 from amplint.reports.context import Context
+from amplint.reports.places import file_rows
 from amplint.reports.prose import paragraphs
 from amplint.reports.text import json_text, visible_lines
 from amplint.source.rewrite_lines import Lines
@@ -43,8 +44,11 @@ class _Texts:
         return self._lines[filename]
 
     def location(self, filename: str, span: Span) -> dict[str, Any]:
-        """A place in a file."""
-        return {"path": from_root(filename), "range": _range(self.of(filename), span)}
+        """A place in a file, of a notebook only the lines of its JSON."""
+        if span.cell is None:
+            return {"path": from_root(filename), "range": _range(self.of(filename), span)}
+        first, last = file_rows(filename, span, self._sources)
+        return {"path": from_root(filename), "range": {"start": {"line": first}, "end": {"line": last}}}
 
 
 def _diagnostic(finding: Finding, texts: _Texts, context: Context) -> dict[str, Any]:
@@ -57,9 +61,9 @@ def _diagnostic(finding: Finding, texts: _Texts, context: Context) -> dict[str, 
         }
         for note in (*finding.notes, *([finding.elsewhere] if finding.elsewhere else []))
     ]
-    suggestion = _suggestion(lines, finding.fix) if finding.fix else None
+    suggestion = _suggestion(lines, finding.fix) if finding.fix and finding.cell is None else None
     return {
-        "message": visible_lines("\n".join([f"{finding.name}: {finding.message}", *paragraphs(finding)[1:]])),
+        "message": visible_lines("\n".join(paragraphs(finding, f"{finding.name}: "))),
         "location": texts.location(finding.filename, finding.span),
         "severity": _LEVELS[finding.severity],
         "code": {"value": finding.code, **({"url": rule.url()} if rule else {})},

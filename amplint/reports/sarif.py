@@ -14,6 +14,7 @@ from amplint.engine.fingerprints import fingerprints, from_root
 from amplint.findings import Applicability, Finding, Fix, Note, Severity, Span
 from amplint.fixes.whole import whole_edits
 from amplint.reports.context import Context
+from amplint.reports.places import file_rows
 from amplint.reports.prose import paragraphs
 from amplint.reports.text import json_text, visible_lines
 from amplint.rule import Rule
@@ -104,11 +105,11 @@ def _result(finding: Finding, index: int, fingerprint: str, context: Context) ->
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
         "message": {"text": _message("\n".join(paragraphs(finding)))},
-        "locations": [{"physicalLocation": _place(finding.filename, finding.span)}],
+        "locations": [{"physicalLocation": _place(finding.filename, finding.span, context)}],
         "partialFingerprints": {"amplint/v1": fingerprint},
     }
     if steps:
-        locations = [_location(note, finding) for note in steps]
+        locations = [_location(note, finding, context) for note in steps]
         last = {**result["locations"][0], "message": {"text": _message(finding.message)}}
         flow = [{"location": location} for location in [*locations[: MOST_LOCATIONS - 1], last]]
         result["codeFlows"] = [{"threadFlows": [{"locations": flow}]}]
@@ -119,7 +120,7 @@ def _result(finding: Finding, index: int, fingerprint: str, context: Context) ->
 
 
 def _fix(finding: Finding, fix: Fix, context: Context) -> dict[str, Any] | None:
-    edits = whole_edits(context.sources.text(finding.filename), fix)
+    edits = whole_edits(context.sources.text(finding.filename), fix) if finding.cell is None else ()
     if not edits:
         return None
     unsafe = "" if fix.applicability is Applicability.SAFE else " (unsafe: it may change results)"
@@ -129,13 +130,16 @@ def _fix(finding: Finding, fix: Fix, context: Context) -> dict[str, Any] | None:
     return {"description": description, "artifactChanges": [change]}
 
 
-def _location(note: Note, finding: Finding) -> dict[str, Any]:
-    place = _place(note.filename or finding.filename, note.span)
+def _location(note: Note, finding: Finding, context: Context) -> dict[str, Any]:
+    place = _place(note.filename or finding.filename, note.span, context)
     return {"physicalLocation": place, "message": {"text": _message(note.message)}}
 
 
-def _place(filename: str, span: Span) -> dict[str, Any]:
-    return {"artifactLocation": _artifact(filename), "region": _region(span)}
+def _place(filename: str, span: Span, context: Context) -> dict[str, Any]:
+    if span.cell is None:
+        return {"artifactLocation": _artifact(filename), "region": _region(span)}
+    first, last = file_rows(filename, span, context.sources)
+    return {"artifactLocation": _artifact(filename), "region": {"startLine": first, "endLine": last}}
 
 
 def _artifact(filename: str) -> dict[str, str]:

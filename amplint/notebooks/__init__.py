@@ -1,0 +1,1 @@
+"""Jupyter notebooks, and scripts that hold lines of IPython, as Python text and back."""

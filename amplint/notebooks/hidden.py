@@ -1,0 +1,84 @@
+"""Rows that are hidden from the analysis, each known again by a sign."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from amplint.findings import Span
+from amplint.source.source import NEWLINE
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class Hidden:
+    """What has been hidden of `texts`, which hold none of its signs."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        word = "ipython"
+        kept = [text for text in texts if "# <ipython" in text]
+        while any(f"# <{word} " in text for text in kept):
+            word += "_"
+        self._word = word
+        self._rows: list[tuple[str, str]] = []
+        self._sign = re.compile(rf"# <{word} (\d+)>$")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def hide(self, row: str, stand_in: str) -> str:
+        """Remember `row`, and give `stand_in` with a sign, or a comment where it is empty."""
+        shown = f"{stand_in}{'  ' if stand_in else ''}# <{self._word} {len(self._rows)}>"
+        self._rows.append((row, shown))
+        return shown
+
+    def forget(self, count: int) -> None:
+        """Take back what was hidden after the first `count` rows."""
+        del self._rows[count:]
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words in the rows that are hidden."""
+        return frozenset(word for row, _ in self._rows for word in _WORD.findall(row))
+
+    def holds(self, line: str) -> bool:
+        """Whether `line` stands for a hidden one."""
+        return self._sign.search(line) is not None
+
+    def shown_again(self, text: str, first: int, last: int) -> str | None:
+        """`text` with the rows from number `first` to before `last` in the place of what stands for them.
+
+        None where that is not there, each once and in order, as it was but for its indentation; what stands at the
+        margin stays there.
+        """
+        lines, expected = NEWLINE.split(text), first
+        for index, line in enumerate(lines):
+            found = self._sign.search(line)
+            if found is None:
+                continue
+            if int(found[1]) != expected or expected >= last:
+                return None
+            row, shown = self._rows[expected]
+            expected += 1
+            if line != shown:
+                code = line.lstrip(" \t")
+                if code != shown.lstrip(" \t") or not shown.startswith((" ", "\t")):
+                    return None
+                row = line[: len(line) - len(code)] + row.lstrip(" \t")
+            lines[index] = row
+        if expected != last:
+            return None
+        return with_ends(lines, text)
+
+
+def with_ends(lines: list[str], text: str) -> str:
+    """`lines` with the line ends of `text`, which has as many."""
+    return "".join(part for pair in zip(lines, [*NEWLINE.findall(text), ""], strict=True) for part in pair)
+
+
+def rows_of(span: Span) -> range:
+    """The rows of which `span` holds something, the one where it is empty, apart from the start of one."""
+    if span.start == span.end and span.start.column == 1:
+        return range(0)
+    ends_before = span.end.column == 1 and span.end.row > span.start.row
+    return range(span.start.row, span.end.row + (0 if ends_before else 1))

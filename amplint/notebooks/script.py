@@ -1,0 +1,64 @@
+"""A Python file that holds lines of IPython, as interactive windows of editors run it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from amplint.findings import Span
+from amplint.notebooks.hidden import Hidden, rows_of
+from amplint.notebooks.magics import masked
+from amplint.notebooks.page import Page
+from amplint.notebooks.validity import objection, parses
+from amplint.source.encoding import SourceError, decode, encode
+from amplint.source.source import NEWLINE
+
+_CELL = re.compile(r"^(?:# ?%%|# In ?\[|# <codecell>)", re.MULTILINE)
+
+
+class Script(Page):
+    """The file with stand-ins for the lines of IPython."""
+
+    def __init__(self, raw: bytes) -> None:
+        before, self._encoding = decode(raw)
+        self._hidden = Hidden([before])
+        self._text = "".join(masked(cell, self._hidden.hide, script=True) for cell in _cells(before))
+        self._lines = NEWLINE.split(self._text)
+        self.words = self._hidden.words
+        super().__init__(encode(self._text, self._encoding))
+
+    @classmethod
+    def of(cls, raw: bytes) -> Script | None:
+        """The file, None where it is not Python with and without stand-ins, or Python as it is."""
+        try:
+            if parses(decode(raw)[0]):
+                return None
+            script = cls(raw)
+        except SourceError:
+            return None
+        return script if len(script._hidden) and objection(script._text) is None else None
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def refusal(self) -> str:
+        return "the result would change a line of IPython"
+
+    def restored(self, text: str) -> bytes | None:
+        found = self._hidden.shown_again(text, 0, len(self._hidden))
+        try:
+            return None if found is None or self.loses(text) else encode(found, self._encoding)
+        except SourceError:
+            return None
+
+    def may_edit(self, span: Span) -> bool:
+        return not any(self._hidden.holds(self._lines[row - 1]) for row in rows_of(span))
+
+
+def _cells(text: str) -> Iterator[str]:
+    """The parts of a text that begin with the comments that divide it into cells."""
+    starts = [0, *(found.start() for found in _CELL.finditer(text)), len(text)]
+    yield from (text[start:end] for start, end in itertools.pairwise(starts))

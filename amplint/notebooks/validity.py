@@ -1,0 +1,51 @@
+"""Whether a cell is Python by itself."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+from amplint.findings import Position
+from amplint.source.encoding import SourceError
+from amplint.source.source import Source
+
+
+def parses(text: str) -> bool:
+    """Whether this Python can parse `text`."""
+    return _failure(text) is None
+
+
+def objection(text: str) -> SourceError | None:
+    """What speaks against `text` as Python, in Python's own words where it is the syntax; None where nothing does."""
+    if "\0" in text:
+        return SourceError("the cell contains NUL characters; Python cannot run it")
+    failure = _failure(text)
+    if isinstance(failure, SyntaxError):
+        return _by_libcst(text, failure)
+    if isinstance(failure, UnicodeEncodeError):
+        return SourceError("the cell contains halves of characters (surrogates); Python cannot run it")
+    if failure is not None:
+        return SourceError(f"too deeply nested to be parsed ({type(failure).__name__})")
+    return None
+
+
+def _failure(text: str) -> Exception | None:
+    """What Python's own parser raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as failure:
+        return failure
+    return None
+
+
+def _by_libcst(text: str, own: SyntaxError) -> SourceError | None:
+    """What libcst, which knows the syntax of newer Pythons, has against a text that this one refuses."""
+    try:
+        Source("", text)
+    except SourceError as failure:
+        if own.lineno and failure.message.startswith("syntax error"):
+            return SourceError(f"syntax error: {own.msg}", Position(own.lineno, max(1, own.offset or 1)))
+        return failure
+    return None
