@@ -30,12 +30,12 @@ _Row = tuple[int | None, int]
 class Changes:
     """What has changed since the commit from which `revision` and HEAD have gone apart.
 
-    `given` holds content that is in no file.
+    `given` holds content that is in no file, by file name.
     """
 
-    def __init__(self, revision: str, given: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, revision: str, given: Mapping[str, bytes]) -> None:
         self._revision = revision
-        self._given = given or {}
+        self._given = given
         self._bases: dict[str, _Base] = {}
         self._tops: dict[str, str | None] = {}
         self._rows: dict[str, frozenset[_Row]] = {}
@@ -43,7 +43,7 @@ class Changes:
     def concern(self, findings: Iterable[Finding], paths: Iterable[str]) -> list[Finding]:
         """Those of `findings` where the place, a step that leads there, or a place elsewhere they tell of has changed.
 
-        `paths` are the files that were linted, among which those that have been renamed are looked for. Raises GitError.
+        `paths` are the files that were linted; among them renamed ones are looked for. Raises GitError.
         """
         real = [os.path.realpath(path) for path in paths]
         return [finding for finding in findings if self._concerns(finding, real)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from amplint.adoption.baseline import Baseline, BaselineError, Compared, Scope, may_be_known, missing
+from amplint.adoption.baseline import Baseline, BaselineError, Compared, LineText, Scope, may_be_known, missing
 from amplint.adoption.changed import Changes
 from amplint.adoption.git import GitError
 from amplint.cli.failures import Failure
@@ -19,13 +19,14 @@ from amplint.reports.context import Sources
 class Adoption:
     """The findings that count, by the baseline and the revision that `options` name, and what is said of the others.
 
-    `given` is content that is in no file. Raises Failure where the baseline or the revision cannot be used.
+    `given` is content that is in no file, by file name, and may be filled later. Raises Failure where the
+    baseline or the revision cannot be used.
     """
 
     def __init__(self, options: Options, given: Mapping[str, bytes]) -> None:
         self.remarks: list[str] = []
         self._options = options
-        self._sources = Sources(given)
+        self._given = given
         self._baseline = _load(options) if options.baseline is not None else None
         self._changes = Changes(options.diff_base, given) if options.diff_base is not None else None
         if self._changes is not None:
@@ -37,8 +38,9 @@ class Adoption:
     def kept(self, findings: Sequence[Finding], targets: Sequence[Target], projects: Projects) -> list[Finding]:
         """Those of `findings` that count; a baseline that is to be updated or shrunk is written. Raises Failure."""
         found = [*findings]
+        line_text = Sources(self._given).line
         if self._baseline is not None:
-            found = self._compared(self._baseline, found, targets, projects)
+            found = self._compared(self._baseline, found, line_text, _scope(self._options, targets, projects))
         if self._changes is not None:
             try:
                 new = self._changes.concern(found, [target.path for target in targets])
@@ -52,25 +54,29 @@ class Adoption:
         return found
 
     def _compared(
-        self, baseline: Baseline, findings: list[Finding], targets: Sequence[Target], projects: Projects
+        self, baseline: Baseline, findings: list[Finding], line_text: LineText, scope: Scope
     ) -> list[Finding]:
-        folders = () if self._options.from_stdin else self._options.paths or (os.curdir,)
-        scope = Scope(
-            {os.path.abspath(target.path): projects.active(target.settings, target.path) for target in targets},
-            tuple(os.path.abspath(path) for path in folders if not os.path.isfile(path)),
-        )
-        compared = baseline.compare(findings, self._sources.line, scope)
+        compared = baseline.compare(findings, line_text, scope)
         if self._options.update_baseline:
-            updated = baseline.updated(findings, self._sources.line, compared.gone)
+            updated = baseline.updated(findings, line_text, compared.gone)
             _write(updated)
             new = len(updated.entries - baseline.entries)
             gone = len(compared.gone)
             self.remarks.append(f"{baseline.path}: {_count(len(updated.entries), 'known ')}, {new} new, {gone} gone.")
             return [finding for finding in compared.new if not may_be_known(finding)]
         if self._options.shrink_baseline and compared.gone:
-            _write(baseline.updated((), self._sources.line, compared.gone))
+            _write(baseline.updated((), line_text, compared.gone))
         self.remarks += _remarks(compared, shrunk=self._options.shrink_baseline)
         return compared.new
+
+
+def _scope(options: Options, targets: Sequence[Target], projects: Projects) -> Scope:
+    """What has been linted."""
+    folders = () if options.from_stdin else options.paths or (os.curdir,)
+    return Scope(
+        {target.path: projects.active(target.settings, target.path) for target in targets},
+        tuple(os.path.abspath(path) for path in folders if not os.path.isfile(path)),
+    )
 
 
 def _load(options: Options) -> Baseline:

@@ -11,6 +11,7 @@ import click
 from amplint.cli.failures import Failure
 from amplint.engine.discover import NEVER_ENTERED, SUFFIXES
 
+_TICK_MS = 200
 _ALSO = ("amplint.toml", "pyproject.toml", ".gitignore")
 
 
@@ -41,11 +42,19 @@ def watch(paths: Sequence[str], lint: Callable[[], object]) -> NoReturn:
         return name in _ALSO and any(os.path.dirname(file) == os.path.dirname(changed) for file in files)
 
     watched = {*folders, *(os.path.dirname(file) for file in files)}
-    changes = watchfiles.watch(*sorted(watched), watch_filter=matters, recursive=bool(folders), raise_interrupt=True)
-    _once(lint)
+    begun = False
     try:
-        for _ in changes:
-            _once(lint)
+        for changes in watchfiles.watch(
+            *sorted(watched),
+            watch_filter=matters,
+            recursive=bool(folders),
+            rust_timeout=_TICK_MS,
+            yield_on_timeout=True,  # the first time, files are watched before they are linted
+            raise_interrupt=True,
+        ):
+            if changes or not begun:
+                begun = True
+                _once(lint)
     except OSError as failure:
         raise Failure(f"the files cannot be watched: {failure}") from None
     raise Failure("the files cannot be watched any longer")
