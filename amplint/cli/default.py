@@ -26,7 +26,7 @@ class ByDefault(click.Group):
         if command is None:
             return found
         if not incomplete.startswith("-"):
-            return [*found, CompletionItem(incomplete, type="file")]
+            return [CompletionItem(incomplete, type="file"), *found]  # bash forgets what comes before it
         known = {item.value for item in found}
         more = command.shell_complete(click.Context(command, info_name=self.default, parent=ctx), incomplete)
         return [*found, *(item for item in more if item.value not in known)]
