@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class ByDefault(click.Group):
@@ -13,7 +17,7 @@ class ByDefault(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {*self.list_commands(ctx), *self.get_help_option_names(ctx), *self._options(ctx)}
-        if args[:1] == [] and ctx.resilient_parsing:
+        if not args and ctx.resilient_parsing:
             return super().parse_args(ctx, args)  # a shell that completes the first word
         if not args or args[0] not in own:
             args = [self.default, *args]
@@ -21,6 +25,8 @@ class ByDefault(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completions of the first word: subcommands, and what may stand there when the default is left out."""
+        from click.shell_completion import CompletionItem  # only shells ask
+
         found = super().shell_complete(ctx, incomplete)
         command = self.get_command(ctx, self.default)
         if command is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -162,6 +163,19 @@ def test_the_file_is_replaced_at_once_or_not_at_all(
     assert sorted(os.listdir(project)) == ["amplint.toml", "train.py"]
     amplint("--add-ignore")
     assert stat.S_IMODE(script.stat().st_mode) == 0o750
+
+
+def test_whatever_rules_find_can_be_silenced(project: Path, amplint: Command) -> None:
+    """A part of the programs that show what rules find, each with its findings before."""
+    scripts = sorted((Path(__file__).parents[2] / "fixtures").glob("AMP[1-6]*/bad*.py"))[::14]
+    assert len(scripts) > 10
+    for number, script in enumerate(scripts):
+        shutil.copy(script, project / f"script_{number}.py")
+    before = {path: ast.dump(ast.parse(path.read_bytes())) for path in project.glob("*.py")}
+    assert amplint().status == 1
+    assert amplint("--add-ignore").status == 0
+    assert amplint().status == 0
+    assert {path: ast.dump(ast.parse(path.read_bytes())) for path in before} == before
 
 
 def test_encodings_stay(project: Path, amplint: Command) -> None:
