@@ -263,3 +263,33 @@ def test_processes_tell_which_files_they_are_at() -> None:
     assert len([*analyse_in_processes(jobs, 1, running, meanwhile=look)]) == 1
     assert seen == ["a.py"]
     assert not running
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("git") is None, reason="pre-commit needs git")
+def test_a_baseline_in_a_hook(project: Path, amplint: Command, tmp_path: Path) -> None:
+    """The real pre-commit hands over the files of a commit; the hook is the one that is shipped, installed already."""
+    entry = f"{shlex.quote(sys.executable)} -m amplint check"
+    hook = f"{{id: amplint, name: amplint, entry: {entry!r}, language: system, types_or: [python, jupyter],"
+    (project / ".pre-commit-config.yaml").write_text(
+        f"repos:\n- repo: local\n  hooks:\n  - {hook} args: [--baseline, known.txt]}}\n", encoding="utf-8"
+    )
+    (project / "old.py").write_text(BAD, encoding="utf-8")
+    (project / "train.py").write_text(BAD, encoding="utf-8")
+    amplint("--baseline", "known.txt", "--update-baseline")
+    git(project, "init", "--quiet")
+    commit(project)
+    environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "store")}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        git(project, "add", "--all")
+        command = [sys.executable, "-m", "pre_commit", "run"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    (project / "train.py").write_text(f"# moved\n{BAD}", encoding="utf-8")
+    assert run().returncode == 0
+    (project / "train.py").write_text(BAD + OLD_API, encoding="utf-8")
+    failed = run()
+    assert failed.returncode == 1
+    assert "AMP701" in failed.stdout
+    assert "AMP205" not in failed.stdout
