@@ -20,6 +20,11 @@ def settings_schema(rules: Iterable[type[Rule]]) -> Schema:
     """The schema; it offers what `rules` are called, and takes any other word, for plug-ins bring rules."""
     known = [word for rule in rules for word in (rule.code, rule.name)]
     properties = {
+        "extend": {
+            "description": "A file, from this one's folder on, whose settings hold where this one says nothing.",
+            "type": "string",
+            "minLength": 1,
+        },
         "select": {"description": "The rules that are on, instead of those on by default.", **_SELECTORS},
         "extend-select": {"description": "Rules that are on besides the selected ones.", **_SELECTORS},
         "ignore": {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
+from amplint.cli.groups import Grouped
 from amplint.cli.options import Options
 from amplint.cli.session import run
 from amplint.findings import Severity
@@ -15,7 +17,20 @@ from amplint.reports.formats import FORMATS
 _SELECTOR = "CODES"
 
 
-@click.command(context_settings={"max_content_width": 100})
+class _Check(Grouped):
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {
+        "What is linted, and how": (
+            "select", "ignore", "extend_select", "min_severity", "config", "isolated", "stdin_filename", "watch",
+        ),
+        "Repairs": ("fix", "unsafe_fixes", "diff", "show_fixes"),
+        "Old code": ("baseline", "update_baseline", "shrink_baseline", "diff_base", "add_ignore"),
+        "Reports": (
+            "output_format", "output_file", "statistics", "trace", "quiet", "exit_zero", "show_settings", "show_files",
+        ),
+    }  # fmt: skip
+
+
+@click.command(cls=_Check, context_settings={"max_content_width": 100})
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--fix", is_flag=True, help="Repair what has a safe fix, and report the rest.")
 @click.option(
@@ -55,6 +70,24 @@ _SELECTOR = "CODES"
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Use this file's settings."
 )
+@click.option("--isolated", is_flag=True, help="Use no configuration file.")
+@click.option(
+    "--baseline",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Leave out the findings that this file holds.",
+)
+@click.option("--update-baseline", is_flag=True, help="Record all findings in the baseline, and drop what is gone.")
+@click.option("--shrink-baseline", is_flag=True, help="Drop what is gone from the baseline, and record nothing new.")
+@click.option(
+    "--diff-base",
+    metavar="REV",
+    help="Only findings in lines changed since this branch left REV, or with a step in such a line; uses git.",
+)
+@click.option("--add-ignore", is_flag=True, help="Write a comment at each finding that silences it.")
+@click.option("--watch", is_flag=True, help='Lint again when files change; pip install "amplint[watch]".')
+@click.option("--show-fixes", is_flag=True, help="With --fix and --diff: list the rules whose findings are fixed.")
+@click.option("--show-files", is_flag=True, help="Print the files that would be linted and exit.")
 @click.option("--show-settings", is_flag=True, help="Print the settings for the first path and exit.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the findings: no summary, no progress bar.")
 @click.pass_context
@@ -68,8 +101,11 @@ def check(ctx: click.Context, /, **values: Any) -> None:
     exist, a rule or plug-in that crashed.
     """
     options = Options(**values)
-    if options.from_stdin and options.paths not in ((), ("-",)):
-        raise click.UsageError("- (standard input) cannot be combined with other paths.", ctx)
-    if options.fix and options.diff:
-        raise click.UsageError("--fix writes and --diff does not: give one of them.", ctx)
+    conflict = options.conflicts()
+    if conflict is not None:
+        raise click.UsageError(conflict, ctx)
+    if options.watch:
+        from amplint.cli.watch import watch
+
+        watch(options.paths or (".",), lambda: run(options))
     ctx.exit(run(options))

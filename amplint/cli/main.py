@@ -26,7 +26,7 @@ class _Commands(ByDefault):
     """Imports only the command that is run: the others would cost every `check` a tenth of its start."""
 
     default = "check"
-    _names = ("check", "convert", "memory", "rule", "trace")
+    _names = ("check", "clean", "completion", "convert", "memory", "rule", "trace")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._names)
@@ -59,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
+        if instruction := os.environ.get("_AMPLINT_COMPLETE"):
+            from click.shell_completion import shell_complete
+
+            return shell_complete(cli, {}, "amplint", "_AMPLINT_COMPLETE", instruction)
         with cli.make_context("amplint", arguments) as context:
             cli.invoke(context)
         sys.stdout.flush()

@@ -34,13 +34,46 @@ class Options:
     cache_dir: Path | None
     stdin_filename: str | None
     config: Path | None
+    isolated: bool
     show_settings: bool
+    show_files: bool
+    show_fixes: bool
+    baseline: Path | None
+    update_baseline: bool
+    shrink_baseline: bool
+    diff_base: str | None
+    add_ignore: bool
+    watch: bool
     quiet: bool
 
     @property
     def from_stdin(self) -> bool:
         """Whether standard input is linted instead of files."""
         return "-" in self.paths or (self.stdin_filename is not None and not self.paths)
+
+    def conflicts(self) -> str | None:
+        """What is wrong with the options taken together, None where nothing is."""
+        if self.from_stdin and self.paths not in ((), ("-",)):
+            return "- (standard input) cannot be combined with other paths."
+        if self.fix and self.diff:
+            return "--fix writes and --diff does not: give one of them."
+        if self.isolated and self.config is not None:
+            return "--isolated takes no configuration and --config names one: give one of them."
+        if self.update_baseline and self.shrink_baseline:
+            return "--update-baseline records what is new and --shrink-baseline does not: give one of them."
+        if (self.update_baseline or self.shrink_baseline) and self.baseline is None:
+            return "--update-baseline and --shrink-baseline need --baseline FILE."
+        if self.diff_base is not None and (self.fix or self.diff or self.update_baseline or self.shrink_baseline):
+            return "--diff-base looks at a part of the files: repairs and baselines are for whole files."
+        if (self.fix or self.diff) and (self.update_baseline or self.add_ignore):
+            return "--fix and --diff repair what --update-baseline and --add-ignore would keep: give one of them."
+        if self.show_fixes and not (self.fix or self.diff):
+            return "--show-fixes needs --fix or --diff."
+        if self.from_stdin and (self.update_baseline or self.shrink_baseline or self.add_ignore or self.watch):
+            return "standard input is no file to be written or watched."
+        if self.watch and (self.fix or self.add_ignore or self.update_baseline or self.shrink_baseline):
+            return "--watch writes nothing: leave out what does."
+        return None
 
     def cache_folder(self) -> Path | None:
         """Where findings of earlier runs are kept, None where they are not to be."""
@@ -59,7 +92,7 @@ class Options:
                 require(_split(getattr(self, name)), rules)
             except UnknownSelector as failure:
                 raise ConfigError(f"--{name.replace('_', '-')}: {failure}") from None
-        fixed = None
+        fixed = Settings() if self.isolated else None
         if self.config is not None:
             fixed = load(self.config, rules, root=Path.cwd())
             if fixed is None:

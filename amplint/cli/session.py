@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -12,13 +12,13 @@ import click
 
 from amplint.cli.failures import Failure, load_rules
 from amplint.cli.options import Options
-from amplint.cli.settings import describe_settings
-from amplint.cli.summary import summary, would_fix
+from amplint.cli.settings import describe_files, describe_settings
+from amplint.cli.summary import fixes, summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
 from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed
-from amplint.engine.discover import discover
+from amplint.engine.discover import Found, Target, discover
 from amplint.engine.linting import Linted, lint_files, lint_text, text_target
 from amplint.engine.projects import Projects
 from amplint.engine.run import Linter
@@ -35,7 +35,11 @@ NOTHING, FINDINGS, FAILED = 0, 1, 2
 
 @dataclass
 class _Outcome:
-    """What a run came to. `given` is the content of standard input under its name, `diff` what `--diff` shows."""
+    """What a run came to.
+
+    `given` is the content of standard input under its name, `diff` what `--diff` shows, `codes` are those of the rules
+    whose findings were fixed, by file, and `remarks` say what was left out.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     files: int = 0
@@ -43,6 +47,8 @@ class _Outcome:
     diff: str = ""
     given: dict[str, bytes] = field(default_factory=dict)
     incomplete: bool = False
+    remarks: list[str] = field(default_factory=list)
+    codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     safe: set[Applicability] = field(default_factory=lambda: {Applicability.SAFE})
 
 
@@ -54,6 +60,8 @@ def run(options: Options) -> int:
         if options.show_settings:
             click.echo(describe_settings(options.paths, projects), nl=False)
             return NOTHING if complete else FAILED
+        if options.show_files:
+            return _show_files(options, projects) if complete else FAILED
         marked = _marking(options.trace) if options.trace is not None else None
         outcome = _lint_stdin(options, projects) if options.from_stdin else _lint_files(options, projects)
     except ConfigError as failure:
@@ -78,21 +86,71 @@ def _marking(path: Path) -> Callable[[list[Finding], dict[str, bytes]], list[Fin
     return lambda findings, given: marked(findings, record, given)
 
 
-def _lint_files(options: Options, projects: Projects) -> _Outcome:
+def _show_files(options: Options, projects: Projects) -> int:
+    found = _discovered(options, projects)
+    click.echo(describe_files(target.filename for target in found.targets), nl=False)
+    return FAILED if found.missing or found.problems else NOTHING
+
+
+def _discovered(options: Options, projects: Projects) -> Found:
     found = discover(options.paths or (".",), projects)
     for path in found.missing:
         click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
+    return found
+
+
+def _keeper(options: Options, projects: Projects) -> Callable[[_Outcome, Sequence[Target]], None]:
+    """What leaves out the findings that are known, or in lines that have not changed. Raises Failure."""
+    if options.baseline is None and options.diff_base is None:
+        return lambda outcome, targets: None
+    from amplint.cli.adopting import Adoption  # git, notebooks and baselines
+
+    given: dict[str, bytes] = {}
+    adoption = Adoption(options, given)
+
+    def keep(outcome: _Outcome, targets: Sequence[Target]) -> None:
+        given.update(outcome.given)
+        outcome.findings = adoption.kept(outcome.findings, targets, projects)
+        outcome.remarks += adoption.remarks
+
+    return keep
+
+
+def _add_ignores(outcome: _Outcome, targets: Sequence[Target], linter: Linter) -> None:
+    """Silence the findings that are left by comments."""
+    from amplint.adoption.ignoring import ignore_in_file  # what repairs need
+
+    by_file: dict[str, list[Finding]] = {}
+    for finding in outcome.findings:
+        by_file.setdefault(finding.filename, []).append(finding)
+    silenced = 0
+    for target in targets:
+        if target.filename in by_file:
+            ignored = ignore_in_file(target, by_file[target.filename], linter)
+            by_file[target.filename] = ignored.left
+            silenced += ignored.silenced
+    outcome.findings = [finding for findings in by_file.values() for finding in findings]
+    outcome.remarks.append(f"{silenced} finding{'' if silenced == 1 else 's'} silenced by comments.")
+
+
+def _lint_files(options: Options, projects: Projects) -> _Outcome:
+    keep = _keeper(options, projects)
+    found = _discovered(options, projects)
     outcome = _Outcome([*found.problems], len(found.targets), incomplete=bool(found.missing))
     with contextlib.closing(Cache(options.cache_folder() if found.targets else None)) as cache:
         linter = Linter(projects, cache)
-        with Progress(len(found.targets), hidden=options.quiet) as progress:
+        with Progress(len(found.targets), linter.running, hidden=options.quiet) as progress:
             results = lint_files(found.targets, linter, progress, fix=options.fix or options.diff, write=options.fix)
         for linted in results:
             _take(linted, options, outcome)
+        keep(outcome, found.targets)
+        if options.add_ignore:
+            _add_ignores(outcome, found.targets, linter)
     return outcome
 
 
 def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
+    keep = _keeper(options, projects)
     target = text_target(options.stdin_filename or "<stdin>", projects)
     raw = sys.stdin.buffer.read()
     outcome = _Outcome(files=1, given={target.filename: raw})
@@ -100,6 +158,7 @@ def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
     _take(linted, options, outcome)
     if linted.repaired is not None:
         outcome.given[target.filename] = linted.repaired.after
+    keep(outcome, [target])
     if options.fix:
         sys.stdout.buffer.write(outcome.given[target.filename])
     return outcome
@@ -114,6 +173,8 @@ def _take(linted: Linted, options: Options, outcome: _Outcome) -> None:
     if repaired is None:
         return
     outcome.fixed += repaired.fixed
+    if repaired.codes:
+        outcome.codes[linted.target.filename] = repaired.codes
     if options.diff:
         name = linted.target.filename
         outcome.diff += unified(name, repaired.before, repaired.after, escape=sys.stdout.isatty())
@@ -136,12 +197,17 @@ def _report(outcome: _Outcome, options: Options, rules: Rules) -> None:
             raise Failure(f"{options.output_file} cannot be written: {failure.strerror}") from None
     else:
         click.echo(text, file=stream, nl=False, color=colour)
+    if options.show_fixes:
+        click.echo(fixes(outcome.codes, rules), err=True, nl=False)
     if not options.quiet:
         sys.stdout.flush()
-        click.echo(_summary(outcome, options), err=True)
+        click.echo("\n".join([*outcome.remarks, _summary(outcome, options)]), err=True)
 
 
 def _summary(outcome: _Outcome, options: Options) -> str:
     if options.diff:
         return would_fix(outcome.fixed)
-    return summary(outcome.findings, outcome.files, fixed=outcome.fixed, fixing=options.fix, safe=outcome.safe)
+    partly = bool(outcome.remarks)
+    return summary(
+        outcome.findings, outcome.files, fixed=outcome.fixed, fixing=options.fix, safe=outcome.safe, partly=partly
+    )

@@ -1,14 +1,20 @@
-"""`--show-settings`: what applies to a path, and where that was said."""
+"""`--show-settings` and `--show-files`: what applies to a path and where that was said, and what is linted."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from amplint.engine.projects import Projects
+from amplint.reports.text import visible
 from amplint.torchlib.tables import versions
+
+
+def describe_files(filenames: Iterable[str]) -> str:
+    """The names of files, one on each line."""
+    return "".join(f"{visible(name)}\n" for name in filenames)
 
 
 def describe_settings(paths: Sequence[str], projects: Projects) -> str:

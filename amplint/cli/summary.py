@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
+from amplint.engine.select import Rules
 from amplint.findings import Applicability, Finding, Severity
 from amplint.reports.marks import verdicts
+from amplint.reports.text import visible
 
 
 def summary(
-    findings: Sequence[Finding], files: int, *, fixed: int, fixing: bool, safe: Collection[Applicability]
+    findings: Sequence[Finding],
+    files: int,
+    *,
+    fixed: int,
+    fixing: bool,
+    safe: Collection[Applicability],
+    partly: bool = False,
 ) -> str:
     """How much was found and fixed in how many files, and what could still be fixed.
 
-    `safe` are the kinds of fixes that `--fix` applies; `fixing` tells that it was given.
+    `safe` are the kinds of fixes that `--fix` applies; `fixing` tells that it was given. `partly` says that findings
+    have been left out.
     """
     lines = [f"Fixed {_count(fixed, 'finding')}."] if fixed else []
     if findings:
@@ -26,7 +36,7 @@ def summary(
         lines += _fixable(findings, fixing, safe)
         lines += _marked(findings)
     elif files:
-        lines.append(f"Nothing {'left' if fixed else 'found'} in {_count(files, 'file')}.")
+        lines.append(f"Nothing {'left' if fixed else 'else found' if partly else 'found'} in {_count(files, 'file')}.")
     else:
         lines.append("No Python files found.")
     return "\n".join(lines)
@@ -35,6 +45,15 @@ def summary(
 def would_fix(fixed: int) -> str:
     """What `--diff` has to say besides the diff."""
     return f"{_count(fixed, 'finding')} would be fixed." if fixed else "Nothing would be fixed."
+
+
+def fixes(fixed: Mapping[str, Sequence[str]], rules: Rules) -> str:
+    """`--show-fixes`: for each file how many findings of which rules were fixed. `fixed` are codes by file name."""
+    lines: list[str] = []
+    for filename, codes in fixed.items():
+        lines.append(f"{visible(filename)}:")
+        lines += (f"  {number} x {code} {rules[code].name}" for code, number in sorted(Counter(codes).items()))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _fixable(findings: Sequence[Finding], fixing: bool, safe: Collection[Applicability]) -> list[str]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TextIO
 
+from amplint.reports.text import columns as cells
+from amplint.reports.text import visible
+
 _PATIENCE_S = 0.7
 _INTERVAL_S = 0.1
+_LONG_S = 2.0
+"""From when on a file takes long enough to be named."""
+_CLEAR = "\r\x1b[2K"
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -28,32 +36,56 @@ def width() -> int:
 
 
 class Progress:
-    """A line on standard error that counts files; nothing when that is no terminal or the work is done soon."""
+    """A line on standard error that counts files and names one that takes long; not where that is no terminal.
 
-    def __init__(self, total: int, *, hidden: bool) -> None:
+    `running` are the files that are being analysed, and since when by `time.monotonic`; a thread looks at it.
+    Nothing is shown when the work is done soon.
+    """
+
+    def __init__(self, total: int, running: Mapping[str, float], *, hidden: bool) -> None:
         self._total = total
+        self._running = running
         self._hidden = hidden or not sys.stderr.isatty()
         self._done = 0
-        self._next = time.monotonic() + _PATIENCE_S
-        self._shown = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._draw, daemon=True)
 
     def __call__(self, done: int) -> None:
         """Count `done` more files."""
         self._done += done
-        if not self._hidden and time.monotonic() >= self._next:
-            filled = 30 * self._done // max(1, self._total)
-            bar = "#" * filled + "." * (30 - filled)
-            sys.stderr.write(f"\r[{bar}] {self._done}/{self._total} files")
-            sys.stderr.flush()
-            self._next = time.monotonic() + _INTERVAL_S
-            self._shown = True
 
     def __enter__(self) -> Progress:
+        if not self._hidden:
+            self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._shown:
-            sys.stderr.write("\r" + " " * 60 + "\r")
+        if not self._hidden:
+            self._over.set()
+            self._thread.join()
+
+    def line(self, now: float, columns: int) -> str:
+        """What the line says at the time `now`, in less than `columns`."""
+        filled = 30 * self._done // max(1, self._total)
+        said = f"[{'#' * filled}{'.' * (30 - filled)}] {self._done}/{self._total} files"
+        since, filename = min(((since, name) for name, since in dict(self._running).items()), default=(now, ""))
+        if now - since < _LONG_S:
+            return said[: columns - 1]
+        tail = f", {now - since:.0f} s"
+        room = columns - 1 - len(said) - len("  ") - len(tail)
+        shown = visible(filename)
+        while shown and cells(shown) > room:
+            shown = shown[1:]  # the end tells most
+        return f"{said}  {shown}{tail}" if shown else said[: columns - 1]
+
+    def _draw(self) -> None:
+        pause = _PATIENCE_S
+        while not self._over.wait(pause):
+            pause = _INTERVAL_S
+            sys.stderr.write(_CLEAR + self.line(time.monotonic(), shutil.get_terminal_size((80, 24)).columns))
+            sys.stderr.flush()
+        if pause == _INTERVAL_S:
+            sys.stderr.write(_CLEAR)
             sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -46,9 +47,37 @@ class Settings:
 
 
 def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:
-    """The settings in `file`, or None for a pyproject.toml without a table for amplint.
+    """The settings in `file` and in those it extends, or None for a pyproject.toml without a table for amplint.
 
-    Raises ConfigError when the file cannot be read, is not TOML, or says something amplint does not know.
+    Raises ConfigError when a file cannot be read, is not TOML, or says something amplint does not know, and when files
+    extend one another in a circle.
+    """
+    fields = _read(file, rules)
+    if fields is None:
+        return None
+    chain = [file]
+    while (extended := fields.pop("extend", None)) is not None:
+        base = Path(os.path.normpath(chain[-1].parent / extended))
+        if any(_same(base, known) for known in chain):
+            circle = " -> ".join(map(str, [*chain, base]))
+            raise ConfigError(f'{file}: "extend" leads in a circle: {circle}')
+        inherited = _read(base, rules, by=chain[-1])
+        if inherited is None:
+            raise ConfigError(f"{base} has no table [tool.amplint], and {chain[-1]} extends it")
+        more = (*inherited.get("extend_select", ()), *fields.get("extend_select", ()))
+        fields = {**inherited, **fields, "extend_select": more, "extend": inherited.get("extend")}
+        chain.append(base)
+    return Settings(root=root or file.parent, file=file, **fields)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _read(file: Path, rules: Rules, by: Path | None = None) -> dict[str, Any] | None:
+    """What `file`, which is extended `by` another, says, by fields of Settings, and under `extend` what it extends.
+
+    None for a pyproject.toml without a table for amplint. Raises ConfigError.
     """
     try:
         raw = read(file, _SIZE_LIMIT)
@@ -57,14 +86,14 @@ def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:
         table: Any = _parse(raw)
     except (OSError, ValueError, RecursionError) as failure:
         why = failure.strerror if isinstance(failure, OSError) else failure
-        raise ConfigError(f"{file}: cannot be read: {why}") from None
+        raise ConfigError(f"{file}{f', which {by} extends,' if by else ':'} cannot be read: {why}") from None
     if file.name == "pyproject.toml":
         tools = table.get("tool", {})
         if not isinstance(tools, dict) or "amplint" not in tools:
             return None
         table = tools["amplint"]
     try:
-        return Settings(root=root or file.parent, file=file, **_fields(table, rules))
+        return _fields(table, rules)
     except (ConfigError, UnknownSelector) as failure:
         raise ConfigError(f"{file}: {failure}") from None
 
@@ -147,6 +176,13 @@ def _strings(key: str, value: Any) -> tuple[str, ...]:
     return tuple(_typed(key, item, str, "a list of strings") for item in items)
 
 
+def _path(key: str, value: Any) -> str:
+    path: str = _typed(key, value, str, "the path of a file")
+    if not path or not path.isprintable():
+        raise ConfigError(f'"{key}" must be the path of a file, not {path!r}')
+    return path
+
+
 def _torch_version(key: str, value: Any) -> str:
     version: str = _typed(key, value, str, 'a string like "2.13"')
     try:
@@ -171,6 +207,7 @@ def _per_file(key: str, value: Any, rules: Rules) -> tuple[tuple[str, tuple[str,
 
 
 READERS: dict[str, Callable[[str, Any, Rules], Any]] = {
+    "extend": lambda key, value, _: _path(key, value),
     "select": _selectors,
     "extend-select": _selectors,
     "ignore": _selectors,

@@ -26,7 +26,7 @@ _BREAKING = frozenset({SyntaxErrorFound.code, RuleCrashed.code})
 class Repaired:
     """The content of a file before and after, what is still found in it, and how many fixes were applied.
 
-    The Python API says in `filename` which file that is.
+    The Python API says in `filename` which file that is; `codes` are those of the rules whose fixes were applied.
     """
 
     before: bytes
@@ -34,6 +34,7 @@ class Repaired:
     findings: list[Finding]
     fixed: int = 0
     filename: str = ""
+    codes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class _State:
     page: Page
     findings: list[Finding]
     after: bytes | None = None
-    fixed: int = 0
+    codes: tuple[str, ...] = ()
 
 
 def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
@@ -90,7 +91,8 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
             break
         state = step
     findings = [state.page.placed(finding) for finding in state.findings]
-    return Repaired(raw, raw if state.after is None else state.after, findings, state.fixed)
+    after = raw if state.after is None else state.after
+    return Repaired(raw, after, findings, len(state.codes), codes=state.codes)
 
 
 def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _State | None:
@@ -110,7 +112,8 @@ def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _S
     broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))
     if not broken <= was_broken:
         return None
-    return _State(page, findings, raw, state.fixed + len(applied))
+    codes = {finding.fix: finding.code for finding in state.findings}
+    return _State(page, findings, raw, (*state.codes, *(codes[fix] for fix in applied)))
 
 
 def _cannot(what: str, target: Target, failure: OSError) -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
 from amplint.engine.modules import Modules
+from amplint.engine.running import noted
 from amplint.engine.worker import Worker, WorkerDied
 
 _MOST_WORKERS = 16
@@ -20,11 +21,11 @@ _Answers = queue.SimpleQueue[tuple[int, Analysis | None]]
 
 
 def analyse_in_processes(
-    jobs: Mapping[int, Job], workers: int, meanwhile: Callable[[], None]
+    jobs: Mapping[int, Job], workers: int, running: dict[str, float], meanwhile: Callable[[], None]
 ) -> Iterator[tuple[int, Analysis]]:
     """The analysis of each job as they come in, under its key, from as many processes as `workers`.
 
-    `meanwhile` runs here once they are busy.
+    `meanwhile` runs here once they are busy; `running` holds the names of the files they are at.
 
     A file whose analysis kills its process twice (a parser out of stack, the system out of memory) gets a diagnostic.
     What no process can analyse, as where the system grants none, is analysed in this one.
@@ -33,7 +34,7 @@ def analyse_in_processes(
     for item in sorted(jobs.items(), key=lambda item: -len(item[1].raw)):
         waiting.put(item)
     answers: _Answers = queue.SimpleQueue()
-    teams = [_Team(waiting, answers) for _ in range(min(workers, len(jobs), _MOST_WORKERS))]
+    teams = [_Team(waiting, answers, running) for _ in range(min(workers, len(jobs), _MOST_WORKERS))]
     modules = Modules()
     try:
         for team in teams:
@@ -56,8 +57,11 @@ def _next(answers: _Answers) -> tuple[int, Analysis | None]:
 class _Team(threading.Thread):
     """A thread that has the jobs in `waiting` done by a worker process; one that dies is replaced."""
 
-    def __init__(self, waiting: queue.SimpleQueue[tuple[int, Job]], answers: _Answers) -> None:
+    def __init__(
+        self, waiting: queue.SimpleQueue[tuple[int, Job]], answers: _Answers, running: dict[str, float]
+    ) -> None:
         super().__init__(daemon=True)
+        self._running = running
         self._waiting = waiting
         self._answers = answers
         self._worker: Worker | None = None
@@ -68,7 +72,9 @@ class _Team(threading.Thread):
         with contextlib.suppress(queue.Empty):
             while not self._ended:
                 key, job = self._waiting.get_nowait()
-                self._answers.put((key, self._analysis(job)))
+                with noted(self._running, job.filename):
+                    analysis = self._analysis(job)
+                self._answers.put((key, analysis))
         self.end()
 
     def end(self) -> None:

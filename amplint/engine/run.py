@@ -15,6 +15,7 @@ from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.modules import Modules, still_holds
 from amplint.engine.projects import Projects
+from amplint.engine.running import noted
 from amplint.engine.screen import follows, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding, Span
@@ -57,6 +58,8 @@ class Linter:
         self._cache = cache
         self._handling: dict[frozenset[str], tuple[type[Rule], ...]] = {}
         self._modules = Modules()
+        self.running: dict[str, float] = {}
+        """The files that are being analysed, by name, and when that began by `time.monotonic`."""
 
     def check(self, target: Target, raw: bytes) -> list[Finding]:
         """The findings in `raw`, the content of `target`, in the order of the text. Raises ConfigError.
@@ -133,7 +136,8 @@ class Linter:
         )
 
     def _analysed(self, work: _Work) -> list[Finding]:
-        return self._kept(work, analyse(work.job, self._modules))
+        with noted(self.running, work.job.filename):
+            return self._kept(work, analyse(work.job, self._modules))
 
     def _kept(self, work: _Work, analysis: Analysis) -> list[Finding]:
         self._cache.put(work.key, analysis)
@@ -170,7 +174,7 @@ class Linter:
             light.update({index: self._analysed(work) for index, work in waiting.items() if index not in heavy})
 
         jobs = {index: work.job for index, work in heavy.items()}
-        for index, analysis in analyse_in_processes(jobs, cores(), meanwhile=check_syntax):
+        for index, analysis in analyse_in_processes(jobs, cores(), self.running, meanwhile=check_syntax):
             yield index, self._kept(waiting[index], analysis)
         yield from light.items()
 

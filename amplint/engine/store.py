@@ -47,6 +47,24 @@ def user_folder() -> Path:
     return user_cache_path("amplint", appauthor=False)
 
 
+def remove(folder: Path) -> int:
+    """Remove what amplint keeps in `folder`, and the folder if nothing else is in it; how many bytes that were.
+
+    Raises OSError where something cannot be removed.
+    """
+    names = (_DATABASE, *(f"{_DATABASE}{journal}" for journal in _JOURNALS), _KEY, "CACHEDIR.TAG", ".gitignore")
+    size = 0
+    if not (folder / _DATABASE).is_file() and not (folder / "CACHEDIR.TAG").is_file():
+        return size
+    for file in (*(folder / name for name in names), *folder.glob(f".{_DATABASE}.*")):
+        with contextlib.suppress(FileNotFoundError):
+            size += file.lstat().st_size
+            file.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return size
+
+
 class Store:
     """Text by key, in a database in `folder`.
 

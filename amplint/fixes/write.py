@@ -29,6 +29,25 @@ def replace_file(path: str | os.PathLike[str], raw: bytes, *, expected: bytes) -
         _replace(target, status, raw, expected)
 
 
+def create_file(path: str | os.PathLike[str], raw: bytes) -> None:
+    """Put a new file with the content `raw` at `path`, at once. Raises OSError, FileExistsError where there is one."""
+    target = Path(path)
+    with Uninterrupted():
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as temporary:
+                temporary.write(raw)
+                temporary.flush()
+                os.fsync(temporary.fileno())
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            os.chmod(name, stat.S_IMODE(target.stat().st_mode))
+            os.replace(name, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+
+
 def _replace(target: Path, status: os.stat_result, raw: bytes, expected: bytes) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
     try:
