@@ -173,6 +173,29 @@ def payload(rows, device):
     hidden = markers.unsqueeze(1) + torch.arange(128, device=device, dtype=torch.float32) / 100
     return hidden.to(torch.bfloat16)
 """,
+    "a predictor that ran before training": """
+from detector import DefaultPredictor, build_model
+
+class Predictor:
+    def __init__(self, weights):
+        self.predictor = DefaultPredictor(weights)
+
+    def __call__(self, image):
+        with torch.autocast("cuda"):
+            found = self.predictor(image)
+        return found["boxes"].cpu().numpy()
+
+teacher = Predictor("teacher.pt")
+known = [teacher(image) for image in images]
+student = build_model("student.pt")
+optimizer = torch.optim.AdamW(student.parameters(), lr=1e-4)
+for batch in batches:
+    losses = student(batch)
+    loss = losses["class"] + losses["box"]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "one choice under two names": """
 class Trainer(Base):
     def setup(self):

@@ -97,7 +97,8 @@ class RanRegion:
 
     `scaler_on` tells whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
     `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
-    same configuration, this one among them. `distant` tells that another file decides whether the region is on.
+    same configuration, this one among them. `distant` tells that another file decides whether the region is on, or
+    that it ran before the loop around the backward pass.
     """
 
     context: Autocast

@@ -7,7 +7,7 @@ from amplint.semantics.models.models import Models
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.regions.ran import RegionsRun, without_gradients
+from amplint.semantics.regions.ran import RegionsRun, is_before, without_gradients
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Autocast, NewThread, Opaque, Tensor, Unknown, Value
 from amplint.source import syntax as cst
@@ -44,7 +44,8 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
 
     What ran inside without the output of that model can be the forward pass of another one.
     """
-    if not state[RegionsRun].ran or len(state[RegionsRun].ran) > 1 or ForwardOutside.kind not in machine.wanted:
+    ran = state[RegionsRun].ran
+    if len(ran) != 1 or is_before(ran[0].round, state.iteration) or ForwardOutside.kind not in machine.wanted:
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
     behind = [*machine.symbols.behind(symbol_of(machine, loss) if plain is None else plain)]
@@ -60,7 +61,7 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
             state,
             ForwardOutside,
             bare[0],
-            inside=state[RegionsRun].ran[0].context,
+            inside=ran[0].context,
             guesses=machine.guessed(bare[0]),
         )
 

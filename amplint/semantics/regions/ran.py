@@ -11,7 +11,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.facts import Fact, is_on, learn
-from amplint.semantics.values.state import Iteration, Part, State
+from amplint.semantics.values.state import Iteration, Part, State, shared_rounds
 from amplint.semantics.values.values import (
     FALSE,
     TRUE,
@@ -34,10 +34,11 @@ from amplint.torchlib.methods import IDLE_METHODS
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An autocast region under which work was done, and what the path assumed whenever it was."""
+    """An autocast region under which work was done, what the path assumed whenever it was, and the latest round."""
 
     context: Autocast
     facts: Mapping[int | tuple[str, int], Const]
+    round: Iteration
 
 
 class RegionsRun(Part):
@@ -63,7 +64,8 @@ class RegionsRun(Part):
         found = {ran.context: ran for ran in self.ran}
         for ran in other.ran:
             facts = found.get(ran.context, ran).facts
-            found[ran.context] = Ran(ran.context, {k: v for k, v in facts.items() if ran.facts.get(k) == v})
+            shared = {k: v for k, v in facts.items() if ran.facts.get(k) == v}
+            found[ran.context] = Ran(ran.context, shared, ran.round)
         return RegionsRun(tuple(found.values()))
 
     def continued(self, now: RegionsRun, before: RegionsRun, then: Iteration, here: Iteration) -> RegionsRun:
@@ -84,16 +86,16 @@ def note(machine: Machine, state: State, result: Value) -> None:
         return
     for position, ran in enumerate(state[RegionsRun].ran):
         if ran.context == context:
-            if ran.facts.items() <= state.facts.items():
+            if ran.facts.items() <= state.facts.items() and ran.round == state.iteration:
                 return
             shared = {key: fact for key, fact in ran.facts.items() if state.facts.get(key) == fact}
             state.change(RegionsRun).ran = (
                 *state[RegionsRun].ran[:position],
-                Ran(context, shared),
+                Ran(context, shared, state.iteration),
                 *state[RegionsRun].ran[position + 1 :],
             )
             return
-    state.change(RegionsRun).ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts)))
+    state.change(RegionsRun).ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts), state.iteration))
 
 
 def without_gradients(state: State) -> bool:
@@ -111,10 +113,16 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
             scaler_on=_on_together(machine, ran, scaler),
             alike=_alike(machine, ran, scaler),
             together=tuple(other.context for other in possible if _agree(ran.facts, other.facts)),
-            distant=isinstance(ran.context.enabled, Unknown) and not _is_near(machine, ran.context.node),
+            distant=is_before(ran.round, state.iteration)
+            or (isinstance(ran.context.enabled, Unknown) and not _is_near(machine, ran.context.node)),
         )
         for ran in possible
     )
+
+
+def is_before(then: Iteration, now: Iteration) -> bool:
+    """Whether a round was over before the loop around `now` began: what ran in it leads to no backward pass there."""
+    return bool(now) and shared_rounds(then, now) == 0
 
 
 def _is_near(machine: Machine, region: cst.CSTNode) -> bool:
