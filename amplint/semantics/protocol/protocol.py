@@ -505,12 +505,12 @@ def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Op
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER} | {optimizer.symbol}
     gradients = gradients_of(machine, state, optimizer.symbol)
     clipped = gradients.clipped if gradients.consumed is None else None
-    if clipped is None or stage.refuses or _has_another(machine, state, known):
+    if clipped is None or stage.refuses or _has_another(machine, state, known) or _is_in_handler(machine, clipped):
         return
     certain = _is_unscale(node)
     escaped = not machine[Undone].escaped_in.isdisjoint(machine.calls)
     unscaled = any("unscale_" in chunk.text for chunk in machine.program.chunks)
-    if certain or not (escaped or unscaled or _is_in_handler(machine, clipped)):
+    if certain or not (escaped or unscaled):
         machine.emit(state, ClippedEarly, clipped, unscaled=node, certain=certain)
 
 
