@@ -22,7 +22,7 @@ IN_SOURCE = {
     ],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
-    "decorators.py": ["_SET_FROM_OUTSIDE"],
+    "decorators.py": ["_ABSTRACT", "_SET_FROM_OUTSIDE"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
     "half_outputs.py": ["_CALLED"],
     "subregions.py": ["_SWITCHED_OFF"],

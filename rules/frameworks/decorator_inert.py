@@ -37,7 +37,8 @@ class DecoratorInert(Rule):
             self.conv = nn.Conv2d(256, 80, 1)
             self.fp16_enabled = False  # wrap_fp16_model switches it on
     ```
-    Nothing is reported where a base class is out of sight: it may set the attribute.
+    Nothing is reported where a base class is out of sight, nor for an abstract class: either leaves it to another class
+    to set the attribute.
 
     ## References
     - <https://mmcv.readthedocs.io/en/v1.7.0/api.html#mmcv.runner.auto_fp16>
