@@ -1,4 +1,4 @@
-"""Runs amplint, torchfix, ruff and fixit over amplint's fixtures, and counts which planted mistakes each one remarks on.
+"""Runs amplint, torchfix, ruff and fixit over amplint's fixtures, and counts the planted mistakes that each remarks on.
 
     python -m benchmarks.fixtures [--peers FOLDER]
 

@@ -33,8 +33,8 @@ RULES_INTRODUCTION = """\
 # Rules
 
 An **error** raises or corrupts training, a **warning** silently degrades it, an **info** costs speed or portability.
-A fix is *safe* when it keeps every intended behaviour and *unsafe* when it may change results. `amplint rule AMP205` and
-`amplint rule clip-without-unscale` show a page on the terminal.
+A fix is *safe* when it keeps every intended behaviour and *unsafe* when it may change results. `amplint rule AMP205` or
+`amplint rule clip-without-unscale` shows a page on the terminal.
 
 A rule speaks only where the mistake is real for that device and dtype: `BCELoss` is fine under CPU autocast, `1e-8` is
 fine in bfloat16, a plain `loss.backward()` is right without a scaler.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import zipfile
-from importlib.metadata import distribution
+from importlib.metadata import version
 from os import environ
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,7 +27,8 @@ SHOWN = 3
 """How many programs of each kind a rule's page shows."""
 
 _LINK = re.compile(r"(?<=\]\()(?!https?://|#)([^)\s#]+)(?=[)#])")
-_FAMILY = re.compile(r"^## (.+)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_DECLARATION = re.compile(r"`([^`\n]*<![^`\n]*)`")
+_FAMILY = re.compile(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -54,6 +55,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Let links out of `docs` lead somewhere, and show the programs of a rule on its page."""
     here = next((name for name, shown in PAGES.items() if shown == page.file.src_uri), f"docs/{page.file.src_uri}")
     markdown = _LINK.sub(lambda found: _target(found[1], here, page.file.src_uri), markdown)
+    # MkDocs looks for anchors in Markdown with a parser of HTML, to which `<!` begins a declaration, also in code.
+    markdown = _DECLARATION.sub(
+        lambda found: f"<code>{''.join(f'&#{ord(sign)};' for sign in found[1])}</code>", markdown
+    )
     folder = PurePosixPath(page.file.src_uri)
     return markdown + _programs(folder.stem) if folder.parent.name == "rules" else markdown
 
@@ -67,11 +72,15 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def write_archive(path: Path) -> None:
-    """Write the installed package as an archive to `path`: modules, data and metadata, without what runs scripts."""
-    metadata = distribution("amplint")
+    """Write amplint as an archive to `path`: modules, data, and the metadata by which its rules are found."""
+    released = version("amplint")
+    metadata = {
+        "METADATA": f"Metadata-Version: 2.1\nName: amplint\nVersion: {released}\n",
+        "entry_points.txt": "[amplint.rules]\nbuiltin = amplint.ruleset\n",
+    }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in ("METADATA", "entry_points.txt"):
-            archive.writestr(f"amplint-{metadata.version}.dist-info/{name}", metadata.read_text(name) or "")
+        for name, text in metadata.items():
+            archive.writestr(f"amplint-{released}.dist-info/{name}", text)
         for folder, installed in (("amplint", "amplint"), ("rules", "amplint/ruleset")):
             for file in sorted((ROOT / folder).rglob("*")):
                 if file.is_file() and file.parent.name != "__pycache__":
@@ -105,7 +114,7 @@ def _programs(code: str) -> str:
     text = (
         "\n## Programs that were run { data-search-exclude }\n\n"
         f"amplint is tested with these and the other programs in [{folder.name}]({SOURCE}fixtures/{folder.name}): each "
-        "is linted and run by PyTorch, the wrong ones also repaired and run again. `proof` says what running one shows, "
+        "is linted and run by PyTorch, the wrong ones also repaired and run again. `proof` says what a run shows, "
         "`expect` where a finding has to be.\n"
     )
     for kind, sign, opening in (("bad", "failure", "Wrong"), ("good", "success", "Right")):

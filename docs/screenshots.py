@@ -61,7 +61,13 @@ def execute(command: str, folder: Path) -> str:
     settings = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(WIDTH), "PYTHONWARNINGS": "ignore"}
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | settings
     done = subprocess.run(
-        run, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
+        run,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
     )
     if done.returncode > 1 or "Traceback" in done.stdout:
         raise RuntimeError(f"{command}: {done.stdout}")

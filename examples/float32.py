@@ -1,4 +1,7 @@
-"""Trains a small regressor in float32 on a GPU: `amplint convert --to amp examples/float32.py` shows it in mixed precision."""
+"""Trains a small regressor in float32 on a GPU.
+
+`amplint convert --to amp examples/float32.py` shows it in mixed precision.
+"""
 
 import argparse
 
