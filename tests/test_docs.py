@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from amplint.cli.check import check
 from amplint.cli.convert import convert
 from amplint.codemods.registry import GOALS, SOURCES
 from docs import generate
@@ -85,6 +86,20 @@ def test_users_are_told_of_codemods(option: str) -> None:
     assert f"## `{option}`" in (ROOT / "docs" / "codemods.md").read_text(encoding="utf-8").splitlines()
     assert f"`{option}`" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^    {option} ", convert.help or "", re.MULTILINE), "a line in the docstring of `convert`"
+
+
+def test_options_that_ruff_and_amplint_share_exist() -> None:
+    text = (ROOT / "docs" / "ruff.md").read_text(encoding="utf-8")
+    options = {name for parameter in check.params for name in parameter.opts}
+    rows = [re.split(r" ?\| ?", row) for row in re.findall(r"^\| (.*)\|$", text, re.MULTILINE)]
+    claimed = {
+        name
+        for theirs, ours, *_ in rows
+        for cell in ([theirs, ours] if "the same" in ours else [ours])
+        for name in re.findall(r"`(--[\w-]+)", cell)
+    }
+    assert len(claimed) > 20
+    assert claimed <= options
 
 
 def test_files_and_functions_of_the_architecture_exist() -> None:
