@@ -1,5 +1,5 @@
-"""Writes what the documentation derives from the code: the rules' pages, the README's rule table and its first look,
-the pages of guesses by name and of events, and the schemas of traces, findings, rules and settings.
+"""Writes what the documentation derives from the code: the rules' pages and their list, the first look of the site, the
+pages of guesses by name and of events, and the schemas of traces, findings, rules and settings.
 
 python -m docs.generate
 """
@@ -25,9 +25,42 @@ from docs.schema import Schema, schema
 from docs.settings_schema import settings_schema
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
 PAGES = ROOT / "docs" / "rules"
 DOCS = ROOT / "docs"
+INDEX = DOCS / "index.md"
+RULES_PAGE = DOCS / "rules.md"
+RULES_INTRODUCTION = """\
+# Rules
+
+An **error** raises or corrupts training, a **warning** silently degrades it, an **info** costs speed or portability.
+A fix is *safe* when it keeps every intended behaviour and *unsafe* when it may change results. `amplint rule AMP205` or
+`amplint rule clip-without-unscale` shows a page on the terminal.
+
+A rule speaks only where the mistake is real for that device and dtype: `BCELoss` is fine under CPU autocast, `1e-8` is
+fine in bfloat16, a plain `loss.backward()` is right without a scaler.
+
+Findings rest on evidence that a tensor is half: a region, a conversion, half parameters. A rule that is selected, by
+code, prefix, name or `ALL`, and not just on by default, may go further: the rules about numerics, seams and custom
+functions (AMP401, 402, 404, 405, 408, 501 to 504, 601 and 605) then also tell, as infos, what would happen in half
+precision to tensors of which nothing says the dtype. Where nothing but its name tells what a thing is, a finding says
+so: [what is guessed by names](guesses.md).
+
+The rules about [runs](trace.md) (AMP8) belong to `amplint trace`. Opportunities (AMP9) are off by default: they are
+selected by code, prefix, name or `ALL`, and their repair is a [conversion](codemods.md) of the whole file. Where
+`--select` names nothing else, `--fix` makes it without `--unsafe-fixes`.
+"""
+FAMILIES = {
+    "AMP0": "Files and comments",
+    "AMP1": "Autocast regions",
+    "AMP2": "Gradient scaling",
+    "AMP3": "Gradient accumulation",
+    "AMP4": "Numerics in half",
+    "AMP5": "Where dtypes meet",
+    "AMP6": "Custom autograd",
+    "AMP7": "Old APIs and frameworks",
+    "AMP8": "What a run shows",
+    "AMP9": "Opportunities",
+}
 GUESSES_PAGE = ROOT / "docs" / "guesses.md"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
 EVENTS_INTRODUCTION = """\
@@ -52,7 +85,7 @@ def block(text: str, name: str, content: str) -> str:
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     replaced, times = pattern.subn(lambda found: f"{found[1]}{content}\n{found[2]}", text)
     if times != 1:
-        raise ValueError(f"the README has {times} blocks named {name}")
+        raise ValueError(f"there are {times} blocks named {name}")
     return replaced
 
 
@@ -66,9 +99,18 @@ def rule_table(rules: list[type[Rule]]) -> str:
     rows = ["| code | name | severity | what it finds | fix |", "|---|---|---|---|---|"]
     for rule in rules:
         summary = rule.summary().rstrip(".").replace("|", r"\|")
-        link = f"[{rule.code}](docs/rules/{rule.code}.md)"
+        link = f"[{rule.code}](rules/{rule.code}.md)"
         rows.append(f"| {link} | {rule.name} | {rule.severity.label} | {summary} | {fixable(rule)} |")
     return "\n".join(rows)
+
+
+def rules_page(rules: list[type[Rule]]) -> str:
+    """The list of rules, by family."""
+    families = [
+        f"## {title}\n\n{rule_table([rule for rule in rules if rule.code.startswith(prefix)])}"
+        for prefix, title in FAMILIES.items()
+    ]
+    return "\n\n".join([RULES_INTRODUCTION.rstrip(), *families]) + "\n"
 
 
 def rule_page(rule: type[Rule]) -> str:
@@ -141,13 +183,12 @@ def schemas(rules: list[type[Rule]]) -> dict[str, Schema]:
 def outputs() -> dict[Path, str]:
     """Every generated file with the text it should have."""
     rules = list(load_registry().rules.values())
-    readme = README.read_text(encoding="utf-8")
-    readme = block(readme, "rules", rule_table(rules))
-    readme = block(readme, "first-look", first_look())
+    index = block(INDEX.read_text(encoding="utf-8"), "first-look", first_look())
     pages = {PAGES / f"{rule.code}.md": rule_page(rule) for rule in rules}
     guesses = "\n".join([GUESSES_INTRODUCTION, *map(guess_section, GUESSES)])
     return {
-        README: readme,
+        INDEX: index,
+        RULES_PAGE: rules_page(rules),
         EVENTS_PAGE: events_page(),
         GUESSES_PAGE: guesses,
         **{DOCS / f"{name}.schema.json": json.dumps(each, indent=2) + "\n" for name, each in schemas(rules).items()},

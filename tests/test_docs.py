@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from amplint.cli.check import check
 from amplint.cli.convert import convert
 from amplint.codemods.registry import GOALS, SOURCES
 from docs import generate
@@ -49,8 +52,10 @@ def test_ci_runs_the_readme_test_command() -> None:
     assert shown.stdout.strip() == block
 
 
-def test_configuration_of_the_readme_is_valid(amplint: Command, project: Path) -> None:
-    (block,) = (text for text in code_blocks(README, "toml") if "[tool.amplint]" in text)
+@pytest.mark.parametrize("page", ["README.md", "docs/configuration.md"])
+def test_configuration_shown_is_valid(page: str, amplint: Command, project: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (block,) = (text for text in code_blocks(text, "toml") if "[tool.amplint]" in text)
     (project / "amplint.toml").unlink()
     (project / "pyproject.toml").write_text(block, encoding="utf-8")
     shown = amplint("--show-settings", ".")
@@ -58,16 +63,22 @@ def test_configuration_of_the_readme_is_valid(amplint: Command, project: Path) -
     assert "third_party/" in shown.out
 
 
-def test_plugin_of_the_readme_works(amplint: Command, plugin: Plugin, project: Path) -> None:
-    (rule,) = (text for text in code_blocks(README, "python") if "(Rule)" in text)
+def test_plugin_shown_works(amplint: Command, plugin: Plugin, project: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "write-a-rule.md").read_text(encoding="utf-8")
+    (rule,) = (text for text in code_blocks(page, "python") if "(Rule)" in text)
     plugin(rule)
     (project / "train.py").write_text("import torch\n\nscaler = torch.amp.GradScaler('cuda')\n", encoding="utf-8")
     found = amplint("check", "--output-format", "concise", "train.py")
     assert found.status == 1, found.err
     assert "train.py:3:10: ACME001[bare-scaler]" in found.out
-    page = amplint("rule", "ACME001")
-    assert page.status == 0
-    assert "bare-scaler" in page.out
+    shown = amplint("rule", "ACME001")
+    assert shown.status == 0
+    assert "bare-scaler" in shown.out
+    (test,) = (text for text in code_blocks(page, "python") if "def test_bare_scaler" in text)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    command = [sys.executable, "-c", f"{test}\ntest_bare_scaler()\n"]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("option", [*(f"--to {goal}" for goal in GOALS), *(f"--from {source}" for source in SOURCES)])
@@ -75,6 +86,20 @@ def test_users_are_told_of_codemods(option: str) -> None:
     assert f"## `{option}`" in (ROOT / "docs" / "codemods.md").read_text(encoding="utf-8").splitlines()
     assert f"`{option}`" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^    {option} ", convert.help or "", re.MULTILINE), "a line in the docstring of `convert`"
+
+
+def test_options_that_ruff_and_amplint_share_exist() -> None:
+    text = (ROOT / "docs" / "ruff.md").read_text(encoding="utf-8")
+    options = {name for parameter in check.params for name in parameter.opts}
+    rows = [re.split(r" ?\| ?", row) for row in re.findall(r"^\| (.*)\|$", text, re.MULTILINE)]
+    claimed = {
+        name
+        for theirs, ours, *_ in rows
+        for cell in ([theirs, ours] if "the same" in ours else [ours])
+        for name in re.findall(r"`(--[\w-]+)", cell)
+    }
+    assert len(claimed) > 20
+    assert claimed <= options
 
 
 def test_files_and_functions_of_the_architecture_exist() -> None:

@@ -1,4 +1,7 @@
-"""A thread with a stack deep enough for parsers on deeply nested programs; one per process, started when needed."""
+"""A thread with a stack deep enough for parsers on deeply nested programs; one per process, started when needed.
+
+In a browser (Emscripten) there are no threads: calls run where they are made, as deep as the stack there goes.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,12 @@ _STACKS_MIB = (512, 128, 32)
 _RECURSION_LIMIT = 50_000
 _FRAME_WORDS = 600_000
 _ALLOCATIONS_PER_COLLECTION = 100_000
+_THREADS = sys.platform != "emscripten"
 
 
 def call_deep(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
-    if threading.current_thread().name == _NAME:
+    if not _THREADS or threading.current_thread().name == _NAME:
         return function(*arguments)
     with _starting:
         thread = _thread()
@@ -53,7 +57,7 @@ def collect_rarely() -> None:
 def deep_recursion() -> Iterator[None]:
     """Allow as many nested calls as the deep thread's stack holds. Use only inside `call_deep`."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+    sys.setrecursionlimit(max(limit, _RECURSION_LIMIT if _THREADS else 0))
     try:
         yield
     finally:

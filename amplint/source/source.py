@@ -300,12 +300,16 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, as
             warnings.simplefilter("ignore")
             body = ast.parse(text).body
     except SyntaxError as failure:
-        if not _LIMITS.match(str(failure.msg)):
-            from amplint.source.concrete import parse
-
-            parse(text, 1)
-            return None
-        raise SourceError(str(failure.msg), Position(failure.lineno or 1, failure.offset or 1)) from None
+        message = str(failure.msg)
+        if not _LIMITS.match(message):
+            try:
+                from amplint.source.concrete import parse
+            except ModuleNotFoundError:  # without libcst, as in the playground of the site, Python has the last word
+                message = f"syntax error: {message}"
+            else:
+                parse(text, 1)
+                return None
+        raise SourceError(message, Position(failure.lineno or 1, failure.offset or 1)) from None
     except (RecursionError, MemoryError, ValueError) as failure:
         raise SourceError(f"too deeply nested to be parsed ({type(failure).__name__})") from None
     found: list[tuple[int, int, str | None, ast.stmt]] = []
