@@ -77,7 +77,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
 
     @made.tool(annotations=_READS)
     def explain_rule(
-        rule: Annotated[str, Field(description="A code such as AMP205, or a name such as clip-without-unscale.")],
+        rule: Annotated[str, Field(description="The code or the name of a rule.")],
     ) -> Annotated[CallToolResult, RulePage]:
         """The page of a rule: what it finds, why that is bad, and what to write instead."""
         return told(lambda: tools.explain_rule(workspace, rule))
