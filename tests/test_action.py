@@ -171,7 +171,7 @@ def test_findings_are_annotated_reported_and_fail_the_job(runner: Runner) -> Non
     assert runner.run("Result").returncode == 1
 
 
-@pytest.mark.parametrize(("level", "status"), [("warning", 0), ("info", 1), ("never", 0)])
+@pytest.mark.parametrize(("level", "status"), [("warning", 0), ("info", 1)])
 def test_the_level_decides_what_fails(runner: Runner, level: str, status: int) -> None:
     fixture = ROOT / "fixtures" / "AMP209-scaler-not-needed" / "bad_autocast_chosen_by_name.py"
     shutil.copy(fixture, runner.workspace / "train.py")
@@ -192,7 +192,7 @@ def test_wrong_inputs_fail(runner: Runner) -> None:
     assert linted(runner, fail_level="info", paths="gone").returncode == 2
 
 
-@pytest.mark.parametrize("text", ["$(touch stolen)", "`touch x`;a b'\"", "--fix", "*"])
+@pytest.mark.parametrize("text", ["$(touch a);`touch b` 'c", "--fix"])
 def test_inputs_are_words_and_never_commands(runner: Runner, text: str) -> None:
     folder = runner.workspace / text
     folder.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,12 +15,13 @@ import jsonschema
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-from amplint.agents import answers
+from amplint.agents import answers, runs
 from amplint.agents.server import server
 from amplint.agents.workspace import Workspace
 from amplint.engine.registry import load_registry
 from tests.conftest import Command
 from tests.test_cli import BAD, GOOD
+from tests.test_docs import code_blocks
 
 ROOT = Path(__file__).parents[1]
 
@@ -323,14 +325,13 @@ def test_a_dry_run(project: Path) -> None:
     assert "arguments: --steps 2" in traced["output"]
     assert "bfloat16" in traced["summary"]
 
-    (project / "-x.py").write_text("raise ValueError('no')\n", encoding="utf-8")
-    failed = answer("trace", allow_run=True, path="-x.py")
-    assert failed["ended"] == "exit status 1"
-    assert "ValueError: no" in failed["output"]
-
 
 @pytest.mark.slow
-def test_estimates_of_memory(project: Path) -> None:
+def test_estimates_of_memory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one variant, for the sake of time."""
+    first = "import importlib; m = importlib.import_module('amplint.cli.memory'); v = m.variants\n"
+    only = f"{first}m.variants = lambda number: v(number)[:1]\nmain()"
+    monkeypatch.setattr(runs, "_CHILD", runs._CHILD.replace("main()", only))
     (project / "train.py").write_text(RUNNABLE, encoding="utf-8")
     told = answer("memory", allow_run=True, path="train.py")
     assert told["ended"] == "exit status 0", told
@@ -339,20 +340,31 @@ def test_estimates_of_memory(project: Path) -> None:
     assert first["total"] == sum(first["kinds"].values()) > 0
 
 
-@pytest.mark.slow
-def test_a_run_is_ended_with_all_it_started(project: Path) -> None:
+def test_a_run_is_ended_with_all_it_started(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "train.py").write_text(
         "import subprocess, sys, pathlib\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "pathlib.Path('child').write_text(str(child.pid))\n"
+        "print('started', flush=True)\n"
         "child.wait()\n",
         encoding="utf-8",
     )
-    traced = answer("trace", allow_run=True, path="train.py", seconds=8)
-    assert traced["ended"] == "it was ended after 8 seconds"
+    monkeypatch.setattr(runs, "_CHILD", "import runpy, sys; runpy.run_path(sys.argv[-1])")
+    traced = answer("trace", allow_run=True, path="train.py", seconds=2)
+    assert traced["ended"] == "it was ended after 2 seconds"
+    assert (traced["recorded"], traced["output"]) == (False, "started")
     child = int((project / "child").read_text(encoding="utf-8"))
     state = Path(f"/proc/{child}/stat")
     assert not state.exists() or state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_run_that_fails_says_why(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "train.py").write_text("raise ValueError('no \\x1b[31m')\n", encoding="utf-8")
+    monkeypatch.setattr(runs, "_CHILD", "import runpy, sys; runpy.run_path(sys.argv[-1])")
+    for tool in ("trace", "memory"):
+        told = answer(tool, allow_run=True, path="train.py")
+        assert told["ended"] == "exit status 1"
+        assert told["output"].endswith("ValueError: no \\x1b[31m")
 
 
 def test_over_the_streams_of_a_process(script: Path, tmp_path: Path) -> None:
@@ -377,6 +389,22 @@ def test_over_the_streams_of_a_process(script: Path, tmp_path: Path) -> None:
     anyio.run(run)
     assert script.read_text(encoding="utf-8") == GOOD
     assert log.read_text(encoding="utf-8") == ""
+
+
+def test_the_page_about_agents(project: Path, amplint: Command) -> None:
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    host, finding = (json.loads(block) for block in code_blocks(page, "json"))
+    (entry,) = host["mcpServers"].values()
+    assert (entry["command"], entry["args"][0]) == ("amplint", "mcp")
+    assert answers.FindingLine(**finding, message="").model_dump().items() >= finding.items()
+    told: list[str] = []
+
+    async def questions(client: Client) -> None:
+        told.extend(tool.name for tool in (await client.list_tools()).tools)
+
+    ask(questions, allow_run=True)
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(told)
+    assert "--allow-run" in amplint("mcp", "--help").out
 
 
 def test_the_extra_is_named_where_it_is_missing(
