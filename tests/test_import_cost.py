@@ -19,7 +19,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("library", ["torch", "libcst", "rich", "concurrent.futures"])
+@pytest.mark.parametrize("library", ["torch", "libcst", "rich", "concurrent.futures", "mcp"])
 def test_starting_does_not_load(name: str, library: str) -> None:
     program = PROGRAMS[name]
     if "main" in program:

@@ -15,6 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SHIPPED = ["amplint", "rules", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"]
 
+OLD = """from torch.cuda.amp import GradScaler
+
+scaler = GradScaler()
+"""
+
 BAD = """import torch
 
 
@@ -97,3 +102,17 @@ def test_the_hooks_fail_with_the_finding_and_pass_once_fixed(hooks: Path, tmp_pa
     second = run_hooks(project, tmp_path / "store")
     assert second.returncode == 0, second.stdout + second.stderr
     assert script.read_text(encoding="utf-8") == fixed
+
+    show = {"repo": str(hooks), "rev": revision.stdout.strip(), "hooks": [{"id": "amplint-convert-diff"}]}
+    (project / ".pre-commit-config.yaml").write_text(json.dumps({"repos": [show]}), encoding="utf-8")
+    (project / "old.py").write_text(OLD, encoding="utf-8")
+    git_repository(project)
+    third = run_hooks(project, tmp_path / "store")
+    assert third.returncode == 1, third.stdout + third.stderr
+    assert '+scaler = GradScaler("cuda")' in third.stdout
+    assert (project / "old.py").read_text(encoding="utf-8") == OLD
+
+    show["hooks"] = [{"id": "amplint-convert-diff", "args": ["--from", "mmcv"]}]
+    (project / ".pre-commit-config.yaml").write_text(json.dumps({"repos": [show]}), encoding="utf-8")
+    fourth = run_hooks(project, tmp_path / "store")
+    assert fourth.returncode == 0, fourth.stdout + fourth.stderr

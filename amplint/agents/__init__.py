@@ -1,0 +1,1 @@
+"""A server of the Model Context Protocol: what amplint does, as tools of language models."""
