@@ -33,6 +33,40 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "a mask that a helper cuts into windows": """
+        def windows(x, size):
+            b, h, w, c = x.shape
+            x = x.view(b, h // size, size, w // size, size, c)
+            return x.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, size * size, c)
+
+        class Attention(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.qkv = nn.Linear(width, 3 * width)
+                self.softmax = nn.Softmax(dim=-1)
+
+            def forward(self, x, mask=None):
+                q, k, v = self.qkv(x).reshape(8, 16, 3, 4, 8).permute(2, 0, 3, 1, 4)
+                scores = q @ k.transpose(-2, -1)
+                if mask is not None:
+                    scores = scores.view(2, 4, 4, 16, 16) + mask.unsqueeze(1).unsqueeze(0)
+                    scores = scores.view(-1, 4, 16, 16)
+                return self.softmax(scores) @ v
+
+        class Stage(nn.Module):
+            def __init__(self, depth, width):
+                super().__init__()
+                self.blocks = nn.ModuleList([Attention(width) for _ in range(depth)])
+
+            def forward(self, x, height, width):
+                image = torch.zeros((1, height, width, 1), device=x.device)  # AMP502
+                cut = windows(image, 4).view(-1, 16)
+                mask = cut.unsqueeze(1) - cut.unsqueeze(2)
+                mask = mask.masked_fill(mask != 0, -100.0).masked_fill(mask == 0, 0.0)
+                for block in self.blocks:
+                    x = block(x, mask)
+                return x
+    """,
     "a mask that is handed to blocks": """
         class Block(nn.Module):
             def __init__(self, width):

@@ -47,6 +47,8 @@ _OF_TENSORS_ONLY = having("tensor-source")
 """Those of them that never write a number."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 PRODUCTS = having("matrices")
+_SHAPES = words("view reshape permute")
+"""What helpers do to a mask that is made in one function and used in another."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
 
@@ -386,7 +388,9 @@ def _met(chunk: Chunk) -> frozenset[str]:
     likes = LIKE if "_like(" in text and "] = " in text else frozenset[str]()
     lifts = ".float()" in text and ("type_as(" in text or "() @ " in text or "matmul(" in text)
     asks = "float32)" in text and "softmax(" in text
-    return likes.union({"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
+    masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
+    shapes = _SHAPES if masks else frozenset[str]()
+    return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 
 class Clashes(Tracker):
