@@ -51,6 +51,7 @@ from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.exchanges import Exchanges
 from amplint.semantics.tensors.indexing import StoredItems
+from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.numerics import Numerics
 from amplint.semantics.tensors.sensitive import SensitiveRuns
@@ -97,6 +98,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Layers,
     Exchanges,
     SensitiveRuns,
+    Joins,
     UnseenFills,
     Tensors,
     GradientUses,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, Operation
+from amplint.semantics.events import Clash, Event, Narrowed, Operation, ScriptEnd
 from amplint.source import syntax as cst
 
 from .float32 import MAKING, buffer_of
@@ -23,6 +23,8 @@ class HardCodedFloat32Buffer(Rule):
     `torch.zeros(...)` and its kind make float32 tensors, in an autocast region too. Joined with half tensors by `cat`
     or `stack` they make the whole result float32: it takes twice the memory, and what comes after runs in float32
     where autocast does not convert it, or raises where a kernel asks for one dtype.
+
+    A result that is converted to half again is not reported.
 
     Selected by its code, the rule also tells of tensors made for others, with their size or on their device but not
     with their dtype, where nothing says whether those are half, and of a mask that is converted to float32 in one place
@@ -57,18 +59,31 @@ class HardCodedFloat32Buffer(Rule):
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
+    def __init__(self) -> None:
+        self._joins: dict[cst.CSTNode, Operation] = {}
+        self._narrowed: set[cst.CSTNode] = set()
+
     def on_operation(self, event: Operation) -> Iterator[Report]:
-        found = buffer_of(event)
-        if found is None or (event.op == "stack" and event.result.dtype != "float32"):
-            return
-        half, call = found
-        told = [(half.half.node, half.half.text)] if half.half is not None and half.half.node is not None else []
-        yield self.report(
-            event,
-            f"this {half.dtype} tensor becomes float32 by {event.op}: the tensor made without a dtype is float32",
-            advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
-            notes=[*told, (call, "the float32 tensor is made here")],
-        )
+        if buffer_of(event) is not None and (event.op != "stack" or event.result.dtype == "float32"):
+            self._joins.setdefault(event.node, event)
+        yield from ()
+
+    def on_narrowed(self, event: Narrowed) -> Iterator[Report]:
+        self._narrowed.add(event.node)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for join in (one for node, one in self._joins.items() if node not in self._narrowed):
+            found = buffer_of(join)
+            assert found is not None
+            half, call = found
+            told = [(half.half.node, half.half.text)] if half.half is not None and half.half.node is not None else []
+            yield self.report(
+                join,
+                f"this {half.dtype} tensor becomes float32 by {join.op}: the tensor made without a dtype is float32",
+                advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
+                notes=[*told, (call, "the float32 tensor is made here")],
+            )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.converted is not None:

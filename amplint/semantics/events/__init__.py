@@ -69,7 +69,7 @@ from amplint.semantics.events.protocol import (
 from amplint.semantics.events.regions import AutocastCreated, AutocastEntered, AutocastUnused, DeviceFixed, NoContext
 from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, ScalerMadeAnew, SchedulerStep
 from amplint.semantics.events.script import ApiUse, ScriptEnd
-from amplint.semantics.events.seams import Clash, HalfRefused, ToNumpy
+from amplint.semantics.events.seams import Clash, HalfRefused, Narrowed, ToNumpy
 from amplint.semantics.events.segments import Checkpointed, Traced
 
 __all__ = [
@@ -130,6 +130,7 @@ __all__ = [
     "LossOfOutput",
     "ManagedBackward",
     "MixedBackward",
+    "Narrowed",
     "NeverCleared",
     "NeverUpdated",
     "NoContext",

@@ -17,6 +17,13 @@ class ToNumpy(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Narrowed(Event):
+    """What a join of tensors made is converted `by` a call to half, or to the dtype of another tensor."""
+
+    by: cst.Call
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfRefused(Event):
     """`op`, which PyTorch does not have for these half dtypes, runs on `operand`, which is or can be of one of them.
 

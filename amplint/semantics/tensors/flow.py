@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.tracker import remembers_other_dtypes
-from amplint.semantics.tensors import clashes, sensitive, traits
+from amplint.semantics.tensors import clashes, joins, sensitive, traits
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import announced, evidence
 from amplint.semantics.tensors.tensors import (
@@ -151,6 +151,7 @@ def tell(
     if supposing and machine.assumes and raises is None and (met := clashes.pair(machine, op, told)) is not None:
         supposed = _supposed(machine, state, op, told, met[1], in_place)
         clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
+    joins.ran(machine, op, node, result)
     decided = result.dtype is not None or result.among is not None
     becomes = evidence(machine, state, result) if decided else announced(machine, node, result) if follows else None
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
