@@ -44,6 +44,17 @@ def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
     return None
 
 
+def _conclude(symbols: Symbols, facts: Facts) -> None:
+    """Learn the last open part of each `and` that is false, and of each `or` that is true."""
+    for key, fact in list(facts.items()):
+        kind = symbols.key(key)[0] if isinstance(key, int) else ""
+        if kind in ("and", "or") and isinstance(key, int) and bool(fact.value) is (kind == "or"):
+            sides = {part: known(symbols, facts, part) for part in symbols.parts(key)}
+            unknown = [part for part, side in sides.items() if side is None]
+            if len(unknown) == 1 and bool(fact.value) not in sides.values():
+                learn(symbols, facts, unknown[0], bool(fact.value))
+
+
 def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:
     other = symbols.key(symbol)[1]
     if symbols.key(symbol)[0] == "==":
@@ -82,6 +93,7 @@ def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
 def learn(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
     """Add to `facts` that `symbol` is true (or false), and what follows from it about its parts."""
     facts[symbol] = TRUE if holds else FALSE
+    _conclude(symbols, facts)
     kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
     if kind == "not":
         learn(symbols, facts, parts[0], not holds)
