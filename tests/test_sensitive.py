@@ -144,3 +144,30 @@ def test_output_of_what_an_option_converts(halved: str, converted: str, expected
     code = AGENT.format(halved=halved, converted=converted).encode()
     job = Job("program.py", "", code, RULES, asked=frozenset({"AMP408"}))
     assert [finding.code for finding in analyse(job, Modules()).findings] == expected
+
+
+def test_scaled_scores_that_are_converted_are_no_product() -> None:
+    """Their conversion has one operand, where the product that scaled them had two."""
+    code = """
+import math
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def split(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(-3, -2)
+
+    def attend(self, value: torch.Tensor, scores: torch.Tensor, mask: torch.Tensor = torch.ones(0, dtype=torch.bool)):
+        if mask.size(-1) > 0:
+            pass
+        else:
+            shares = torch.softmax(scores.float(), dim=-1).type_as(value)
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor = torch.ones(0)):
+        q = self.split("query", query)
+        if not self.fused:
+            scores = torch.matmul(q, key.transpose(-2, -1)) / math.sqrt(self.width)
+            return self.attend(value, scores, mask)
+"""
+    job = Job("program.py", "", code.encode(), RULES, asked=frozenset(rule.code for rule in RULES))
+    assert "AMP003" not in {finding.code for finding in analyse(job, Modules()).findings}

@@ -145,7 +145,8 @@ def tell(
     told = tuple(clashes.told(machine, state, place, value) for place, value in operands)
     if machine.assumes and told and arguments.value("dtype") is None:
         sensitive.ran(machine, state, node, op, told[0], result)
-    if machine.assumes and SCALED_LATE in result.traits and (half := told[0].half) is not None:
+    late = op in ("mul", "div") and SCALED_LATE in result.traits
+    if machine.assumes and late and (half := told[0].half) is not None:
         guesses = traits.taken_for_scale(machine, told[1].value)
         machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)
     if supposing and machine.assumes and raises is None and (met := clashes.pair(machine, op, told)) is not None:
