@@ -54,13 +54,13 @@ def ignore_in_file(target: Target, findings: list[Finding], linter: Linter) -> I
     A comment is written only where the file means the same with it, its finding is silenced, and no other finding
     comes or goes but of the same rule in the same statement.
     """
-    wanted = {_key(finding) for finding in findings if finding.code not in _NOT_IGNORED}
+    wanted = {identity(finding) for finding in findings if finding.code not in _NOT_IGNORED}
     if not wanted:
         return Ignored(findings)
     try:
         raw = read(target.path)
         page = opened(target.path, raw)
-        after, silenced = _commented(page, target, linter, wanted)
+        after, silenced = commented(page, target, linter, wanted)
         if not silenced:
             return Ignored(findings)
         replace_file(target.path, after, expected=raw)
@@ -69,24 +69,25 @@ def ignore_in_file(target: Target, findings: list[Finding], linter: Linter) -> I
     except OSError as failure:
         message = f"cannot be written: {failure.strerror or failure}"
         return Ignored([diagnostic(UnreadableFile, target.filename, message), *findings])
-    left = [finding for finding in findings if _key(finding) not in silenced]
+    left = [finding for finding in findings if identity(finding) not in silenced]
     return Ignored(left, len(findings) - len(left))
 
 
-_Key = tuple[str, Position, str]
+Identity = tuple[str, Position, str]
 
 
-def _key(finding: Finding) -> _Key:
+def identity(finding: Finding) -> Identity:
+    """What tells a finding from the others of its file."""
     return finding.code, finding.span.start, finding.message
 
 
-def _commented(page: Page, target: Target, linter: Linter, wanted: set[_Key]) -> tuple[bytes, set[_Key]]:
+def commented(page: Page, target: Target, linter: Linter, wanted: set[Identity]) -> tuple[bytes, set[Identity]]:
     """The file with comments, and the findings that they silence; as many as can be written."""
     before = linter.check_page(target, page)
     placed = [page.placed(finding) for finding in before]
-    found = [(_key(there), here) for here, there in zip(before, placed, strict=True) if _key(there) in wanted]
+    found = [(identity(there), here) for here, there in zip(before, placed, strict=True) if identity(there) in wanted]
     comments = _comments(page, [here for _, here in found])
-    by_comment: dict[_Comment, list[tuple[_Key, Finding]]] = {}
+    by_comment: dict[_Comment, list[tuple[Identity, Finding]]] = {}
     for (key, here), comment in zip(found, comments, strict=True):
         if comment is not None:
             by_comment.setdefault(comment, []).append((key, here))
@@ -155,5 +156,5 @@ def _meaning(text: str) -> str | None:
 
 def _silences(linter: Linter, target: Target, after: bytes, before: list[Finding], silenced: list[Finding]) -> bool:
     """Whether in `after` none of `silenced` is found, and nothing that was not found `before`."""
-    found = {_key(finding) for finding in linter.check_page(target, opened(target.path, after))}
-    return found <= {_key(finding) for finding in before} and found.isdisjoint(map(_key, silenced))
+    found = {identity(finding) for finding in linter.check_page(target, opened(target.path, after))}
+    return found <= {identity(finding) for finding in before} and found.isdisjoint(map(identity, silenced))

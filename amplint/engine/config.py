@@ -133,6 +133,17 @@ def require_valid(settings: Settings, rules: Rules) -> Settings:
         raise ConfigError(str(failure)) from None
 
 
+def overridden(settings: Settings, table: Any, rules: Rules) -> Settings:
+    """`settings` with what `table`, as a configuration file would hold it, says instead. Raises ConfigError."""
+    try:
+        fields = _fields(table, rules)
+    except UnknownSelector as failure:
+        raise ConfigError(str(failure)) from None
+    if "extend" in fields:
+        raise ConfigError('"extend" is for configuration files')
+    return replace(settings, **fields)
+
+
 def severity(word: str) -> Severity:
     """The severity called `word`. Raises ConfigError."""
     labels = {level.label: level for level in Severity}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from amplint.engine.config import Settings
 from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
@@ -97,16 +97,11 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
 
 def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _State | None:
     """`state` after one round of `fixes`: None when that must not be used, `state` itself when nothing changes."""
-    old = state.page.text
-    new, applied = apply_round(old, fixes)
-    if new == old:
-        return state
-    new = remove_stale_imports(old, new, keep=state.page.words)
-    if verify(old, new, [edit for fix in applied for edit in fix.edits]) is not None:
-        return None
-    raw = state.page.restored(new)
+    raw, applied = edited(state.page, fixes)
     if raw is None:
         return None
+    if not applied:
+        return state
     page = opened(target.path, raw)
     findings = linter.check_page(target, page)
     broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))
@@ -114,6 +109,18 @@ def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _S
         return None
     codes = {finding.fix: finding.code for finding in state.findings}
     return _State(page, findings, raw, (*state.codes, *(codes[fix] for fix in applied)))
+
+
+def edited(page: Page, fixes: Sequence[Fix]) -> tuple[bytes | None, list[Fix]]:
+    """The file after those of `fixes` that go together, and these; None where the result is not valid."""
+    old = page.text
+    new, applied = apply_round(old, fixes)
+    if new == old:
+        return page.raw, []
+    new = remove_stale_imports(old, new, keep=page.words)
+    if verify(old, new, [edit for fix in applied for edit in fix.edits]) is not None:
+        return None, applied
+    return page.restored(new), applied
 
 
 def _cannot(what: str, target: Target, failure: OSError) -> Finding:

@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from amplint.source.files import read
@@ -21,9 +23,13 @@ _SIZE_LIMIT = 1_000_000
 
 
 class Modules:
-    """Finds modules below the root of the project a file is in, and keeps the files it has read for one run."""
+    """Finds modules below the root of the project a file is in, and keeps the files it has read for one run.
 
-    def __init__(self) -> None:
+    `unsaved` is what an editor holds for files, by absolute path, instead of what is on the disk.
+    """
+
+    def __init__(self, unsaved: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        self._unsaved = unsaved
         self._listings: dict[str, frozenset[str]] = {}
         self._folders: dict[str, tuple[str, ...]] = {}
         self._places: dict[tuple[str, str], str | None] = {}
@@ -48,9 +54,10 @@ class Modules:
     def raw(self, path: str) -> bytes | None:
         """The content of a file of the tree, None when it cannot be read or is too large to be followed."""
         if path not in self._raw:
-            self._raw[path] = None
-            with contextlib.suppress(OSError):
-                self._raw[path] = read(path, _SIZE_LIMIT)
+            self._raw[path] = self._unsaved.get(path)
+            if path not in self._unsaved:
+                with contextlib.suppress(OSError):
+                    self._raw[path] = read(path, _SIZE_LIMIT)
         return self._raw[path]
 
     def digest(self, path: str) -> str:

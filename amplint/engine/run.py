@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
@@ -51,13 +52,16 @@ def cores() -> int:
 
 
 class Linter:
-    """Lints files with the rules that `projects` select for them, remembering results in `cache`."""
+    """Lints files with the rules that `projects` select for them, remembering results in `cache`.
 
-    def __init__(self, projects: Projects, cache: Cache) -> None:
+    `unsaved` is what an editor holds for files that others import, by absolute path.
+    """
+
+    def __init__(self, projects: Projects, cache: Cache, unsaved: Mapping[str, bytes] = MappingProxyType({})) -> None:
         self._projects = projects
         self._cache = cache
         self._handling: dict[frozenset[str], tuple[type[Rule], ...]] = {}
-        self._modules = Modules()
+        self._modules = Modules(unsaved)
         self.running: dict[str, float] = {}
         """The files that are being analysed, by name, and when that began by `time.monotonic`."""
 
@@ -71,6 +75,10 @@ class Linter:
         except SourceError as failure:
             return [_not_a_notebook(target, failure)]
         return [page.placed(finding) for finding in self.check_page(target, page)]
+
+    def forget(self, path: str) -> None:
+        """Read the file with the absolute `path` anew when it is imported: it has changed."""
+        self._modules.forget(path)
 
     def check_page(self, target: Target, page: Page) -> list[Finding]:
         """The same for a file that has been opened, by the rows and columns of the page's text."""

@@ -53,11 +53,11 @@ def _left_out(number: int) -> str:
 
 def _item(finding: Finding, context: Context) -> str:
     rule = context.rules.get(finding.code)
-    code = f"[{finding.code}]({rule.url()})" if rule else _literal(finding.code)
+    code = f"[{finding.code}]({rule.url()})" if rule else literal(finding.code)
     place = _code(f"{in_file(finding.filename, finding.cell)}:{finding.span.start.row}")
-    lines = [f"- **{finding.severity.label}** {place} {code} {_literal(finding.message)}"]
+    lines = [f"- **{finding.severity.label}** {place} {code} {literal(finding.message)}"]
     if finding.advice:
-        lines.append(f"  <br>{_literal(finding.advice)}")
+        lines.append(f"  <br>{literal(finding.advice)}")
     if finding.fix:
         lines.append(f"  <br>{_FIXES[finding.fix.applicability]}")
     return "\n".join(lines) + "\n"
@@ -71,7 +71,7 @@ def _code(text: str) -> str:
     return f"{fence}{room}{shown}{room}{fence}"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """`text` as it is: no Markdown or HTML, and no link, mention or reference that GitHub makes of plain words."""
     escaped = _PUNCTUATION.sub(lambda found: f"\\{found.group()}", _cut(one_line(text)))
     return _LINKED.sub(r"\g<0>&#8203;", escaped)

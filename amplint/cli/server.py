@@ -1,0 +1,35 @@
+"""`amplint server`: a language server for editors."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+import click
+
+from amplint.cli.failures import Failure, load_rules
+
+
+@click.command()
+def server() -> None:
+    """Serve the Language Server Protocol on standard input and output, for editors.
+
+    Findings appear while you type, also of texts that are not saved; fixes and explanations are there on demand. It is
+    the editor that starts this command.
+
+    Exit status: 0 when the editor has said goodbye; 1 when it has gone without; 2 when the server cannot start.
+    """
+    if importlib.util.find_spec("pygls") is None:
+        raise Failure('amplint server needs pygls: pip install "amplint[server]"')
+    registry, _ = load_rules([os.curdir])
+    from amplint.server.features import server as made
+
+    output, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints is no message to the editor
+    status: object = 1
+    try:
+        made(registry).start_io(sys.stdin.buffer, output)
+    except SystemExit as done:
+        status = done.code
+    sys.stderr.flush()
+    os._exit(status if isinstance(status, int) else 0)  # a lint that still runs has nobody to tell
