@@ -26,10 +26,7 @@ def server() -> None:
     from amplint.server.features import server as made
 
     output, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints is no message to the editor
-    status: object = 1
-    try:
-        made(registry).start_io(sys.stdin.buffer, output)
-    except SystemExit as done:
-        status = done.code
+    one = made(registry)
+    one.start_io(sys.stdin.buffer, output)
     sys.stderr.flush()
-    os._exit(status if isinstance(status, int) else 0)  # a lint that still runs has nobody to tell
+    os._exit(0 if one.was_shut_down else 1)  # a lint that still runs has nobody to tell

@@ -101,6 +101,10 @@ def _follow_settings(made: Server) -> None:
             if answers and isinstance(answers[0], dict):
                 made.configure(answers[0])
 
+    @made.feature(types.SHUTDOWN)
+    def shutdown(params: None) -> None:
+        made.was_shut_down = True
+
 
 def _answer(made: Server) -> None:
     @made.feature(types.TEXT_DOCUMENT_HOVER)
@@ -154,9 +158,9 @@ def _offered(
             safe = fix.applicability is Applicability.SAFE
             doubt = "" if safe else " (unsafe: may change results)"
             offer(f"{finding.code}: {fix.message}{doubt}", types.CodeActionKind.QuickFix, "fix", index, preferred=safe)
-    for index, finding in inside:
-        if finding.code not in ALWAYS_ON:
-            offer(f"Ignore {finding.code} on this line", types.CodeActionKind.QuickFix, "ignore", index)
+    ignorable = {finding.code: index for index, finding in reversed(inside) if finding.code not in ALWAYS_ON}
+    for code, index in sorted(ignorable.items()):
+        offer(f"Ignore {code} on this line", types.CodeActionKind.QuickFix, "ignore", index)
     if any(finding.fix is not None for finding in findings):
         offer("amplint: fix everything that can be fixed safely", FIX_ALL, "all")
     return actions

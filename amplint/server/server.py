@@ -88,6 +88,7 @@ class Server(LanguageServer):
         self._serial = 0
         self._said = ""
         self.options: object = {}
+        self.was_shut_down = False
 
     def open(self, uri: str, parts: Iterable[tuple[str, int, str, bool]], *, is_notebook: bool = False) -> None:
         """The client has opened a document; of each part its URI, version, text, and whether it is code."""
@@ -203,12 +204,8 @@ class Server(LanguageServer):
             self._said = message
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"amplint: {one_line(message)}"))
 
-    def end(self) -> None:
-        """Begin no more work."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
-
     def _text(self, content: str) -> Text:
-        return Text(content, str(self.workspace.position_encoding or "utf-16"))
+        return Text(content, types.PositionEncodingKind(self.workspace.position_encoding or "utf-16").value)
 
     def _configure(self, table: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -239,24 +236,28 @@ class Server(LanguageServer):
         document = self._documents.get(uri)
         if document is None:
             return
+        shown: list[list[types.Diagnostic]] = [[] for _ in document.parts]
+        found: list[Finding] = []
         try:
-            found = await self.work(self._checker.check, document)
+            found, shown = await self.work(self._checked, document)
         except ConfigError as failure:
             self.say(str(failure))
-            found = []
         except Exception as failure:
             self.say(f"{document.path} could not be linted, please report it: {describe(failure)}")
-            found = []
         if self._documents.get(uri) is not document:
             return
         self._found[uri] = document.serial, found
-        for part in document.parts:
-            inside = [finding for finding in found if document.part(finding.span) is part]
-            shown = [diagnostic(finding, document, self.registry) for finding in inside]
-            self._publish(part.uri, shown, part.version)
+        for part, diagnostics in zip(document.parts, shown, strict=True):
+            self._publish(part.uri, diagnostics, part.version)
         if uri in self._changed:
             self._changed.remove(uri)
             self.lint_again(besides=uri)
+
+    def _checked(self, document: Document) -> tuple[list[Finding], list[list[types.Diagnostic]]]:
+        """The findings in a document, and what is shown of them in each of its parts."""
+        found = self._checker.check(document)
+        inside = ([one for one in found if document.part(one.span) is part] for part in document.parts)
+        return found, [[diagnostic(one, document, self.registry) for one in some] for some in inside]
 
     def _publish(self, uri: str, diagnostics: Sequence[types.Diagnostic], version: int | None = None) -> None:
         params = types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=version)
