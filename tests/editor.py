@@ -74,6 +74,13 @@ class Editor:
         await self.until(lambda: uri in self.shown and self.shown[uri].version == self.versions.get(uri))
         return self.shown[uri].diagnostics
 
+    def cpu_seconds(self) -> float:
+        """What the server has used so far. Linux only."""
+        process = self.client._server
+        assert process is not None
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something that the server has sent makes `holds` true."""
         async with asyncio.timeout(TIMEOUT) if sys.version_info >= (3, 11) else _endless():

@@ -41,6 +41,7 @@ def step(scaler, optimizer, model):
     scaler.step(optimizer)
     scaler.update()
 """
+UNSCALED_HELPER = HELPER.replace("    torch.nn", "    scaler.unscale_(optimizer)\n    torch.nn")
 IMPORTING = """import torch
 from helper import step
 
@@ -87,12 +88,15 @@ def test_findings_come_and_go_while_the_text_changes(folder: Path) -> None:
     async def work(editor: Editor) -> None:
         uri = editor.open("train.py")
         (found,) = await editor.diagnostics(uri)
-        assert found.code == "AMP205" and found.severity is types.DiagnosticSeverity.Error
+        assert found.code == "AMP205"
+        assert found.severity is types.DiagnosticSeverity.Error
         assert found.range.start == types.Position(CLIP_ROW - 1, 8)
         assert found.source == "amplint"
-        assert found.code_description is not None and found.code_description.href.endswith("/AMP205")
+        assert found.code_description is not None
+        assert found.code_description.href.endswith("/AMP205")
         (step,) = found.related_information or []
-        assert step.location.uri == uri and step.location.range.start.line == CLIP_ROW - 2
+        assert step.location.uri == uri
+        assert step.location.range.start.line == CLIP_ROW - 2
         at = TRAIN.index("        clip_")
         editor.type(uri, at, at, "        scaler.unscale_(optimizer)\n")
         assert await editor.diagnostics(uri) == ()
@@ -116,7 +120,7 @@ def test_an_unsaved_helper_counts(folder: Path) -> None:
         assert codes(await editor.diagnostics(main)) == ["AMP205"]
         helper = editor.open("helper.py")
         await editor.diagnostics(helper)
-        editor.replace(helper, HELPER.replace("    torch.nn", "    scaler.unscale_(optimizer)\n    torch.nn"))
+        editor.replace(helper, UNSCALED_HELPER)
         await editor.until(lambda: not editor.shown[main].diagnostics)
         editor.close(helper)
         await editor.until(lambda: codes(editor.shown[main].diagnostics) == ["AMP205"])
@@ -141,7 +145,7 @@ def test_files_that_change_on_the_disk_count(folder: Path) -> None:
 
         main = editor.open("main.py")
         await editor.diagnostics(main)
-        (folder / "helper.py").write_text(HELPER.replace("    torch.nn", "    scaler.unscale_(optimizer)\n    torch.nn"))
+        (folder / "helper.py").write_text(UNSCALED_HELPER)
         changed("helper.py")
         await editor.until(lambda: not editor.shown[main].diagnostics)
         (folder / "helper.py").write_text(HELPER)
@@ -164,7 +168,8 @@ def test_a_page_to_hover_over(folder: Path) -> None:
         document = types.TextDocumentIdentifier(uri)
         place = types.Position(CLIP_ROW - 1, 12)
         found = await editor.client.text_document_hover_async(types.HoverParams(document, place))
-        assert found is not None and isinstance(found.contents, types.MarkupContent)
+        assert found is not None
+        assert isinstance(found.contents, types.MarkupContent)
         assert found.contents.value.startswith("**error** AMP205: gradients are clipped")
         assert "## Why is this bad?" in found.contents.value
         elsewhere = types.HoverParams(document, types.Position(0, 0))
@@ -287,7 +292,8 @@ def test_a_notebook(folder: Path) -> None:
         action = await editor.chosen(uris[2], CLIP_ROW - 4, "AMP205: ")
         assert action.edit is not None
         (change,) = action.edit.document_changes or []
-        assert isinstance(change, types.TextDocumentEdit) and change.text_document.uri == uris[2]
+        assert isinstance(change, types.TextDocumentEdit)
+        assert change.text_document.uri == uris[2]
 
         fresh = types.TextDocumentItem("vscode-notebook-cell:train.ipynb#9", "python", 1, "clip_grad_norm_ = print\n")
         put = types.NotebookCell(types.NotebookCellKind.Code, fresh.uri)
@@ -326,8 +332,8 @@ def test_text_of_strangers_is_only_text(folder: Path) -> None:
 
 SNIPPETS = (
     *("x", " ", "\n", "\t", "(", ")", '"', "'", "#", ":", "\\", "é", "\U0001f525", "\x0c", "\u2028", "\r\n", "\r"),
-    *("    ", "scaler.unscale_(optimizer)\n", "with torch.no_grad():\n", "if x:\n        ", "import torch\n", "%magic\n"),
-    *("# amplint: ignore\n", "# coding: latin-1\n", "scaler.update()\n", "\0", "f'{x!r:>{y}}'", "lambda: ", "await "),
+    *("    ", "scaler.unscale_(optimizer)\n", "with torch.no_grad():\n", "if x:\n        ", "import torch\n"),
+    *("# amplint: ignore\n", "# coding: latin-1\n", "scaler.update()\n", "\0", "f'{x!r:>{y}}'", "lambda: ", "%magic\n"),
 )
 
 

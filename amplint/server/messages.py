@@ -22,7 +22,6 @@ _SEVERITIES = {
     Severity.WARNING: types.DiagnosticSeverity.Warning,
     Severity.INFO: types.DiagnosticSeverity.Information,
 }
-_DEPRECATED = frozenset({"AMP701", "AMP702", "AMP703"})
 
 
 def diagnostic(finding: Finding, document: Document, registry: Registry) -> types.Diagnostic:
@@ -37,7 +36,6 @@ def diagnostic(finding: Finding, document: Document, registry: Registry) -> type
         code=finding.code,
         code_description=types.CodeDescription(rule.url()) if rule else None,
         source=SOURCE,
-        tags=[types.DiagnosticTag.Deprecated] if finding.code in _DEPRECATED else None,
         related_information=related,
     )
 
