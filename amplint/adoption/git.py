@@ -45,8 +45,8 @@ class Repository:
         """The commit from which `revision` and HEAD have gone apart. Raises GitError."""
         if not revision or revision.startswith("-") or not revision.isprintable():
             raise GitError(f"{revision!r} is not a revision")
-        commit = self._commit(revision)
-        found = self._run(["merge-base", "--", commit, self._commit("HEAD")], allowed=(0, 1)).strip()
+        commit = self.commit(revision)
+        found = self._run(["merge-base", "--", commit, self.commit("HEAD")], allowed=(0, 1)).strip()
         if not found:
             raise GitError(f"{self.top}: {revision!r} and HEAD have no commit in common; a shallow clone needs more")
         return found.decode("ascii")
@@ -67,7 +67,8 @@ class Repository:
         size = int(self._run(["cat-file", "-s", blob.name]))
         return self._run(["cat-file", "blob", blob.name]) if size <= _BLOB_LIMIT else b""
 
-    def _commit(self, revision: str) -> str:
+    def commit(self, revision: str) -> str:
+        """The commit that `revision` names. Raises GitError."""
         command = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
         found = self._run(command, allowed=(0, 1)).strip().decode("ascii", "replace")
         if not found or not set(found) <= set("0123456789abcdef"):

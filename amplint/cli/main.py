@@ -26,7 +26,7 @@ class _Commands(ByDefault):
     """Imports only the command that is run: the others would cost every `check` a tenth of its start."""
 
     default = "check"
-    _names = ("check", "clean", "completion", "convert", "mcp", "memory", "rule", "server", "trace")
+    _names = ("check", "clean", "completion", "convert", "fleet", "mcp", "memory", "rule", "server", "trace")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._names)

@@ -1,0 +1,1 @@
+"""Linting many repositories: each on its own, on a cluster, into Parquet files."""
