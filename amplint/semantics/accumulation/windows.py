@@ -56,7 +56,7 @@ def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: b
     """Remember that `node` does such a job on this path."""
     if not machine.muted:
         done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state), in_vain=in_vain)
-        state.change(WorkDone).work = (*(other for other in state[WorkDone].work if other.node is not node), done)
+        state.change(WorkDone).add(done)
 
 
 def _at_end(machine: Machine, state: State) -> bool:

@@ -7,19 +7,30 @@ from dataclasses import replace
 
 from amplint.semantics.events import Work
 from amplint.semantics.values.state import Iteration, Part
+from amplint.source import syntax as cst
 
 
 class WorkDone(Part):
-    """What has been done on a path, in order."""
+    """What has been done on a path by the node that did it, in order."""
 
-    __slots__ = ("work",)
+    __slots__ = ("_work",)
 
-    def __init__(self, work: tuple[Work, ...] = ()) -> None:
-        self.work = work
+    def __init__(self, work: dict[cst.CSTNode, Work] | None = None) -> None:
+        self._work = work or {}
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """What has been done; what a node has done several times stands once, where it was done last."""
+        return tuple(self._work.values())
+
+    def add(self, done: Work) -> None:
+        """`done` is the latest now."""
+        self._work.pop(done.node, None)
+        self._work[done.node] = done
 
     def copy(self) -> WorkDone:
         """An independent continuation."""
-        return WorkDone(self.work)
+        return WorkDone(dict(self._work))
 
     def key(self, now: Iteration) -> Hashable:
         """Paths need not have done the same to be joined."""
@@ -27,18 +38,19 @@ class WorkDone(Part):
 
     def joined(self, other: WorkDone) -> WorkDone:
         """What either path has done; certain is what both have."""
-        if self.work == other.work:
-            return WorkDone(self.work)
-        both = {done.node for done in self.work if done.certain} & {done.node for done in other.work if done.certain}
-        ours = {done.node for done in self.work}
-        joined = (*self.work, *(done for done in other.work if done.node not in ours))
-        return WorkDone(tuple(done if done.node in both else replace(done, certain=False) for done in joined))
+        joined = {**self._work, **{node: done for node, done in other._work.items() if node not in self._work}}
+        for node, done in joined.items():
+            if done.certain and not (self._is_certain(node) and other._is_certain(node)):
+                joined[node] = replace(done, certain=False)
+        return WorkDone(joined)
+
+    def _is_certain(self, node: cst.CSTNode) -> bool:
+        return node in self._work and self._work[node].certain
 
     def continued(self, now: WorkDone, before: WorkDone, then: Iteration, here: Iteration) -> WorkDone:
         """What is done now, and what the call does."""
-        seen = {done.node for done in now.work}
-        return WorkDone((*now.work, *(done for done in self.work if done.node not in seen)))
+        return WorkDone({**now._work, **{node: done for node, done in self._work.items() if node not in now._work}})
 
     def is_unchanged(self, before: WorkDone) -> bool:
         """Whether nothing has been done since."""
-        return [done.node for done in self.work] == [done.node for done in before.work]
+        return list(self._work) == list(before._work)
