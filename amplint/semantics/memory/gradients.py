@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from amplint.semantics.events import Gradients, GradState
@@ -63,6 +63,13 @@ def outdated(before: Gradients, scaler: Scaler, node: cst.CSTNode) -> Gradients:
     if before.consumed is not None or not any(one.carries(scaler) for one in before.passes):
         return before
     return _together([replace(one, outdated=node) if one.carries(scaler) else one for one in before.passes])
+
+
+def each(optimizers: Mapping[int, Gradients], change: Callable[[Gradients], Gradients]) -> dict[int, Gradients]:
+    """What `change` makes of the gradients of `optimizers`, once for all that share theirs."""
+    shared = {id(gradients): gradients for gradients in optimizers.values()}
+    changed = {key: change(gradients) for key, gradients in shared.items()}
+    return {optimizer: changed[id(gradients)] for optimizer, gradients in optimizers.items()}
 
 
 def waiting(gradients: Gradients) -> bool:

@@ -143,13 +143,18 @@ def _moved(iteration: Iteration, then: Iteration, here: Iteration) -> Iteration:
 
 
 def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
-    """What is known of an optimizer's gradients. On a path where a scaler is off, its scale was none."""
-    known = state[Progress].gradients.get(optimizer, state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+    """What is known of an optimizer's gradients on a path."""
+    known = state[Progress].gradients
+    return on_path(machine, state, known.get(optimizer, known.get(ANY_OPTIMIZER, NO_GRADIENTS)))
+
+
+def on_path(machine: Machine, state: State, known: Gradients) -> Gradients:
+    """What `known` gradients are on a path: where a scaler is off, its scale was none."""
     if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
         return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
     if any(one.scaler is not None for one in known.earlier):
         on = [one for one in known.earlier if one.scaler is None or not is_off(machine, state, one.scaler.enabled)]
-        return replace(known, earlier=tuple(on))
+        return replace(known, earlier=tuple(on)) if len(on) < len(known.earlier) else known
     return known
 
 

@@ -30,7 +30,17 @@ from amplint.semantics.events import (
 from amplint.semantics.losses import penalties, readings
 from amplint.semantics.memory import undone
 from amplint.semantics.memory.call_index import CallIndex
-from amplint.semantics.memory.gradients import CLEARED, NO_GRADIENTS, added, carrying, outdated, unscaled, used, waiting
+from amplint.semantics.memory.gradients import (
+    CLEARED,
+    NO_GRADIENTS,
+    added,
+    carrying,
+    each,
+    outdated,
+    unscaled,
+    used,
+    waiting,
+)
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.memory.progress import (
     ANY_OPTIMIZER,
@@ -39,6 +49,7 @@ from amplint.semantics.memory.progress import (
     Progress,
     ScalerState,
     gradients_of,
+    on_path,
     stage_of,
 )
 from amplint.semantics.memory.rhythm import Rhythm
@@ -151,11 +162,14 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else idle)
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
-    before = {optimizer: gradients_of(machine, state, optimizer) for optimizer in (ANY_OPTIMIZER, *known)}
-    for optimizer, left in before.items():
-        others = (before[other] for other in known if other != optimizer)
-        shared = optimizer != ANY_OPTIMIZER and _graph_is_kept(left) and not any(map(waiting, others))
-        state.change(Progress).gradients[optimizer] = added(left, fresh, alone or shared)
+    left = {ANY_OPTIMIZER: NO_GRADIENTS, **state[Progress].gradients}
+    before = each(left, lambda one: on_path(machine, state, one))
+    after = each(before, lambda one: added(one, fresh, alone))
+    kept = [optimizer for optimizer in known if _graph_is_kept(before[optimizer])] if not alone else []
+    for optimizer in kept:
+        if not any(waiting(before[other]) for other in known if other != optimizer):
+            after[optimizer] = added(before[optimizer], fresh, True)
+    state.change(Progress).gradients = after
 
 
 def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
@@ -367,8 +381,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         pending=_pending(machine, state, scaler),
     )
     mistaken.updated(machine, state, scaler)
-    for optimizer, gradients in state[Progress].gradients.items():
-        state.change(Progress).gradients[optimizer] = outdated(gradients, scaler, node)
+    state.change(Progress).gradients = each(state[Progress].gradients, lambda one: outdated(one, scaler, node))
     state.change(Progress).pairs = {
         pair: stage for pair, stage in state[Progress].pairs.items() if pair[0] != scaler.symbol
     }
