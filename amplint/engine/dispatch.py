@@ -37,6 +37,7 @@ class Dispatcher:
         self._program = program
         self._assuming = assuming
         self._source = program.main
+        self._rewriter = Rewriter(program.main)
         self._handlers: dict[str, list[tuple[Rule, Handler]]] = {}
         self._reports: dict[tuple[str, cst.CSTNode], tuple[_Place, Report]] = {}
         self._reported: Counter[_Place] = Counter()
@@ -153,7 +154,7 @@ class Dispatcher:
 
     def _fix(self, report: Report) -> Fix | None:
         try:
-            return report.rule.fix(report.event, Rewriter(self._source))
+            return report.rule.fix(report.event, self._rewriter)
         except ForeignNode:
             return None
         except _FAILURES as failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from amplint.semantics.python.machine import Machine
@@ -9,7 +10,7 @@ from amplint.semantics.words import MAY_SCALE
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
-from amplint.source.tree import walk
+from amplint.source.tree import every
 
 _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
@@ -42,8 +43,7 @@ def never_read(machine: Machine, node: cst.Call) -> bool:
     others = machine.program.chunks if chunk.name is None else ()
     if any(name in other.words for other in others if other is not chunk) or not _READS_ALL.isdisjoint(chunk.words):
         return False
-    found = {id(inner) for inner in walk(chunk.module) if isinstance(inner, cst.Name) and inner.value == name}
-    return found == {id(target) for target in _targets(chunk.module, name)}
+    return name in _only_assigned(chunk)
 
 
 def _holds(value: cst.BaseExpression, node: cst.Call) -> bool:
@@ -51,6 +51,10 @@ def _holds(value: cst.BaseExpression, node: cst.Call) -> bool:
     return value is node or (isinstance(value, cst.IfExp) and (_holds(value.body, node) or _holds(value.orelse, node)))
 
 
-def _targets(module: cst.Module, name: str) -> list[cst.Name]:
-    assigned = (inner.target for inner in walk(module) if isinstance(inner, cst.AssignTarget))
-    return [target for target in assigned if isinstance(target, cst.Name) and target.value == name]
+@per_chunk
+def _only_assigned(chunk: Chunk) -> frozenset[str]:
+    """The names that stand in a chunk as targets of assignments alone."""
+    mentioned = Counter(name.value for name in every(chunk.module, cst.Name))
+    targets = (one.target for one in every(chunk.module, cst.AssignTarget))
+    assigned = Counter(target.value for target in targets if isinstance(target, cst.Name))
+    return frozenset(name for name, times in assigned.items() if mentioned[name] == times)
