@@ -41,8 +41,12 @@ class Ran:
     round: Iteration
 
 
+REGIONS_KEPT = 32
+"""How many of the regions that have run since the last backward pass are remembered; hand-written code has a few."""
+
+
 class RegionsRun(Part):
-    """The regions that have run on a path since its last backward pass."""
+    """The latest regions that have run on a path since its last backward pass."""
 
     __slots__ = ("ran",)
 
@@ -66,7 +70,7 @@ class RegionsRun(Part):
             facts = found.get(ran.context, ran).facts
             shared = {k: v for k, v in facts.items() if ran.facts.get(k) == v}
             found[ran.context] = Ran(ran.context, shared, ran.round)
-        return RegionsRun(tuple(found.values()))
+        return RegionsRun(tuple(found.values())[-REGIONS_KEPT:])
 
     def continued(self, now: RegionsRun, before: RegionsRun, then: Iteration, here: Iteration) -> RegionsRun:
         """The regions that have run now, and those of the call."""
@@ -95,7 +99,8 @@ def note(machine: Machine, state: State, result: Value) -> None:
                 *state[RegionsRun].ran[position + 1 :],
             )
             return
-    state.change(RegionsRun).ran = (*state[RegionsRun].ran, Ran(context, dict(state.facts), state.iteration))
+    latest = Ran(context, dict(state.facts), state.iteration)
+    state.change(RegionsRun).ran = (*state[RegionsRun].ran[-REGIONS_KEPT + 1 :], latest)
 
 
 def without_gradients(state: State) -> bool:
