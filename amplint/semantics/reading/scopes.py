@@ -76,6 +76,8 @@ _KEEPS_SCALER = (
 
 def dotted(node: cst.CSTNode) -> str | None:
     """`a.b.c` for a chain of names, None for anything else."""
+    if type(node) is cst.Name:
+        return node.value
     parts: list[str] = []
     while type(node) is cst.Attribute:
         parts.append(node.attr.value)

@@ -235,8 +235,8 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     joined = left.copy()
     joined.frames = frames
     joined.heap = heap
-    if left.facts != right.facts:
-        joined.facts = {symbol: fact for symbol, fact in left.facts.items() if right.facts.get(symbol) == fact}
+    if alone[0]:
+        joined.facts = {key: fact for key, fact in left.facts.items() if key not in alone[0]}
     joined.parts = {kind: part.joined(right.parts[kind]) for kind, part in left.parts.items()}
     joined.trail = _common_trail(left.trail, right.trail)
     return joined
@@ -244,7 +244,8 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
 
 def _alone(facts: Facts, others: Facts) -> Facts:
     """Those of `facts` that the other path has not assumed."""
-    return {key: fact for key, fact in facts.items() if others.get(key) != fact} if facts else NOTHING
+    alone = {key: fact for key, fact in facts.items() if (other := others.get(key)) is not fact and other != fact}
+    return alone or NOTHING
 
 
 def _bound_together(left: Facts, right: Facts) -> bool:
@@ -335,6 +336,9 @@ def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
     while left is not shared and left is not None:
         if left.side is None:
             kept.append(left.step)
+        if len(kept) == STEPS_KEPT:
+            shared = None
+            break
         left = left.before
     for step in reversed(kept):
         shared = Trail(step, shared, shared.length + 1 if shared else 1)
