@@ -46,13 +46,25 @@ def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
 
 def _conclude(symbols: Symbols, facts: Facts) -> None:
     """Learn the last open part of each `and` that is false, and of each `or` that is true."""
-    for key, fact in list(facts.items()):
-        kind = symbols.key(key)[0] if isinstance(key, int) else ""
-        if kind in ("and", "or") and isinstance(key, int) and bool(fact.value) is (kind == "or"):
-            sides = {part: known(symbols, facts, part) for part in symbols.parts(key)}
-            unknown = [part for part, side in sides.items() if side is None]
-            if len(unknown) == 1 and bool(fact.value) not in sides.values():
-                learn(symbols, facts, unknown[0], bool(fact.value))
+    for key, fact in [item for item in facts.items() if item[0] in symbols.compound]:
+        assert isinstance(key, int)
+        holds = bool(fact.value)
+        if holds is (symbols.key(key)[0] == "or"):
+            part = _last_open(symbols, facts, symbols.parts(key), holds)
+            if part is not None:
+                learn(symbols, facts, part, holds)
+
+
+def _last_open(symbols: Symbols, facts: Facts, parts: tuple[int, ...], decides: bool) -> int | None:
+    """The only one of `parts` of which nothing is known, None where one of the others `decides`."""
+    last = None
+    for part in parts:
+        side = known(symbols, facts, part)
+        if side is decides or (side is None and last not in (None, part)):
+            return None
+        if side is None:
+            last = part
+    return last
 
 
 def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Set
 from amplint.records import dataclass
 
 Key = tuple[Hashable, ...]
+_COMPOUND = frozenset({"and", "or"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Symbols:
     """Interned symbols, plain integers, each with the time its youngest part was made.
 
     The time tells what one loop iteration brought forth, so that what was assumed about it can be forgotten before the
-    next iteration.
+    next iteration. Conditions that are `compound` are built of others by `and` and `or`.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class Symbols:
         self._keys: list[Key] = []
         self._times: list[int] = []
         self._parts: list[tuple[int, ...]] = []
+        self.compound: set[int] = set()
         self.now = 0
 
     def tick(self) -> int:
@@ -48,6 +50,8 @@ class Symbols:
             self._keys.append(whole)
             self._parts.append(parts)
             self._times.append(max([time, *(self._times[part] for part in parts)]))
+            if whole[0] in _COMPOUND:
+                self.compound.add(found)
         return found
 
     def key(self, symbol: int) -> Key:
