@@ -147,7 +147,8 @@ def called(
 
 def is_unwrapped(machine: Machine, model: object) -> bool:
     """Whether a model is, on some path, the one inside of a wrapper such as a distributed model."""
-    todo, seen = [model], set[int]()
+    todo: list[object] = [model]
+    seen: set[int] = set()
     while todo:
         way = todo.pop()
         if isinstance(way, Method) and way.name == "module":

@@ -73,6 +73,7 @@ def _whole(machine: Machine, state: State, node: cst.BooleanOperation, both: boo
     return machine.unknown("and" if both else "or", parts=tuple(sides))
 
 
+@functools.lru_cache(maxsize=512)
 def _may_have_effects(node: cst.BaseExpression) -> bool:
     """Whether more happens in a condition than that names and attributes are compared."""
     return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))

@@ -42,6 +42,7 @@ _RETURNED = re.compile(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 _FLAG_STEPS = 3
 
 
+@functools.lru_cache(maxsize=16)
 def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
     """The device that the work around `node` is given, where that can be of any type; None where nothing shows that.
 

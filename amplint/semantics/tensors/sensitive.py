@@ -120,7 +120,8 @@ def _are_given(machine: Machine) -> bool:
 
 def _sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[int]:
     """`symbol` and what went into it by operations that keep the dtype, with arithmetic of two tensors or without."""
-    todo, seen = [symbol], set[int]()
+    todo = [symbol]
+    seen: set[int] = set()
     while todo and len(seen) < _FAR:
         current = todo.pop()
         if current in seen:

@@ -240,7 +240,8 @@ def is_data(machine: Machine, symbol: int) -> bool:
 
     What a layer loops over is its own, such as levels of features, and no data but for labels and targets.
     """
-    todo, seen, found = [symbol], set[int](), False
+    todo, found = [symbol], False
+    seen: set[int] = set()
     while todo:
         current = todo.pop()
         if current in seen:

@@ -42,4 +42,4 @@ class Arguments:
     @property
     def values(self) -> tuple[Value, ...]:
         """All values in order."""
-        return tuple(argument.value for argument in self.given)
+        return tuple([argument.value for argument in self.given])

@@ -167,7 +167,7 @@ class State:
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
         """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
-        return (self.regions, *(part.key(now) for part in self.parts.values()))
+        return (self.regions, *[part.key(now) for part in self.parts.values()])
 
 
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
