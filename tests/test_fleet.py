@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -44,7 +45,7 @@ def fleet(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     """Ray, on two cores."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
     ray.shutdown()
 

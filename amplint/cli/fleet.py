@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -64,7 +65,7 @@ def fleet(
         num_cpus=cpus if address is None else None,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
     )
     try:
         lint_fleet(repositories, out, Options(config, own_settings, seconds), show)
