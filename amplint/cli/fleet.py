@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import os
@@ -68,7 +69,8 @@ def fleet(
         logging_level=logging.ERROR,
     )
     try:
-        lint_fleet(repositories, out, Options(config, own_settings, seconds), show)
+        with contextlib.redirect_stdout(sys.stderr):  # Ray tells there of workers that it has lost
+            lint_fleet(repositories, out, Options(config, own_settings, seconds), show)
     finally:
         ray.shutdown()
     click.echo(report(out), nl=False)
