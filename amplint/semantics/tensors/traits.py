@@ -23,6 +23,7 @@ from amplint.semantics.events import (
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.arguments import Arguments
@@ -67,7 +68,8 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
     fractions = op == "linspace" and any(_is_fraction(argument.node.value) for argument in named[:2])
-    if short or fractions or any(_counts_channels(argument.node.value) for argument in arguments.given):
+    around = len(named) > 1 and _is_window(op, named[0].node.value, named[1].node.value)
+    if short or fractions or around or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     can_be_half = placed and any(map(_speaks_of_half, machine.program.main.chunks))
@@ -82,6 +84,16 @@ def _speaks_of_half(chunk: Chunk) -> bool:
 def _is_fraction(bound: cst.BaseExpression) -> bool:
     """Whether a bound is worked out by a division: positions are whole numbers, or those and a half."""
     return any(isinstance(node, cst.Divide) for node in walk(bound))
+
+
+def _is_window(op: str, start: cst.BaseExpression, end: cst.BaseExpression) -> bool:
+    """Whether bounds take in `-r` and `r`: these are the offsets in a window around a place, which is small."""
+    if not isinstance(start, cst.UnaryOperation) or not isinstance(start.operator, cst.Minus):
+        return False
+    radius = dotted(start.expression)
+    if op == "arange" and isinstance(end, cst.BinaryOperation) and isinstance(end.operator, cst.Add):
+        return radius is not None and dotted(end.left) == radius
+    return op == "linspace" and radius is not None and dotted(end) == radius
 
 
 def _counts_channels(bound: cst.BaseExpression) -> bool:
