@@ -10,7 +10,7 @@ from amplint.semantics.values.values import Tensor, Value
 from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source import syntax as cst
 from amplint.source.tree import every, target_names, walk
-from amplint.torchlib.names import DTYPES
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
@@ -77,6 +77,14 @@ def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
     return False
 
 
+def asks_for_half_after(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether the running function asks, once it has come past `node`, whether something is half."""
+    if not machine.calls or not _chooses_by_dtype(machine.calls[-1]):
+        return False
+    inside = list(walk(machine.calls[-1]))
+    return node in inside and any(map(_asks_for_half, inside[inside.index(node) :]))
+
+
 def computed_before_choice(machine: Machine, place: cst.BaseExpression) -> bool:
     """Whether a variable was computed from others before the running function chooses by dtype, and is not again."""
     body = _body(machine)
@@ -107,6 +115,13 @@ def _is_choice(node: cst.CSTNode) -> bool:
         return False
     sides = [node.left, *(target.comparator for target in node.comparisons)]
     return any(_is_dtype(side) for side in sides) and not any(_is_about_others(side) for side in sides)
+
+
+def _asks_for_half(node: cst.CSTNode) -> bool:
+    if not isinstance(node, cst.Comparison) or not _is_choice(node):
+        return False
+    asked = (inner for target in node.comparisons for inner in walk(target) if isinstance(inner, cst.Attribute))
+    return any(DTYPES.get(f"torch.{inner.attr.value}") in HALF_DTYPES for inner in asked)
 
 
 def _is_about_others(node: cst.BaseExpression) -> bool:

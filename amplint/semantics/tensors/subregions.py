@@ -13,7 +13,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.tensors import cast_back
 from amplint.semantics.tensors.cast_back import PRODUCTS, name_within, root
-from amplint.semantics.tensors.masks import minds_dtypes_before
+from amplint.semantics.tensors.masks import asks_for_half_after, minds_dtypes_before
 from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
@@ -68,21 +68,23 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
     region = _switched_off(state)
     if region is None:
         cast_back.computed(machine, state, node, op, tensors)
-    elif tensors and all(_stays_half(machine, region, value) for _, value in tensors):
+        return
+    whole = not isinstance(region.entered_by, cst.With)
+    shown = whole and asks_for_half_after(machine, node)
+    if tensors and all(_stays_half(machine, region, value, shown) for _, value in tensors):
         if minds_dtypes_before(machine, node):
             return
         place, operand = tensors[0]
         context, off_with = region.context, region.entered_by
         certain = operand.dtype in HALF_DTYPES
-        whole = not isinstance(off_with, cst.With)
-        given = (
+        given = shown or (
             _is_parameter(machine, operand.symbol)
             and not any(_is_coordinate(place) for place, _ in tensors)
             and (not whole or _is_unconverted(machine, op))
         )
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
-            off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not certain,
+            off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not (certain or shown),
         )  # fmt: skip
 
 
@@ -115,15 +117,15 @@ def is_switched_off(state: State) -> bool:
     return _switched_off(state) is not None
 
 
-def _stays_half(machine: Machine, region: Region, value: Tensor) -> bool:
-    """Whether `value` is half, or came into the region without being converted."""
+def _stays_half(machine: Machine, region: Region, value: Tensor, shown: bool) -> bool:
+    """Whether `value` is half, or came into the region without being converted, where it is `shown` from anywhere."""
     if value.dtype is not None:
         return value.dtype in HALF_DTYPES
     origin = root(machine, value.symbol)
     while _is_of_layer(machine, origin):
         origin = root(machine, machine.symbols.parts(origin)[-1])
     return (
-        machine.symbols.key(origin)[0] in _ORIGINS
+        (shown or machine.symbols.key(origin)[0] in _ORIGINS)
         and _is_outside(machine, region, origin)
         and not is_data(machine, origin)
         and not _was_converted(machine, origin)
