@@ -124,3 +124,37 @@ def test_sums_of_losses() -> None:
     """
     assert {code for code, _ in found(loop.format("labels.cuda()"))} == {"AMP407", "AMP408"}
     assert "AMP407" not in {code for code, _ in found(loop.format("y.float()"))}
+
+
+WINDOWS = """
+import torch
+
+
+def predict(model, image, tiles, weights):
+    total = torch.zeros(image.shape, dtype=torch.half, device=image.device)
+    count = torch.zeros(image.shape, device=image.device)
+    for tile in tiles:
+        total[tile] += model(image[tile]) * weights
+        count[tile] += weights
+    total /= count
+    return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", True),
+        ("dtype=torch.half, ", "", False),
+        ("dtype=torch.half", "dtype=torch.bfloat16", True),
+        ("    total /= count\n", "", False),
+        ("total /= count", "total /= 2", False),
+        ("count[tile] += weights", "count[tile] = weights", False),
+    ],
+)
+def test_windows_that_overlap(old: str, new: str, found: bool) -> None:
+    """What is divided by a count of its windows has places where several of them meet."""
+    code = WINDOWS.replace(old, new) if old else WINDOWS
+    findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    assert [finding.code for finding in findings] == ["AMP407"] * found
+    assert all(finding.severity is Severity.INFO for finding in findings)

@@ -28,7 +28,8 @@ class AccumulationInHalf(Rule):
     ## Why is this bad?
     A sum in float16 no longer grows by what is less than 1/2048 of it, in bfloat16 1/256, and a float16 sum is infinite
     past 65504. A moving average with a decay of 0.999 changes by less than half a step of bfloat16, one with 0.9999
-    by less than one of float16, so it stays what it was. Counts are exact up to 2048 and 256.
+    by less than one of float16, so it stays what it was. Counts are exact up to 2048 and 256. Sums of overlapping
+    windows are told as an info: how much they add up to, the weights decide.
 
     Where the rule is selected by name or `ALL`, it also tells of sums of half tensors, of running sums whose result is
     converted back to another tensor's dtype, and of norms of gradients that are half where the parameters are.
@@ -68,6 +69,11 @@ class AccumulationInHalf(Rule):
 
     def on_half_sum(self, event: HalfSum) -> Iterator[Report]:
         notes = [(event.half.node, event.half.text)] if event.half.node is not None else []
+        if event.windows:
+            message = "overlapping windows are added up in half"
+            advice = "Make the tensor in float32, or keep the weights small: a float16 sum is infinite past 65504."
+            yield self.report(event, message, advice=advice, notes=notes, severity=Severity.INFO, claims=())
+            return
         advice = "Add x.item(), a Python number, or x.float()."
         yield self.report(event, "a loop adds up half numbers in half", advice=advice, notes=notes)
 

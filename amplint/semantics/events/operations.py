@@ -151,10 +151,14 @@ class ScaledLate(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfSum(Event):
-    """A loop adds half numbers to a half sum; `addend` is what makes that half, None where it was so before."""
+    """A loop adds half numbers to a half sum; `addend` is what makes that half, None where it was so before.
+
+    The sum is one for each place in a tensor where `windows` of that overlap.
+    """
 
     half: Evidence
     addend: cst.BaseExpression | None
+    windows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Value, number
 from amplint.semantics.words import AVERAGE
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
@@ -31,6 +31,33 @@ def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, ot
     half = evidence(machine, state, other)
     if half is not None and (fresh or (isinstance(before, Tensor) and before.dtype in HALF_DTYPES)):
         machine.emit(state, HalfSum, node, half=half, addend=node.value if fresh else None)
+
+
+def placed(machine: Machine, state: State, node: cst.AugAssign, before: Value) -> None:
+    """`whole[window] += part`: tell where a loop does so in half, and divides by how many windows met at each place."""
+    target = node.target
+    if not isinstance(target, cst.Subscript) or not isinstance(before, Tensor) or not machine.loops:
+        return
+    whole = dotted(target.value)
+    if before.dtype not in HALF_DTYPES or whole is None or not _is_divided(machine, whole):
+        return
+    half = evidence(machine, state, before)
+    if half is not None:
+        machine.emit(state, HalfSum, node, half=half, addend=None, windows=True)
+
+
+def _is_divided(machine: Machine, whole: str) -> bool:
+    """Whether the running function divides a tensor in place by another that it adds to by windows, too."""
+    function = machine.calls[-1] if machine.calls else None
+    if function is None:
+        return False
+    added = {
+        dotted(one.target.value)
+        for one in every(function, cst.AugAssign)
+        if isinstance(one.target, cst.Subscript) and isinstance(one.operator, cst.AddAssign)
+    }
+    divided = (one for one in every(function, cst.AugAssign) if isinstance(one.operator, cst.DivideAssign))
+    return any(dotted(one.target) == whole and dotted(one.value) in added for one in divided)
 
 
 def _adds_up(machine: Machine, node: cst.AugAssign, target: str) -> bool:
@@ -92,4 +119,5 @@ class Sums(Tracker):
         """`total += value`."""
         if isinstance(node.operator, cst.AddAssign):
             added(self.machine, state, node, before, other)
+            placed(self.machine, state, node, before)
         return None
