@@ -232,9 +232,12 @@ def test_settings_of_the_client(folder: Path) -> None:
     async def work(editor: Editor) -> None:
         uri = editor.open("train.py")
         assert await editor.diagnostics(uri) == ()
-        change = types.DidChangeConfigurationParams({"amplint": {"ignore": [], "minSeverity": "error"}})
+        change = types.DidChangeConfigurationParams(
+            {"amplint": {"ignore": [], "minSeverity": "error", "command": ["x"]}}
+        )
         editor.client.workspace_did_change_configuration(change)
         await editor.until(lambda: bool(editor.shown[uri].diagnostics))
+        assert not editor.messages
         wrong = types.DidChangeConfigurationParams({"amplint": {"minSeverity": "bad", "extend": "other.toml"}})
         editor.client.workspace_did_change_configuration(wrong)
         await editor.until(lambda: bool(editor.messages))

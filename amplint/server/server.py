@@ -31,6 +31,8 @@ from amplint.server.texts import Text
 
 _IDLE_SECONDS = 0.1
 """How long nothing is typed before a document is linted."""
+_CLIENTS = frozenset({"command", "trace"})
+"""Settings that are for the client itself: what starts the server, and what it logs."""
 _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     notebook_selector=[
         types.NotebookDocumentFilterWithNotebook(
@@ -147,7 +149,8 @@ class Server(LanguageServer):
         """The client's settings, with names in camel or in kebab case, are `options` from now on."""
         if isinstance(options, dict):
             names = {name: re.sub("[A-Z]", lambda found: f"-{found.group().lower()}", str(name)) for name in options}
-            table = {names[name]: value for name, value in options.items() if value not in (None, "")}
+            given = {name: value for name, value in options.items() if value not in (None, "") and name not in _CLIENTS}
+            table = {names[name]: value for name, value in given.items()}
             self._worker.submit(self._configure, table, asyncio.get_running_loop())
 
     def refresh(self) -> None:

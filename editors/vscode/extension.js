@@ -31,7 +31,7 @@ async function start() {
     await client.start();
   } catch (failure) {
     const hint = 'pip install "amplint[server]", or name its place in amplint.command';
-    window.showErrorMessage(`amplint: ${command} does not start (${failure.message}): ${hint}`);
+    window.showErrorMessage(`amplint: ${command} does not start (${failure?.message ?? failure ?? "not found"}): ${hint}`);
     client = undefined;
   }
 }
