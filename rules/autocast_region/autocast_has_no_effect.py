@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastCreated, AutocastUnused, DeviceFixed, Event, Forward, NoContext, ScriptEnd
+from amplint.semantics.events import (
+    AutocastCreated,
+    AutocastUnused,
+    DeviceFixed,
+    DisabledForOneDevice,
+    Event,
+    Forward,
+    NoContext,
+    ScriptEnd,
+)
 from amplint.semantics.values.values import FALSE, Ref
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
@@ -29,7 +38,9 @@ class AutocastHasNoEffect(Rule):
 
     So a region for `"cuda"` by name, in code that is given its device by a parameter, a setting or another tensor,
     works on some machines only, and so does a scaler. This is told as an info, where neither a condition nor `enabled`
-    asks for the device and nothing in the file needs CUDA; so is float32 for any device but CUDA.
+    asks for the device and nothing in the file needs CUDA; so is float32 for any device but CUDA. A region that switches
+autocast off for `"cuda"` protects nothing under a caller's region for another device: an info where the file only has
+such regions, and neither trains nor needs CUDA.
 
     A context that has been made is called only to decorate a function, and what changes a setting, such as
     `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
@@ -68,6 +79,7 @@ class AutocastHasNoEffect(Rule):
     def __init__(self) -> None:
         self._regions = False
         self._scalers: list[DeviceFixed] = []
+        self._disabled: list[DisabledForOneDevice] = []
 
     def on_device_fixed(self, event: DeviceFixed) -> Iterator[Report]:
         if event.scaler:
@@ -78,11 +90,29 @@ class AutocastHasNoEffect(Rule):
         reason = f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}."
         yield self._fixed(event, message, reason)
 
+    def on_disabled_for_one_device(self, event: DisabledForOneDevice) -> Iterator[Report]:
+        self._disabled.append(event)
+        yield from ()
+
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        yield from self._protected()
         for scaler in () if self._regions else self._scalers[:1]:
             message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
             reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
             yield self._fixed(scaler, message, reason)
+
+    def _protected(self) -> Iterator[Report]:
+        for event in self._disabled[:1]:
+            others = {other.node for other in self._disabled if other.node is not event.node}
+            yield self.report(
+                event,
+                f"this region switches autocast off on {event.device} alone",
+                reason="Under a caller's region for another device, such as the CPU's, its work is cast to half after all.",
+                advice="Pass the type of the device of what it works on, such as `x.device.type`.",
+                notes=[(other, "so does this one") for other in others],
+                severity=Severity.INFO,
+                claims=(),
+            )
 
     def _fixed(self, event: DeviceFixed, message: str, reason: str) -> Report:
         notes = [(event.chosen, "the device is given here")]

@@ -48,7 +48,7 @@ class ClipWithoutUnscale(Rule):
     code = "AMP205"
     name = "clip-without-unscale"
     severity = Severity.ERROR
-    screen = ((b"clip", b".grad", b"get_total_norm"), (b"scale(",))
+    screen = ((b"clip", b".grad", b"get_total_norm"), (b"scale(", b"caler"))
     fixable = Applicability.SAFE
     reason = (
         "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."

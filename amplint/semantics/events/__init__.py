@@ -66,7 +66,14 @@ from amplint.semantics.events.protocol import (
     SteppedAnother,
     Unscale,
 )
-from amplint.semantics.events.regions import AutocastCreated, AutocastEntered, AutocastUnused, DeviceFixed, NoContext
+from amplint.semantics.events.regions import (
+    AutocastCreated,
+    AutocastEntered,
+    AutocastUnused,
+    DeviceFixed,
+    DisabledForOneDevice,
+    NoContext,
+)
 from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, ScalerMadeAnew, SchedulerStep
 from amplint.semantics.events.script import ApiUse, ScriptEnd
 from amplint.semantics.events.seams import Clash, HalfRefused, Narrowed, ToNumpy
@@ -105,6 +112,7 @@ __all__ = [
     "ClippedEarly",
     "CustomFunctionEvent",
     "DeviceFixed",
+    "DisabledForOneDevice",
     "DividedLossRead",
     "Event",
     "Evidence",

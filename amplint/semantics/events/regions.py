@@ -65,3 +65,10 @@ class DeviceFixed(Event):
     chosen: cst.BaseExpression
     name: str
     scaler: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DisabledForOneDevice(Event):
+    """A region that switches autocast off names one `device` type, in a file whose work runs where its callers say."""
+
+    device: str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from amplint.records import dataclass
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
-from amplint.semantics.python.functions import call_function
+from amplint.semantics.python.functions import annotated, call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import imported, quietly
 from amplint.semantics.python.modules import member as module_member
@@ -73,7 +73,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         return stored or Method(owner, name)
     if isinstance(owner, (Unknown, Manager)):
         stored = state.heap.get(owner.symbol, {}).get(name)
-        return stored or machine.unknown("attribute", name, parts=(owner.symbol,))
+        return stored or _declared(machine, state, owner.symbol, name)
     return Method(owner, name)
 
 
@@ -84,6 +84,19 @@ def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) ->
             known: Value | None = kind_of(value, node)
             if known is not None:
                 return known
+    return value
+
+
+def _declared(machine: Machine, state: State, owner: int, name: str) -> Value:
+    """An attribute that nothing has set, by its annotation in the class of the object `owner`."""
+    value = machine.unknown("attribute", name, parts=(owner,))
+    cls = machine.classes.get(owner)
+    for candidate in lineage(machine, state, cls) if cls is not None else ():
+        annotation = _fields(candidate).get(name)
+        if annotation is not None:
+            twin = state.copy()
+            twin.frame = candidate.frame
+            return annotated(machine, twin, annotation, value)
     return value
 
 
@@ -168,6 +181,16 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
                 elif isinstance(small, cst.AnnAssign) and small.value and isinstance(small.target, cst.Name):
                     found[small.target.value] = small.value
     return found
+
+
+@functools.lru_cache(maxsize=256)
+def _fields(cls: Class) -> dict[str, cst.Annotation]:
+    """Name -> annotation, for the variables that the body of a class declares."""
+    node = node_of(cls)
+    assert isinstance(node, cst.ClassDef)
+    lines = [line for line in node.body.body if isinstance(line, cst.SimpleStatementLine)]
+    declared = [small for line in lines for small in line.body if isinstance(small, cst.AnnAssign)]
+    return {one.target.value: one.annotation for one in declared if isinstance(one.target, cst.Name)}
 
 
 def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:

@@ -158,7 +158,8 @@ def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Val
     values = [evaluate(machine, state, expression) for expression in shown]
     for formatted in machine.hooks.formatted:
         formatted(state, node, values)
-    return machine.unknown("text", id(node))
+    first = node.parts[0] if node.parts else None
+    return machine.unknown("text", first.value if isinstance(first, cst.FormattedStringText) else "", id(node))
 
 
 def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Set) -> Value:

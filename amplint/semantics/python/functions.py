@@ -340,7 +340,7 @@ def _bind(
         else:
             table[name] = machine.unknown("parameter", id(node), name)
         if param.annotation is not None:
-            table[name] = _annotated(machine, _at(state, function.frame), param.annotation, table[name])
+            table[name] = annotated(machine, _at(state, function.frame), param.annotation, table[name])
     whole = isinstance(site, cst.Call) and not any(argument.star for argument in site.args)
     if isinstance(params.star_arg, cst.Param):
         others = Items(tuple(positional[len(names) :]))
@@ -355,19 +355,24 @@ def _bind(
     return table
 
 
-def _annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
-    """`value`, or what its annotation says an unknown one is."""
+def annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
+    """`value`, or what its annotation says an unknown one is; objects of classes of the tree stay unknown."""
     if not isinstance(value, Unknown):
         return value
-    for node in walk(annotation.annotation):
-        named = machine.evaluate(state, node) if isinstance(node, (cst.Name, cst.Attribute)) else None
-        if not isinstance(named, Ref):
-            continue
-        for annotated in machine.hooks.annotated:
-            known: Value | None = annotated(value.symbol, named.name)
+    nodes = [node for node in walk(annotation.annotation) if isinstance(node, (cst.Name, cst.Attribute))]
+    named = [machine.evaluate(state, node) for node in nodes]
+    names = [one.name for one in named if isinstance(one, Ref)]
+    for name in names if _PLAIN.isdisjoint(names) else ():
+        for asked in machine.hooks.annotated:
+            known: Value | None = asked(value.symbol, name)
             if known is not None:
                 return known
+    machine.classes.update((value.symbol, one) for one in named if isinstance(one, Class))
     return value
+
+
+_PLAIN = frozenset({"builtins.str", "builtins.int", "builtins.float", "builtins.bool"})
+"""Types of values that a parameter may be given instead of an object, where its annotation names them, too."""
 
 
 def _at(state: State, frame: int) -> State:

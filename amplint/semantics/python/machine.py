@@ -189,6 +189,7 @@ class Machine:
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
+        self.classes: dict[int, Class] = {}
         self._guesses: dict[int | cst.CSTNode, tuple[Guessed, ...]] = {}
         self.hypothetical = False
         self.assumes = assumes

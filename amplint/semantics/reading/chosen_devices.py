@@ -6,9 +6,10 @@ import functools
 import re
 from collections.abc import Iterator
 
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
+from amplint.source.imports import imports
 from amplint.source.remembered import per_chunk
 from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
@@ -36,6 +37,9 @@ _ASKED = re.compile(
 """A condition that tells CUDA, or an `other` device, from the rest."""
 _FIXED = re.compile(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = re.compile(r" if | else |is_available| or ")
+_TRAINS = re.compile(r"\.backward\(|\bGradScaler\b")
+_KERNELS = re.compile(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
+"""Modules that work on CUDA alone."""
 _GIVEN = re.compile(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
 """A statement or an argument on a line of its own: what is given a value, and that."""
 _RETURNED = re.compile(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
@@ -59,6 +63,31 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
             if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
     return None
+
+
+def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in a function of a file that neither trains nor needs CUDA: callers choose the device.
+
+    A file that enters regions itself has chosen with them.
+    """
+    if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)) or _is_guarded(source, node):
+        return False
+    if _TRAINS.search(source.text) or any(map(_needs_cuda, source.chunks)) or any(map(_enters, source.chunks)):
+        return False
+    return not any(_KERNELS.match(one.module) for one in imports(source.text))
+
+
+@per_chunk
+def _enters(chunk: Chunk) -> bool:
+    """Whether something in `chunk` makes a region that can be on."""
+    if "autocast" not in chunk.text:
+        return False
+    calls = [call for call in every(chunk.module, cst.Call) if last_name(call.func) == "autocast"]
+    return any(not any(_is_false(argument) for argument in call.args) for call in calls)
+
+
+def _is_false(argument: cst.Arg) -> bool:
+    return isinstance(argument.value, cst.Name) and argument.value.value == "False"
 
 
 def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
@@ -19,6 +20,8 @@ from amplint.torchlib.names import AUTOCASTS
 
 _TEXT_KEPT = ("replace", "lower", "strip")
 """Methods that leave of a device's text more than its type."""
+_INDEXED = re.compile(r"(cuda|cpu|mps|xpu|npu|hpu):")
+"""The beginning of a device's text that goes on with an index."""
 _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
 """Where the keys of symbols hold a name."""
 
@@ -87,7 +90,9 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
 
 
 def _text(machine: Machine, symbol: int) -> Taken | None:
-    """What the result of `str(device)` is taken for, also where a part of the text has been replaced."""
+    """What `f"cuda:{rank}"` or the result of `str(device)` is taken for, also where a part has been replaced."""
+    if any(_type_before_index(machine, part) for part in _options(machine, symbol)):
+        return Taken(text=True)
     method = machine.symbols.method(symbol)
     while method is not None and method[0] in _TEXT_KEPT:
         symbol = method[1][0]
@@ -96,6 +101,25 @@ def _text(machine: Machine, symbol: int) -> Taken | None:
         return None
     name = _name(machine, machine.symbols.parts(symbol)[0])
     return Taken(_guesses(name), text=True) if is_device_name(name) else None
+
+
+def _type_before_index(machine: Machine, symbol: int) -> str | None:
+    """`cuda` for `f"cuda:{rank}"`."""
+    key = machine.symbols.key(symbol)
+    found = _INDEXED.match(str(key[1])) if key[0] == "text" else None
+    return found[1] if found is not None else None
+
+
+def _options(machine: Machine, symbol: int) -> Iterator[int]:
+    """The symbols of what a value is one of."""
+    key = machine.symbols.key(symbol)
+    if key[0] != "either":
+        yield symbol
+    for part in (*machine.symbols.parts(symbol), *key) if key[0] == "either" else ():
+        if isinstance(part, Unknown):
+            yield from _options(machine, part.symbol)
+        elif isinstance(part, int):
+            yield from _options(machine, part)
 
 
 def _guesses(name: str) -> tuple[Guessed, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import DeviceFixed
+from amplint.semantics.events import DeviceFixed, DisabledForOneDevice
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.reading.chosen_devices import chosen_device, is_about_devices
+from amplint.semantics.reading.chosen_devices import chosen_device, is_about_devices, runs_where_called
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -20,11 +20,14 @@ class FixedDevices(Tracker):
 
     def is_needed(self) -> bool:
         """Whether a rule asks for them."""
-        return DeviceFixed.kind in self.machine.wanted
+        return not self.machine.wanted.isdisjoint((DeviceFixed.kind, DisabledForOneDevice.kind))
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """An autocast context or a scaler has been made."""
-        if not isinstance(result, (Autocast, Scaler)) or result.enabled == FALSE:
+        if not isinstance(result, (Autocast, Scaler)):
+            return
+        if result.enabled == FALSE:
+            self._disabled(state, call)
             return
         if isinstance(result, Autocast) and result.dtypes == frozenset({"float32"}):
             return
@@ -41,6 +44,15 @@ class FixedDevices(Tracker):
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
                 scaler=isinstance(result, Scaler),
             )  # fmt: skip
+
+    def _disabled(self, state: State, call: Call) -> None:
+        """A region that is off for the one device type that it names."""
+        source = self.machine.program.source_of(call.node)
+        if not isinstance(call.callee, Ref) or call.callee.name in SUCCESSORS or source is None:
+            return
+        device = _device(call)
+        if device not in (None, "cpu") and runs_where_called(source, call.node):
+            self.machine.emit(state, DisabledForOneDevice, call.node, device=device)
 
 
 def _device(call: Call) -> str | None:

@@ -276,6 +276,10 @@ class Regions(Tracker):
             self.machine, state, call.callee.name, call.arguments, callee=tuple(_symbols(self.machine, state))
         )
 
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """A device by its annotation."""
+        return Device(None) if name == "torch.device" else None
+
     def method(self, state: State, call: Call) -> Value | None:
         """`stack.enter_context(...)` and `context.__enter__()`."""
         assert call.owner is not None
