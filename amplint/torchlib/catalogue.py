@@ -113,7 +113,7 @@ binary_cross_entropy_with_logits fn cast loss beside=target:0 module=BCEWithLogi
 cosine_embedding_loss       fn cast loss beside=input2:0,target:1 module=CosineEmbeddingLoss
 cross_entropy               n  promotes-floating cast loss beside=target:0,weight:1
                                operators=nll_loss,cross_entropy_loss module=CrossEntropyLoss
-ctc_loss                    fn cast no-half-on-cuda loss module=CTCLoss
+ctc_loss                    fn cast no-half loss module=CTCLoss
 gaussian_nll_loss           n  loss
 hinge_embedding_loss        fn of-first cast loss beside=target:0 module=HingeEmbeddingLoss
 huber_loss                  n  of-first cast loss beside=target:0 module=HuberLoss
@@ -607,6 +607,7 @@ slogdet                   fml no-half returns=2/2
 solve                     fml no-half returns=1/1
 solve_triangular          l   no-half returns=1/1
 spherical_bessel_j0       s   no-half-on-cuda
+stft                      fm  no-bfloat16
 svd                       fml no-half returns=3/3
 svd_lowrank               f   no-half returns=3/3
 svdvals                   l   no-half returns=1/1

@@ -17,6 +17,8 @@ RETURNED = {op: tuple(map(int, counts.split("/"))) for op, counts in valued("ret
 LIFTED = having("no-half-but-cast")
 """Operations that refuse both, too, and that CUDA autocast computes in float32."""
 
+_LOSSES = LIFTED | (NEVER & having("loss"))
+
 FFT = having("no-bfloat16") & called_as("x")
 """Functions of `torch.fft` that refuse bfloat16 on every device; CUDA takes float16 for some sizes."""
 
@@ -34,6 +36,6 @@ def lacks(name: str) -> frozenset[str]:
         return frozenset({"bfloat16"})
     if module in ("", "torch", "torch.linalg") and last in NEVER:
         return frozenset({"float16", "bfloat16"})
-    if module in ("torch", "torch.nn.functional") and last in LIFTED:
+    if module in ("torch", "torch.nn.functional") and last in _LOSSES:
         return frozenset({"float16", "bfloat16"})
     return frozenset()

@@ -18,7 +18,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-LOSSES = having("loss", "cast") - words("binary_cross_entropy multilabel_soft_margin_loss")
+LOSSES = having("loss", "cast") - having("no-half") - words("binary_cross_entropy multilabel_soft_margin_loss")
 """Loss functions, computed in float32 by the autocast of every device."""
 _MADE_OF = {op: operators.split(",") for op, operators in valued("operators").items()}
 """Operation -> the dispatcher's operators that decide about its result, where these have other names."""

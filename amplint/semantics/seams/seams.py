@@ -14,6 +14,7 @@ from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.masks import minds_dtypes
 from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion
+from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
@@ -151,9 +152,7 @@ def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | No
 
 def _in_forward_pass(machine: Machine, symbol: int) -> bool:
     """Whether a model computes with `symbol`, which is no part of a spectrum: sounds and their spectra stay float32."""
-    if not any(
-        isinstance(function, cst.FunctionDef) and function.name.value == "forward" for function in machine.calls
-    ):
+    if not any(map(_computes, machine.calls)):
         return False
     todo, seen = [symbol], set[int]()
     while todo:
@@ -163,6 +162,14 @@ def _in_forward_pass(machine: Machine, symbol: int) -> bool:
         todo += [part for part in parts if part not in seen]
         seen.update(parts)
     return True
+
+
+def _computes(function: cst.CSTNode) -> bool:
+    """Whether a function is `forward`, or a method that is said to be given tensors, as parts of a forward pass are."""
+    if not isinstance(function, cst.FunctionDef):
+        return False
+    names = [param.name.value for param in function.params.params]
+    return function.name.value == "forward" or (names[:1] == ["self"] and bool(annotated_tensors(function)))
 
 
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:

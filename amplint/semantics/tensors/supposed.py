@@ -58,14 +58,18 @@ def _is_torch(machine: Machine, state: State, name: str) -> bool:
 @functools.lru_cache(maxsize=512)
 def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
     """The names that stand for tensors, each with the other names by which alone that is told."""
-    parameters = (*function.params.params, *function.params.kwonly_params)
-    typed = {p.name.value for p in parameters if p.annotation and _is_tensor(p.annotation.annotation)}
     calls = (node for node in walk(function.body) if isinstance(node, cst.Call))
-    found = dict.fromkeys(typed, tuple[Guessed, ...]())
+    found = dict.fromkeys(annotated_tensors(function), tuple[Guessed, ...]())
     for call in calls:
         for name, guesses in _worked_on(call):
             found[name] = min(found.get(name, guesses), guesses, key=len)
     return found
+
+
+def annotated_tensors(function: cst.FunctionDef) -> list[str]:
+    """The parameters whose annotation says that they are tensors."""
+    parameters = (*function.params.params, *function.params.kwonly_params)
+    return [p.name.value for p in parameters if p.annotation and _is_tensor(p.annotation.annotation)]
 
 
 def _is_tensor(annotation: cst.BaseExpression) -> bool:
