@@ -7,14 +7,16 @@ from amplint.semantics.models.models import Models
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.ran import RegionsRun, is_before, without_gradients
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Autocast, NewThread, Opaque, Tensor, Unknown, Value
+from amplint.semantics.values.values import Autocast, NewThread, Opaque, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.policy import words
 
 _OF_DATA = words("to cuda cpu get item items pop next")
 """Methods that hand out data or move it."""
+_SUM = Ref("builtins.sum")
 
 
 def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *, known_model: bool = True) -> None:
@@ -44,11 +46,15 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
 
     What ran inside without the output of that model can be the forward pass of another one.
     """
-    ran = state[RegionsRun].ran
-    if len(ran) != 1 or is_before(ran[0].round, state.iteration) or ForwardOutside.kind not in machine.wanted:
+    if ForwardOutside.kind not in machine.wanted:
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
     behind = [*machine.symbols.behind(symbol_of(machine, loss) if plain is None else plain)]
+    ran = [one.context for one in state[RegionsRun].ran if not is_before(one.round, state.iteration)]
+    if not state[RegionsRun].ran:
+        ran = list({machine[Outside].added[symbol] for symbol in behind if symbol in machine[Outside].added})
+    if len(ran) != 1 or len(state[RegionsRun].ran) > 1:
+        return
     outputs = {symbol: machine[Outside].outputs[symbol] for symbol in behind if symbol in machine[Outside].outputs}
     bare = [node for node in dict.fromkeys(outputs.values()) if node is not None]
     inside = machine[Outside].within.intersection(behind)
@@ -61,18 +67,22 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
             state,
             ForwardOutside,
             bare[0],
-            inside=ran[0].context,
+            inside=ran[0],
             guesses=machine.guessed(bare[0]),
         )
 
 
 class Outside(Tracker):
-    """Forward passes by what they returned, None for those in a region, and what ran `within` regions."""
+    """Forward passes by what they returned, None for those in a region, and what ran `within` regions.
+
+    `added` are sums of losses by what they come to, each with the region around it.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.outputs: dict[int, cst.CSTNode | None] = {}
         self.within: set[int] = set()
+        self.added: dict[int, Autocast] = {}
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model has run, or what may be one."""
@@ -80,6 +90,8 @@ class Outside(Tracker):
         if call.entered == "object":
             produced(self.machine, state, call.node, result, known_model=model is not None)
         elif call.entered is None:
+            if call.callee == _SUM and (region := innermost(self.machine, state)[0]) is not None:
+                self.added[symbol_of(self.machine, result)] = region
             if state.regions and call.node not in self.machine.idle:
                 worked(self.machine, call.node, call.callee, result)
             if model is not None:

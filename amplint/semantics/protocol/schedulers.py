@@ -88,7 +88,8 @@ def _is_now(machine: Machine, state: State, call: cst.CSTNode, iteration: Iterat
         return True
     if iteration[:-1] != state.iteration or machine.chunk is None:
         return False
-    used = [one for one, known in state[Progress].gradients.items() if one != ANY_OPTIMIZER and known.consumed]
+    gradients = state[Progress].gradients.items()
+    used = [one for one, known in gradients if one != ANY_OPTIMIZER and (known.consumed or known.cleared)]
     keys = [machine.symbols.key(part) for one in used for part in machine.symbols.behind(one)]
     items = {key[1] for key in keys if key[0] == "item"}
     loops = [loop for loop in every(machine.chunk.module, cst.For) if id(loop) in items] if items else []
