@@ -27,8 +27,8 @@ class HardCodedFloat32Buffer(Rule):
     A result that is converted to half again is not reported.
 
     Selected by its code, the rule also tells of tensors made for others, with their size or on their device but not
-    with their dtype, where nothing says whether those are half, and of a mask that is converted to float32 in one place
-    and to the dtype of what it meets in another. Both are infos.
+    with their dtype, where nothing says whether those are half, and of a mask that is converted to float32, where a layer
+    computes with it or it is converted to the dtype of what it meets in another place. Both are infos.
 
     ## Example
     ```python
@@ -61,6 +61,7 @@ class HardCodedFloat32Buffer(Rule):
 
     def __init__(self) -> None:
         self._joins: dict[cst.CSTNode, Operation] = {}
+        self._widened: dict[cst.CSTNode, Clash] = {}
         self._narrowed: set[cst.CSTNode] = set()
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
@@ -85,15 +86,19 @@ class HardCodedFloat32Buffer(Rule):
                 notes=[*told, (call, "the float32 tensor is made here")],
             )
 
+        for clash in (one for node, one in self._widened.items() if node not in self._narrowed):
+            assert clash.converted is not None
+            yield self.report(
+                clash,
+                f"float32 by conversion, this tensor makes {clash.op} float32 even where what it meets is half",
+                reason="A float32 tensor widens a half one, and layers behind this refuse what is wider than their weights.",
+                advice="Convert it to the dtype of the other: x.type_as(y) or x.to(y.dtype).",
+                notes=[(clash.converted, "the tensor is converted to float32 here")],
+            )
+
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.converted is not None:
-            yield self.report(
-                event,
-                f"float32 by conversion, this tensor makes {event.op} float32 even where what it meets is half",
-                reason="A float32 tensor widens a half one, and elsewhere here it follows the dtype of another tensor.",
-                advice="Convert it to the dtype of the other: x.type_as(y) or x.to(y.dtype).",
-                notes=[(event.converted, "the tensor is converted to float32 here")],
-            )
+            self._widened.setdefault(event.node, event)
         elif event.refusal is None and event.steady.made is not None:
             yield self.report(
                 event,

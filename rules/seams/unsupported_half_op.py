@@ -70,7 +70,7 @@ class UnsupportedHalfOp(Rule):
     )
     assumed = (
         (b"cholesky", b"inverse(", b"inv(", b"det(", b"svd(", b"qr(", b"eigh(", b"eig(", b"solve(", b"lstsq(", b"pinv(",
-         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"stft(", b"view_as_complex("),
+         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"view_as_complex("),
     )  # fmt: skip
     fixable = Applicability.SAFE
     reason = "PyTorch has no kernel for it in half precision."

@@ -39,6 +39,8 @@ _WITH_ARRAYS = words(
 """Functions of NumPy that make arrays of tensors; others, such as `sum`, call methods of the tensor."""
 _PICTURES = words("ToPILImage to_pil_image")
 """What makes a picture of a tensor, by way of an array, in torchvision."""
+_OF_SOUNDS = words("stft")
+"""What is computed of sounds, which are float32 unless something tells otherwise."""
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX
 
 
@@ -121,7 +123,7 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     why = evidence(machine, state, tensor(machine, value), place) or _converted_model(machine, value)
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
-    if not why.dtypes <= refused and not _in_forward_pass(machine, symbol_of(machine, value)):
+    if not why.dtypes <= refused and (op in _OF_SOUNDS or not _in_forward_pass(machine, symbol_of(machine, value))):
         return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,6 +11,7 @@ from amplint.findings import Guessed
 from amplint.semantics.events import Clash, Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
@@ -21,17 +24,26 @@ from amplint.semantics.tensors.kinship import (
     tensors_in,
 )
 from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion, ingredient, is_kept, is_like, maker
-from amplint.semantics.tensors.tensors import runs_layers, used_as_tensor
+from amplint.semantics.tensors.provenance import (
+    ARITHMETIC,
+    behind,
+    conversion,
+    ingredient,
+    is_kept,
+    is_like,
+    last_cast,
+    maker,
+)
+from amplint.semantics.tensors.tensors import Tensors, runs_layers, used_as_tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import INDICES, MASK, WHOLE_NUMBERS
+from amplint.semantics.words import INDICES, LOSS, MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
-from amplint.source.tree import walk
+from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import having, valued
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE, Outcome
@@ -49,6 +61,8 @@ _FROM_AFAR = words("parameter call part index attribute item either")
 PRODUCTS = having("matrices")
 _SHAPES = words("view reshape permute")
 """What helpers do to a mask that is made in one function and used in another."""
+_TRUTHS = re.compile(r"(?:[<>]=?|[=!]=|~)[^\n=]*\)\.float\(\)")
+"""A comparison that is converted where it is made."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
 
@@ -271,10 +285,32 @@ def tell(
     if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
         handed = steady.made is not None and _is_handed(machine, steady.made)
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, assumed=True)
-    elif widens and converted is not None and follows_elsewhere(machine, converted):
+    elif widens and converted is not None and (follows_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
         )
+
+
+def _masks(machine: Machine, steady: Operand) -> bool:
+    """Whether truth values, as float32 numbers, meet what a layer works on; beside losses they may well widen."""
+    value = steady.value
+    cast = last_cast(machine, value.symbol) if isinstance(value, Tensor) else None
+    if cast is None or machine[Tensors].cast_from.get(cast) != "bool":
+        return False
+    function = machine.calls[-1] if machine.calls else None
+    source = machine.program.source_of(function) if function is not None and runs_layers(function) else None
+    if source is None or function is None:
+        return False
+    names = [above.name.value for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
+    return bool(names) and not any(map(LOSS.search, names)) and _has_layers(function)
+
+
+@functools.lru_cache(maxsize=256)
+def _has_layers(function: cst.CSTNode) -> bool:
+    """Whether a function calls parts of its object, or what it takes from a list of them."""
+    loops = {name for loop in every(function, cst.For) for name in target_names(loop.target)}
+    called = [dotted(call.func) or "" for call in every(function, cst.Call)]
+    return any(path.count(".") == 1 and path.startswith("self.") or path in loops for path in called)
 
 
 def assigned(
@@ -390,6 +426,7 @@ def _met(chunk: Chunk) -> frozenset[str]:
     asks = "float32)" in text and "softmax(" in text
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
+    lifts = lifts or (".float()" in text and "forward(" in text and _TRUTHS.search(text) is not None)
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 

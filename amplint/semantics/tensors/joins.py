@@ -1,4 +1,4 @@
-"""Joins of tensors whose result is converted to half."""
+"""Joins and products of tensors whose result is converted to half."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
 
-_JOINS = having("joins")
+_MIXES = having("joins") | {"mul"}
 
 
 class Joins(Tracker):
-    """Joins by the symbol of what they have made, where that can be float32."""
+    """Joins and products by the symbol of what they have made, where that can be float32."""
 
     methods = frozenset({"half", "bfloat16", "to", "type", "type_as"})
 
@@ -44,5 +44,5 @@ class Joins(Tracker):
 
 def ran(machine: Machine, op: str, node: cst.CSTNode, result: Tensor) -> None:
     """`op` has run and made `result`."""
-    if op in _JOINS and result.dtype not in HALF_DTYPES:
+    if op in _MIXES and result.dtype not in HALF_DTYPES:
         machine[Joins].made[result.symbol] = node

@@ -56,14 +56,20 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
 
 def conversion(machine: Machine, symbol: int) -> str | None:
     """The dtype that a tensor, or what it was computed from by its methods, was last converted to."""
+    cast = last_cast(machine, symbol)
+    dtype = machine.symbols.key(cast)[1] if cast is not None else None
+    return str(dtype) if dtype is not None else None
+
+
+def last_cast(machine: Machine, symbol: int) -> int | None:
+    """The symbol of the last conversion of a tensor, or of what it was computed from by its methods."""
     while machine.symbols.key(symbol)[0] not in _CONVERSIONS:
         callee = machine.symbols.method(symbol)
         parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
         if not parts:
             return None
         symbol = parts[0]
-    dtype = machine.symbols.key(symbol)[1]
-    return str(dtype) if dtype is not None else None
+    return symbol
 
 
 def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
