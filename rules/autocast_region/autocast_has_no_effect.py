@@ -38,9 +38,10 @@ class AutocastHasNoEffect(Rule):
 
     So a region for `"cuda"` by name, in code that is given its device by a parameter, a setting or another tensor,
     works on some machines only, and so does a scaler. This is told as an info, where neither a condition nor `enabled`
-    asks for the device and nothing in the file needs CUDA; so is float32 for any device but CUDA. A region that switches
-autocast off for `"cuda"` protects nothing under a caller's region for another device: an info where the file only has
-such regions, and neither trains nor needs CUDA.
+    asks for the device and nothing in the file needs CUDA; so is float32 for any device but CUDA.
+
+    A region that switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an
+    info where the file only has such regions, and neither trains nor needs CUDA.
 
     A context that has been made is called only to decorate a function, and what changes a setting, such as
     `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
@@ -107,7 +108,7 @@ such regions, and neither trains nor needs CUDA.
             yield self.report(
                 event,
                 f"this region switches autocast off on {event.device} alone",
-                reason="Under a caller's region for another device, such as the CPU's, its work is cast to half after all.",
+                reason="Under a caller's region for another device, such as the CPU's, its work is still cast to half.",
                 advice="Pass the type of the device of what it works on, such as `x.device.type`.",
                 notes=[(other, "so does this one") for other in others],
                 severity=Severity.INFO,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, Operation
+from amplint.semantics.events import Clash, Event, Operand, Operation
+from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, story
 
@@ -22,7 +23,7 @@ class DtypeMismatchAfterAutocast(Rule):
     Inside of a region autocast converts the operands of matrix products. Outside of it nothing does: what a region has
     made half meets float32 weights, and PyTorch raises `expected m1 and m2 to have the same dtype`. Assignments to
     elements, `index_copy_`, `index_add_` and their kind are not converted inside of a region either: a float32 buffer
-    does not take half values.
+    does not take half values. The other way round, the layers of a model that was converted to half refuse float32.
 
     Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, as an info.
 
@@ -60,17 +61,18 @@ class DtypeMismatchAfterAutocast(Rule):
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
-        half = half_of(event)
+        half = half_of(event) or _half_weights(event)
         if event.raises is None or half is None or half.half is None or is_told_elsewhere(event):
             return
-        yield self.report(
-            event,
-            f"{event.op} raises: {event.raises}",
-            advice="Convert what is written to the dtype of the tensor that takes it."
-            if event.op in WRITES
-            else "Convert the half tensor with .float(), or run this in the region.",
-            notes=[(half.half.node, half.half.text)] if half.half.node is not None else (),
-        )
+        if event.op in WRITES:
+            advice = "Convert what is written to the dtype of the tensor that takes it."
+        elif half is event.weights:
+            advice = f"Convert the input to the dtype of the weights, .to(torch.{half.dtype})."
+        else:
+            advice = "Convert the half tensor with .float(), or run this in the region."
+        text = f"the weights are {half.dtype} from here on" if half is event.weights else half.half.text
+        notes = [(half.half.node, text)] if half.half.node is not None else ()
+        yield self.report(event, f"{event.op} raises: {event.raises}", advice=advice, notes=notes)
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.refusal is None:
@@ -102,3 +104,9 @@ class DtypeMismatchAfterAutocast(Rule):
         if half is None:
             return None
         return Fix("Convert to float32", (rewrite.add_float(half.node),), Applicability.UNSAFE)
+
+
+def _half_weights(event: Operation) -> Operand | None:
+    """The weights of a layer that are half, where its input is wider."""
+    wide = any(operand.dtype in WIDE_DTYPES for operand in event.operands)
+    return event.weights if wide and event.weights is not None and event.weights.dtype in HALF_DTYPES else None

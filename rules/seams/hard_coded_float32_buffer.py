@@ -27,8 +27,8 @@ class HardCodedFloat32Buffer(Rule):
     A result that is converted to half again is not reported.
 
     Selected by its code, the rule also tells of tensors made for others, with their size or on their device but not
-    with their dtype, where nothing says whether those are half, and of a mask that is converted to float32, where a layer
-    computes with it or it is converted to the dtype of what it meets in another place. Both are infos.
+    with their dtype, where nothing says whether those are half, and of a mask that is converted to float32, where a
+    layer computes with it or it is converted to the dtype of what it meets in another place. Both are infos.
 
     ## Example
     ```python
@@ -91,7 +91,7 @@ class HardCodedFloat32Buffer(Rule):
             yield self.report(
                 clash,
                 f"float32 by conversion, this tensor makes {clash.op} float32 even where what it meets is half",
-                reason="A float32 tensor widens a half one, and layers behind this refuse what is wider than their weights.",
+                reason="A float32 tensor widens a half one, and layers behind it refuse what is wider than they are.",
                 advice="Convert it to the dtype of the other: x.type_as(y) or x.to(y.dtype).",
                 notes=[(clash.converted, "the tensor is converted to float32 here")],
             )

@@ -310,7 +310,7 @@ def _has_layers(function: cst.CSTNode) -> bool:
     """Whether a function calls parts of its object, or what it takes from a list of them."""
     loops = {name for loop in every(function, cst.For) for name in target_names(loop.target)}
     called = [dotted(call.func) or "" for call in every(function, cst.Call)]
-    return any(path.count(".") == 1 and path.startswith("self.") or path in loops for path in called)
+    return any((path.count(".") == 1 and path.startswith("self.")) or path in loops for path in called)
 
 
 def assigned(

@@ -132,6 +132,7 @@ def tell(
     *,
     in_place: bool = False,
     module: cst.CSTNode | None = None,
+    weights: Operand | None = None,
     raises: str | None = None,
     follows: bool = False,
     supposing: bool = True,
@@ -160,7 +161,7 @@ def tell(
     guesses = taken_for_tensor(machine, result.symbol) if assumed else ()
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
-        module=module, raises=raises, becomes=becomes, assumed=assumed, guesses=guesses,
+        module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, guesses=guesses,
     )  # fmt: skip
 
 

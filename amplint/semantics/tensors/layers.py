@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.containers import hold, members
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.tensors import clashes, flow, numerics, provenance, ranks, subregions, weights
@@ -17,6 +19,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import having, valued
 from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
@@ -69,9 +72,10 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
     found = flow.comes_to(machine, state, op, given)
     result = numerics.result(machine, state, node, op, given, found, ((None, called.symbol),))
     result = replace(result, rank=_rank(op, operand, called))
+    held = clashes.told(machine, state, node.func, own) if op in _WEIGHTED and own.dtype is not None else None
     flow.tell(
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
-        module=called.made, raises=found.refusal,
+        module=called.made, weights=held, raises=found.refusal,
     )  # fmt: skip
     if called.dtype is None and flow.regime(machine, state) is None:
         clashes.weighed(machine, state, node, op, Operand(places[0][0], operand), own)
@@ -144,11 +148,20 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
             clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
 
 
+_HALVED = re.compile(r"(?<!self)\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.(?:half|b?float16)\)")
+"""A conversion to half."""
+
+
 class Layers(Tracker):
     """Follows objects of `torch.nn`."""
 
     triggers = frozenset({"BCELoss"})
     methods = frozenset({"append"})
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Conversions to float32 in a file that converts models to half: their layers refuse those."""
+        halved = any(_HALVED.search(chunk.text) for chunk in chunks)
+        return Words(calls=frozenset({"float"}) if halved else frozenset())
 
     def offers(self, name: str) -> bool:
         """The classes of `torch.nn`."""

@@ -13,7 +13,7 @@ from amplint.semantics.tensors import provenance
 from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Module, Tensor, Value
+from amplint.semantics.values.values import Const, Instance, Manager, Module, Tensor, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
 from amplint.torchlib.names import HALF_DTYPES
@@ -132,6 +132,13 @@ class Weights(Tracker):
         if is_conversion(call):
             cast(self.machine, state, call.node, call.owner, call.name, call.arguments)
         return None
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """What a framework gets may run in a region of its own from here on."""
+        for value in call.arguments.values if isinstance(call.owner, Manager) else ():
+            for _, _, layer in list(_owned(state, value, set())):
+                if isinstance(layer, Module):
+                    state.set_attribute(layer.symbol, _WEIGHTS, Tensor(layer.symbol, rank=SOME_DIMENSIONS))
 
     def unseen(self, state: State, call: Call) -> None:
         """Code that cannot be seen may convert the models that it gets."""
