@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, Operand, Operation
-from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
+from amplint.torchlib.names import WIDE_DTYPES
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, story
 
@@ -109,4 +109,4 @@ class DtypeMismatchAfterAutocast(Rule):
 def _half_weights(event: Operation) -> Operand | None:
     """The weights of a layer that are half, where its input is wider."""
     wide = any(operand.dtype in WIDE_DTYPES for operand in event.operands)
-    return event.weights if wide and event.weights is not None and event.weights.dtype in HALF_DTYPES else None
+    return event.weights if wide else None

@@ -109,8 +109,8 @@ class Operation(Event):
     `op` is the operation's plain name (`matmul` for `@`, `linear` for a `Linear`, `add` for `+` and `add_`). `operands`
     are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
     is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it, `weights`
-    are its parameters, where they are known. `raises` says why PyTorch refuses to run it on these dtypes, None where it
-    does not, or where that is unknown.
+    are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
+    None where it does not, or where that is unknown.
     """
 
     op: str

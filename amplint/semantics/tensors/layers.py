@@ -21,6 +21,7 @@ from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown,
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
@@ -72,7 +73,7 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
     found = flow.comes_to(machine, state, op, given)
     result = numerics.result(machine, state, node, op, given, found, ((None, called.symbol),))
     result = replace(result, rank=_rank(op, operand, called))
-    held = clashes.told(machine, state, node.func, own) if op in _WEIGHTED and own.dtype is not None else None
+    held = clashes.told(machine, state, node.func, own) if op in _WEIGHTED and own.dtype in HALF_DTYPES else None
     flow.tell(
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
         module=called.made, weights=held, raises=found.refusal,

@@ -135,7 +135,8 @@ class Weights(Tracker):
 
     def call_begins(self, state: State, call: Call) -> None:
         """What a framework gets may run in a region of its own from here on."""
-        for value in call.arguments.values if isinstance(call.owner, Manager) else ():
+        runs_half = isinstance(call.owner, Manager) and call.owner.precision != "float32"
+        for value in call.arguments.values if runs_half else ():
             for _, _, layer in list(_owned(state, value, set())):
                 if isinstance(layer, Module):
                     state.set_attribute(layer.symbol, _WEIGHTS, Tensor(layer.symbol, rank=SOME_DIMENSIONS))
