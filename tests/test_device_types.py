@@ -79,7 +79,6 @@ NOT_ALONE = [
     "torch.autocast(device.type)",
     'torch.autocast("cuda", enabled=device.type == "cuda")',
     'torch.autocast("cuda", enabled=torch.cuda.is_available())',
-    'torch.autocast("cuda", enabled=False)',
     'torch.autocast("cuda" if flag else "cpu")',
 ]
 
@@ -106,6 +105,96 @@ def test_a_region_that_asks_for_the_device_is_not(region: str) -> None:
 )
 def test_nothing_is_told_where_only_cuda_comes_so_far(before: str) -> None:
     assert told(RUN.format(before=before, region='torch.autocast("cuda")')) == []
+
+
+OFF = """
+import torch
+{before}
+
+def distances(points, others, device):
+    {guard}
+    with torch.autocast("cuda", enabled=False):
+        return points.float() @ others.float().t()
+{after}
+"""
+
+
+def test_a_region_that_is_off_on_cuda_alone_protects_nothing_elsewhere() -> None:
+    assert told(OFF.format(before="", guard="pass", after="")) == [("AMP106", INFO)]
+
+
+@pytest.mark.parametrize(
+    ("before", "guard", "after"),
+    [
+        ("import triton", "pass", ""),
+        ("", 'if device.type != "cuda": return torch.cdist(points, others)', ""),
+        ("", "points = points.cuda()", ""),
+        ("", "pass", "def train(loss): loss.backward()"),
+        ("", "pass", "def run(net, x):\n    with torch.autocast('cuda'): return net(x)"),
+    ],
+    ids=["kernels", "condition", "moved to CUDA", "trains", "enters regions"],
+)
+def test_it_may_protect_all_where_only_cuda_comes_so_far(before: str, guard: str, after: str) -> None:
+    codes = [code for code, severity in told(OFF.format(before=before, guard=guard, after=after)) if severity == INFO]
+    assert codes == []
+
+
+INDEXED = """
+import torch
+
+def run(net, x, rank, local):
+    device = {text}
+    with torch.autocast(device):
+        return net(x.to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'f"cuda:{rank}"',
+        'f"cuda:{rank}" if local else "cuda"',
+        '"cuda:" + str(rank)',
+        '"cuda:%d" % rank',
+        '"cuda:{}".format(rank)',
+    ],
+)
+def test_the_text_of_a_device_can_hold_an_index(text: str) -> None:
+    assert ("AMP107", INFO) in told(INDEXED.format(text=text))
+
+
+@pytest.mark.parametrize("text", ['f"{rank}"', 'f"cuda{rank}"', 'str(torch.device("cuda", rank)).split(":")[0]'])
+def test_a_text_without_an_index_is_not_told(text: str) -> None:
+    assert "AMP107" not in dict(told(INDEXED.format(text=text)))
+
+
+ANNOTATED = """
+import torch
+
+class Settings:
+    device: {kind}
+
+class Predictor:
+    def __init__(self, settings: Settings, device: {kind}):
+        self.settings, self.device = settings, device
+
+    def first(self, net, x):
+        with torch.autocast(self.settings.device):
+            return net(x)
+
+    def second(self, net, x):
+        with torch.autocast(self.device):
+            return net(x)
+"""
+
+
+def test_an_annotation_tells_what_a_device_is() -> None:
+    assert told(ANNOTATED.format(kind="torch.device")) == [("AMP107", Severity.ERROR)] * 2
+
+
+@pytest.mark.parametrize("kind", ["str", "str | torch.device", "torch.device | str", "Device"])
+def test_an_annotation_that_allows_a_text_does_not(kind: str) -> None:
+    assert told(ANNOTATED.format(kind=kind)) == []
 
 
 def test_a_flag_may_ask_for_the_device() -> None:

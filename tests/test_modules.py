@@ -277,7 +277,7 @@ def test_a_change_in_another_file_makes_a_result_stale(amplint: Command, project
     write(project, {"helper.py": HELPER, "train.py": TWICE})
     assert "AMP201" in amplint("--output-format", "concise").out
     write(project, {"helper.py": HELPER.replace("scaler.unscale_(optimizer)\n", "pass\n")})
-    assert amplint("--output-format", "concise").out == ""
+    assert "AMP201" not in amplint("--output-format", "concise").out
     (project / "helper.py").unlink()
     assert amplint("--output-format", "concise").out == ""
     write(project, {"helper.py": HELPER})

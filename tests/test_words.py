@@ -18,13 +18,17 @@ SEMANTICS = Path(words.__file__).parent
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
     "chosen_devices.py": [
-        "_AMP", "_ASKED", "_CHOICE", "_CONDITION", "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_NEEDS_CUDA", "_RETURNED",
+        "_AMP", "_ASKED", "_CHOICE", "_CONDITION", "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_KERNELS", "_NEEDS_CUDA",
+        "_RETURNED", "_TRAINS",
     ],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
+    "clashes.py": ["_TRUTHS"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_ABSTRACT", "_SET_FROM_OUTSIDE"],
+    "device_types.py": ["_INDEXED"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
     "half_outputs.py": ["_CALLED"],
+    "layers.py": ["_HALVED"],
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],

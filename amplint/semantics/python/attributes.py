@@ -92,7 +92,7 @@ def _declared(machine: Machine, state: State, owner: int, name: str) -> Value:
     value = machine.unknown("attribute", name, parts=(owner,))
     cls = machine.classes.get(owner)
     for candidate in lineage(machine, state, cls) if cls is not None else ():
-        annotation = _fields(candidate).get(name)
+        annotation = declared(candidate).get(name)
         if annotation is not None:
             twin = state.copy()
             twin.frame = candidate.frame
@@ -184,7 +184,7 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
 
 
 @functools.lru_cache(maxsize=256)
-def _fields(cls: Class) -> dict[str, cst.Annotation]:
+def declared(cls: Class) -> dict[str, cst.Annotation]:
     """Name -> annotation, for the variables that the body of a class declares."""
     node = node_of(cls)
     assert isinstance(node, cst.ClassDef)

@@ -183,20 +183,15 @@ def _instantiate(machine: Machine, state: State, made: Call, cls: Class) -> Valu
 def initialise(machine: Machine, state: State, made: Instance, arguments: Arguments, node: cst.Call | None) -> None:
     """Run the constructor of an object of the file."""
     function = attributes.find_method(machine, state, made.cls, "__init__")
-    if function is None:
-        for name, value in zip(_dataclass_fields(made.cls), arguments.values, strict=False):
-            state.set_attribute(made.symbol, name, value)
-        for argument in arguments.given:
-            if argument.keyword is not None:
-                state.set_attribute(made.symbol, argument.keyword, argument.value)
-        return
     keywords = {argument.keyword: argument.value for argument in arguments.given if argument.keyword}
     positional = [argument.value for argument in arguments.given if not argument.keyword and not argument.star]
-    call_function(machine, state, function, [made, *positional], keywords, node)
-
-
-def _dataclass_fields(cls: Class) -> list[str]:
-    return [name for name, member in attributes.members(cls).items() if not isinstance(member, cst.FunctionDef)]
+    if function is not None:
+        call_function(machine, state, function, [made, *positional], keywords, node)
+        return
+    lineage = reversed(attributes.lineage(machine, state, made.cls))
+    fields = dict.fromkeys(name for cls in lineage for name in attributes.declared(cls))
+    for name, value in {**dict(zip(fields, positional, strict=False)), **keywords}.items():
+        state.set_attribute(made.symbol, name, value)
 
 
 def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) -> Value:

@@ -104,18 +104,30 @@ def _text(machine: Machine, symbol: int) -> Taken | None:
 
 
 def _type_before_index(machine: Machine, symbol: int) -> str | None:
-    """`cuda` for `f"cuda:{rank}"`."""
+    """`cuda` for `f"cuda:{rank}"`, `"cuda:" + rank`, `"cuda:%d" % rank` and `"cuda:{}".format(rank)`."""
     key = machine.symbols.key(symbol)
-    found = _INDEXED.match(str(key[1])) if key[0] == "text" else None
+    if key[0] in ("Add", "Modulo"):
+        key = machine.symbols.key(machine.symbols.parts(symbol)[0])
+    elif (callee := machine.symbols.callee(symbol)) is not None:
+        key = machine.symbols.key(callee)
+    text = key[1] if key[0] in ("value", "text") else None
+    if isinstance(text, Method) and text.name == "format":
+        text = text.owner
+    if isinstance(text, Const):
+        text = text.value
+    found = _INDEXED.match(str(text))
     return found[1] if found is not None else None
 
 
 def _options(machine: Machine, symbol: int) -> Iterator[int]:
     """The symbols of what a value is one of."""
-    key = machine.symbols.key(symbol)
-    if key[0] != "either":
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "if":
+        parts = parts[1:]
+    elif key[0] != "either":
         yield symbol
-    for part in (*machine.symbols.parts(symbol), *key) if key[0] == "either" else ():
+        return
+    for part in (*parts, *key):
         if isinstance(part, Unknown):
             yield from _options(machine, part.symbol)
         elif isinstance(part, int):
