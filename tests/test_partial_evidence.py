@@ -1,0 +1,202 @@
+"""Code that says little about its dtypes and its callers: one program for each shape, wrong and right.
+
+`# expect: CODE` ends a line where a finding of the rule must start; nothing else of the rule may be found.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.engine.screen import screen
+
+RULES = load_registry().rules
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+PROGRAMS = {
+    "AMP205 a scaler by annotation": """
+from torch.amp import GradScaler
+
+class Updater:
+    def step(self, grad_helper: "GradScaler | None" = None):
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.limit)  # expect: AMP205
+        if grad_helper is not None:
+            grad_helper.step(self.optimizer)
+            grad_helper.update()
+        else:
+            self.optimizer.step()
+""",
+    "AMP205 a scaler that the constructor is given": """
+class ScaledOptimizer:
+    def __init__(self, optimizer, scaler=None):
+        self.optimizer = optimizer
+        self.scaler = scaler
+
+    def step(self, parameters, limit):
+        nn.utils.clip_grad_norm_(parameters, limit)  # expect: AMP205
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+""",
+    "AMP205 unscaled before": """
+class ScaledOptimizer:
+    def __init__(self, optimizer, scaler=None):
+        self.optimizer = optimizer
+        self.scaler = scaler
+
+    def step(self, parameters, limit):
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(parameters, limit)
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+""",
+    "AMP205 a scaler of data": """
+class Trainer:
+    def __init__(self, model, optimizer, scaler):
+        self.model, self.optimizer, self.scaler = model, optimizer, scaler
+
+    def step(self, inputs, targets):
+        outputs = self.scaler.inverse_transform(self.model(inputs))
+        F.mse_loss(outputs, targets).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+""",
+    "AMP212 pairs of optimizers and schedulers": """
+def fit(model, optimizers, schedulers, loaders, scaler, steps):
+    for _ in range(steps):
+        for index, (optimizer, scheduler) in enumerate(zip(optimizers, schedulers)):
+            with torch.autocast("cuda"):
+                loss = model(next(loaders[index]))
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            scheduler.step()  # expect: AMP212
+""",
+    "AMP212 pairs, and a schedule that waits": """
+def fit(model, optimizers, schedulers, loaders, scaler, steps):
+    for _ in range(steps):
+        for index, (optimizer, scheduler) in enumerate(zip(optimizers, schedulers)):
+            with torch.autocast("cuda"):
+                loss = model(next(loaders[index]))
+            before = scaler.get_scale()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            if scaler.get_scale() >= before:
+                scheduler.step()
+""",
+    "AMP503 ctc_loss of half": """
+def loss(logits, targets, lengths, sizes):
+    found = logits.bfloat16().log_softmax(-1)
+    return F.ctc_loss(found, targets, lengths, sizes)  # expect: AMP503
+""",
+    "AMP503 ctc_loss of float32": """
+def loss(logits, targets, lengths, sizes):
+    found = logits.bfloat16().float().log_softmax(-1)
+    return F.ctc_loss(found, targets, lengths, sizes)
+""",
+    "AMP503 a transform in a method that is given tensors": """
+class Filter(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width, width))
+
+    def spectrum(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft2(x)  # expect: AMP503
+
+    def forward(self, x):
+        return torch.fft.irfft2(self.spectrum(x @ self.weight))
+""",
+    "AMP503 a transform of what was converted": """
+class Filter(nn.Module):
+    def spectrum(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft2(x.float())
+
+    def forward(self, x):
+        return torch.fft.irfft2(self.spectrum(x)).to(x.dtype)
+""",
+    "AMP504 a truth value that widens": """
+class Pool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, x, lengths):
+        mask = torch.arange(x.shape[1], device=x.device)[None] < lengths[:, None]
+        x = x * mask.float().unsqueeze(-1)  # expect: AMP504
+        return self.project(x)
+""",
+    "AMP504 a truth value in the dtype of the other": """
+class Pool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+
+    def forward(self, x, lengths):
+        mask = torch.arange(x.shape[1], device=x.device)[None] < lengths[:, None]
+        x = x * mask.to(x.dtype).unsqueeze(-1)
+        return self.project(x)
+""",
+    "AMP504 a truth value in a loss": """
+class Criterion(nn.Module):
+    def forward(self, logits, targets, padded):
+        mask = (~padded).float()
+        return (F.cross_entropy(logits, targets, reduction="none") * mask).sum() / mask.sum()
+""",
+    "AMP502 half weights and a float32 input": """
+model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).cuda().half()
+features = torch.randn(4, 8, device="cuda")
+print(model(features))  # expect: AMP502
+""",
+    "AMP502 half weights and a half input": """
+model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).cuda().half()
+features = torch.randn(4, 8, device="cuda").half()
+print(model(features))
+""",
+    "AMP502 half weights that a framework gets": """
+from accelerate import Accelerator
+
+accelerator = Accelerator(mixed_precision="fp16")
+model = accelerator.prepare(nn.Linear(8, 8).half())
+print(model(torch.randn(4, 8, device="cuda")))
+""",
+    "AMP108 a region around a sum of losses": """
+def step(model, batch, optimizer, scaler):
+    losses = model(batch)  # expect: AMP108
+    with torch.autocast("cuda"):
+        loss = sum(losses.values())
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
+    "AMP108 a sum of losses of a model in a region": """
+def step(model, batch, optimizer, scaler):
+    with torch.autocast("cuda"):
+        losses = model(batch)
+        loss = sum(losses.values())
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
+}
+
+
+@pytest.mark.parametrize("shape", PROGRAMS)
+def test_what_is_told(shape: str) -> None:
+    code, program = shape[:6], HEAD + PROGRAMS[shape]
+    raw = program.encode()
+    rules = tuple(screen([RULES[code]], raw, frozenset({code})))
+    found = analyse(Job("train.py", "/nowhere/train.py", raw, rules, asked=frozenset({code})), Modules()).findings
+    expected = [line for line, text in enumerate(program.splitlines(), 1) if re.search(rf"# expect: {code}$", text)]
+    assert sorted({finding.span.start.row for finding in found}) == expected
