@@ -154,6 +154,26 @@ class Criterion(nn.Module):
         mask = (~padded).float()
         return (F.cross_entropy(logits, targets, reduction="none") * mask).sum() / mask.sum()
 """,
+    "AMP502 truth values added to a tensor like another": """
+def count(x: torch.Tensor, index: torch.Tensor):
+    found = torch.zeros_like(x[:, 0])
+    valid = index >= 0
+    found.scatter_add_(1, index.clamp(min=0), valid.unsqueeze(-1).float())  # expect: AMP502
+    return found
+""",
+    "AMP502 numbers added to a tensor like another": """
+def count(x: torch.Tensor, index: torch.Tensor):
+    found = x.new_zeros(8)
+    found.index_add_(0, index, torch.ones(len(index), device=x.device))  # expect: AMP502
+    return found
+""",
+    "AMP502 truth values in the dtype of that tensor": """
+def count(x: torch.Tensor, index: torch.Tensor):
+    found = torch.zeros_like(x[:, 0])
+    valid = index >= 0
+    found.scatter_add_(1, index.clamp(min=0), valid.to(found.dtype))
+    return found
+""",
     "AMP502 half weights and a float32 input": """
 model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).cuda().half()
 features = torch.randn(4, 8, device="cuda")

@@ -24,9 +24,7 @@ def may_agree(machine: Machine, state: State, backward: cst.CSTNode | None, step
     if first is None or second is None or first[0] is second[0] or not _is_open(state, second[0].test):
         return False
     passes, steps = _calls_opposite(machine, first), _calls_opposite(machine, second)
-    return any(_method(call) == "backward" for call in passes) and any(
-        _method(call) == "step" and call.args for call in steps
-    )
+    return any(map(_is_plain_backward, passes)) and any(_method(call) == "step" and call.args for call in steps)
 
 
 def _calls_opposite(machine: Machine, choice: _Choice) -> Iterator[cst.Call]:
@@ -54,6 +52,14 @@ def _is_open(state: State, test: cst.BaseExpression) -> bool:
     while trail is not None and trail.step[0] is not test:
         trail = trail.before
     return trail is None or bool(trail.step[1])
+
+
+def _is_plain_backward(call: cst.Call) -> bool:
+    """Whether `call` is a backward pass, of something else than `scaler.scale(...)`."""
+    if not isinstance(call.func, cst.Attribute) or _method(call) != "backward":
+        return False
+    loss = call.func.value
+    return not (isinstance(loss, cst.Call) and _method(loss) == "scale")
 
 
 def _method(call: cst.Call) -> str:

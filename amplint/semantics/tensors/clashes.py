@@ -80,6 +80,8 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     if op in WRITES and len(operands) == 2 and is_only_moved(*operands):
         both = all(operand.dtype is None and _may_be_half(machine, operand, op) for operand in operands)
         return (operands[0], operands[1]) if both else None
+    if op in WRITES and len(operands) == 2 and _is_like(machine, operands[0]) and _is_float32(machine, operands[1]):
+        return operands[1], operands[0]
     if op in ALIKE:
         operands = [_with_ingredient(machine, operand) for operand in operands]
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
@@ -123,6 +125,14 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     if op in WRITES:
         return value.dtype not in HALF_DTYPES and (is_kept(machine, value.symbol) or _is_like(machine, operand))
     return op not in _JOINS and (_is_converted(machine, value) or (op in PRODUCTS and _is_asked_for(value)))
+
+
+def _is_float32(machine: Machine, operand: Operand) -> bool:
+    """Whether a tensor is float32 in any case: made here without a dtype, or truth values that were converted."""
+    value = operand.value
+    if not isinstance(value, Tensor) or value.dtype != "float32":
+        return False
+    return operand.made is not None or _is_truth(machine, value)
 
 
 def _is_asked_for(value: Tensor) -> bool:
@@ -293,9 +303,7 @@ def tell(
 
 def _masks(machine: Machine, steady: Operand) -> bool:
     """Whether truth values, as float32 numbers, meet what a layer works on; beside losses they may well widen."""
-    value = steady.value
-    cast = last_cast(machine, value.symbol) if isinstance(value, Tensor) else None
-    if cast is None or machine[Tensors].cast_from.get(cast) != "bool":
+    if not isinstance(steady.value, Tensor) or not _is_truth(machine, steady.value):
         return False
     function = machine.calls[-1] if machine.calls else None
     source = machine.program.source_of(function) if function is not None and runs_layers(function) else None
@@ -303,6 +311,12 @@ def _masks(machine: Machine, steady: Operand) -> bool:
         return False
     names = [above.name.value for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
     return bool(names) and not any(map(LOSS.search, names)) and _has_layers(function)
+
+
+def _is_truth(machine: Machine, value: Tensor) -> bool:
+    """Whether truth values were converted to float32."""
+    cast = last_cast(machine, value.symbol) if value.dtype == "float32" else None
+    return cast is not None and machine[Tensors].cast_from.get(cast) == "bool"
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
+from amplint.semantics.tensors.provenance import behind
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -42,6 +43,7 @@ _ASKED = frozenset(
 )
 """Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
 _INFINITY = "<infinity>"
+_COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
 _RUN = words("forward __call__")
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
 
@@ -119,6 +121,9 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         return None
     if dtype is None and not _only_moves(arguments):
         owner = used_as_tensor(machine, owner)
+    known = isinstance(owner, Tensor) and owner.dtypes is not None
+    if isinstance(owner, (Tensor, Unknown)) and not known and _is_comparison(machine, owner.symbol):
+        owner = replace(tensor(machine, owner), dtype="bool")
     if isinstance(owner, Tensor):
         device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
@@ -132,6 +137,14 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
     if dtype is None or not isinstance(owner, Unknown):
         return None
     return machine.unknown("converted", dtype, node, parts=(owner.symbol,))
+
+
+def _is_comparison(machine: Machine, symbol: int) -> bool:
+    """Whether this is `a < b` or its opposite: where methods of tensors are called on it, truth values."""
+    symbol = behind(machine, symbol)
+    if machine.symbols.key(symbol)[0] == "not":
+        (symbol,) = machine.symbols.parts(symbol)
+    return machine.symbols.key(symbol)[0] in _COMPARISONS
 
 
 def _only_moves(arguments: Arguments) -> bool:
