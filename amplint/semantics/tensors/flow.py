@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.tracker import remembers_other_dtypes
-from amplint.semantics.tensors import clashes, joins, sensitive, traits
+from amplint.semantics.tensors import clash_pairs, clashes, joins, sensitive, traits
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import announced, evidence
 from amplint.semantics.tensors.tensors import (
@@ -150,7 +150,7 @@ def tell(
     if machine.assumes and late and (half := told[0].half) is not None:
         guesses = traits.taken_for_scale(machine, told[1].value)
         machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)
-    if supposing and machine.assumes and raises is None and (met := clashes.pair(machine, op, told)) is not None:
+    if supposing and machine.assumes and raises is None and (met := clash_pairs.pair(machine, op, told)) is not None:
         supposed = _supposed(machine, state, op, told, met[1], in_place)
         clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
     joins.ran(machine, op, node, result)

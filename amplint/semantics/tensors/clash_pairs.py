@@ -1,0 +1,140 @@
+"""Pairs of operands, one of which is float32 in any case while the other can be half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from amplint.semantics.events import Operand
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.tensors.halves import comes_of_layer, is_unconverted, is_unknown, may_be_half
+from amplint.semantics.tensors.kinship import follows, follows_elsewhere, is_only_moved
+from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.provenance import (
+    ARITHMETIC,
+    behind,
+    conversion,
+    ingredient,
+    is_kept,
+    is_like,
+    last_cast,
+)
+from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.values.values import Tensor
+from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE
+
+_WRITES, _PRODUCTS, _JOINS = having("writes"), having("matrices"), having("joins")
+"""Operations that write into a tensor what has to have its dtype, that multiply matrices, and that join tensors."""
+
+
+def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """An operand that is float32 whatever comes, and one that can be half though nothing tells of it."""
+    if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
+        return None
+    if op in _WRITES and len(operands) == 2 and is_only_moved(*operands):
+        both = all(operand.dtype is None and may_be_half(machine, operand, op) for operand in operands)
+        return (operands[0], operands[1]) if both else None
+    if op in _WRITES and len(operands) == 2:
+        target, source = operands
+        if is_like_another(machine, target) and _is_float32(machine, source):
+            return source, target
+    if op in ALIKE:
+        operands = [_with_ingredient(machine, operand) for operand in operands]
+    steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
+    if steady is None:
+        return None
+    judge = _judge(machine, steady)
+    other = next((one for one in operands if one is not steady and judge(machine, one, op)), None)
+    if other is None or (steady.made is not None and not _is_apart(machine, steady.made, other)):
+        return None
+    return steady, other
+
+
+def _with_ingredient(machine: Machine, operand: Operand) -> Operand:
+    """`operand`, as made where something was that makes it float32, unless it was converted since."""
+    value = operand.value
+    if operand.made is not None or not isinstance(value, Tensor) or value.dtype != "float32":
+        return operand
+    return operand if _is_converted(machine, value) else replace(operand, made=ingredient(machine, value.symbol))
+
+
+def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str], bool]:
+    """What says whether another operand can be half beside this one."""
+    if steady.made is not None or not isinstance(steady.value, Tensor):
+        return may_be_half
+    if is_like_another(machine, steady):
+        return comes_of_layer
+    if is_asked_for(steady.value):
+        return is_unconverted
+    turned = conversion_of(steady)
+    return is_unknown if turned is not None and follows_elsewhere(machine, turned) else may_be_half
+
+
+def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
+    value = operand.value
+    if not isinstance(value, Tensor) or value.rank == 0:
+        return False
+    if operand.made is not None:
+        mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
+        certain = value.dtype == "float32" and not (mixed and value.rank is None)
+        return certain and (follows(machine, operand.made) or not is_handed(machine, operand.made))
+    if op in _WRITES:
+        return value.dtype not in HALF_DTYPES and (is_kept(machine, value.symbol) or is_like_another(machine, operand))
+    return op not in _JOINS and (_is_converted(machine, value) or (op in _PRODUCTS and is_asked_for(value)))
+
+
+def _is_float32(machine: Machine, operand: Operand) -> bool:
+    """Whether a tensor is float32 in any case: made here without a dtype, or truth values that were converted."""
+    value = operand.value
+    if not isinstance(value, Tensor) or value.dtype != "float32":
+        return False
+    return operand.made is not None or is_truth(machine, value)
+
+
+def is_asked_for(value: Tensor) -> bool:
+    """Whether an operation was asked for a float32 result, as `softmax(x, dtype=torch.float32)` is."""
+    given = value.made.args if isinstance(value.made, cst.Call) and value.dtype == "float32" else ()
+    return any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in given)
+
+
+def is_like_another(machine: Machine, operand: Operand) -> bool:
+    """Whether a tensor was made with the dtype of another one that nothing is known of."""
+    value = operand.value
+    return isinstance(value, Tensor) and value.dtypes is None and is_like(machine, value.symbol)
+
+
+def _is_converted(machine: Machine, value: Tensor) -> bool:
+    """Whether a tensor is float32 by a conversion that is written out."""
+    return value.dtype == "float32" and not value.supposed and conversion(machine, value.symbol) == "float32"
+
+
+def conversion_of(operand: Operand) -> cst.Call | None:
+    """The call that made an operand float32, where that is a conversion."""
+    why = operand.value.why_half if isinstance(operand.value, Tensor) and operand.dtype == "float32" else None
+    return why if isinstance(why, cst.Call) else None
+
+
+def is_truth(machine: Machine, value: Tensor) -> bool:
+    """Whether truth values were converted to float32."""
+    cast = last_cast(machine, value.symbol) if value.dtype == "float32" else None
+    return cast is not None and machine[Tensors].cast_from.get(cast) == "bool"
+
+
+def is_handed(machine: Machine, made: cst.Call) -> bool:
+    """Whether a tensor was made by a caller of the running function: its other operands then come from there, too."""
+    source = machine.program.source_of(made)
+    around = (
+        [node for node in source.ancestors(made) if isinstance(node, cst.FunctionDef)] if source is not None else []
+    )
+    return bool(machine.calls) and (not around or not set(machine.calls[:-1]).isdisjoint(around))
+
+
+def _is_apart(machine: Machine, made: cst.Call, other: Operand) -> bool:
+    """Whether `other` does not come of what a caller has made, but of what that caller was given itself."""
+    if not is_handed(machine, made):
+        return True
+    keys = [machine.symbols.key(one) for one in machine.symbols.behind(other.value.symbol)]  # type: ignore[union-attr]
+    return any(key[0] == "parameter" for key in keys) and not any(made in key for key in keys)
