@@ -29,8 +29,10 @@ AMP221  `step` raised for want of gradients, or `update` for want of a step, eve
         optimizer than the unscaled one is stepped is left open: nothing raises.
 
 Where there are several optimizers, the linter cannot know which of them a backward pass was meant for. There a verdict
-is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in. It is
-open as well once an exception has been caught: how far a `try` came the linter does not know.
+is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in. Where
+there are several scalers, a pass reaches some optimizers only; what is said of the others is open until their gradients
+are cleared. A verdict is open as well once an exception has been caught: how far a `try` came the linter does
+not know.
 
 Only gradients that no step has used count, and only until they are spoilt: by being divided when they should not be. A
 call that raises is taken to have done what it is for, so that one mistake is not told twice.
@@ -55,6 +57,7 @@ FILENAME = "<program>"
 WIDTH = 96
 FEATURES = torch.eye(WIDTH).unbind()
 RUN_LIMIT = 400
+OF_GRADIENTS = ("AMP202", "AMP205", "AMP206", "AMP207", "AMP215", "AMP221")
 
 Verdict = tuple[str, int]
 Iteration = tuple[int, ...]
@@ -87,6 +90,7 @@ class Outcome:
 
     shown: set[Verdict] = field(default_factory=set)
     open: set[Verdict] = field(default_factory=set)
+    doubted: set[Verdict] = field(default_factory=set)
     entered: set[str] = field(default_factory=set)
     always: dict[Verdict, bool] = field(default_factory=dict)
     seen: set[object] = field(default_factory=set)
@@ -129,6 +133,14 @@ class Run:
             always[code, line] = always.get((code, line), True) and holds and not self.failed
             if self.failed and holds:
                 self.outcome.open.add((code, line))
+
+    def doubt(self, optimizer: Optimizer) -> bool:
+        """Whether the last backward pass has missed the optimizer of the running call: what rests on it is open."""
+        if optimizer.missed:
+            updates = [scaler.updated[0] for scaler in self.scalers if scaler.updated is not None]
+            lines = [self.line(), *updates, *(made.line for _, made, _ in optimizer.live())]
+            self.outcome.doubted.update(itertools.product(OF_GRADIENTS, lines))
+        return optimizer.missed
 
     def give_up(self) -> None:
         """End the run; what its `finally` blocks still do is not looked at."""
@@ -249,6 +261,7 @@ class Optimizer(torch.optim.SGD):
     def __init__(self, params: object, lr: float) -> None:
         super().__init__(params, lr=lr)  # type: ignore[arg-type]
         self.passes: dict[int, Pass] = {}
+        self.missed = False
         self._read: tuple[torch.Tensor | None, int, dict[int, float]] = (None, 0, {})
         RUN.optimizers.append(self)
 
@@ -263,6 +276,16 @@ class Optimizer(torch.optim.SGD):
             values = {i: value for i, value in enumerate(grad[0].tolist()) if value}
             self._read = grad, grad._version, values
         return self._read[2]
+
+    def miss(self) -> None:
+        """A backward pass has not reached these gradients, for all that the linter knows it has."""
+        self.missed = True
+        for _, made, _ in self.live():
+            made.mixed = True
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.missed = False
+        super().zero_grad(set_to_none)
 
     def changed(self) -> None:
         """The gradients have been divided, which their version does not tell."""
@@ -304,9 +327,10 @@ class Optimizer(torch.optim.SGD):
         )
         raw = max(self.raw(), default=None)
         latest = raw and (raw[1], self.passes[raw[0]].mixed)
-        return kinds, latest, self.weight().grad is None
+        return kinds, latest, self.weight().grad is None, self.missed
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        RUN.doubt(self)
         live = [made for _, made, _ in self.live()]
         if not RUN.scaler_steps and not live:
             self._again()
@@ -388,6 +412,7 @@ class Scaler(torch.amp.GradScaler):
         if not self._enabled or sys._getframe(1).f_code.co_filename != FILENAME:
             return super().unscale_(optimizer)
         line, now, stage = RUN.line(), RUN.iteration(), self._stage(optimizer)
+        RUN.doubt(optimizer)
         self._divides(optimizer, line)
         try:
             self._lazy()
@@ -414,6 +439,7 @@ class Scaler(torch.amp.GradScaler):
             return
         RUN.scaler_steps = True
         line, now = RUN.line(), RUN.iteration()
+        missed = RUN.doubt(optimizer)
         self._divides(optimizer, line)
         empty = False
         try:
@@ -432,7 +458,7 @@ class Scaler(torch.amp.GradScaler):
             state["stage"], state["found_inf_per_device"] = OptState.STEPPED, {torch.device("cpu"): torch.zeros(())}
         RUN.scaler_steps = False
         optimizer.use(self)
-        RUN.always("AMP221", line, empty)
+        RUN.always("AMP221", line, empty and not missed)
         self.when[id(optimizer)], self.latest = now, line
         self.steps.add(line)
 
@@ -495,6 +521,8 @@ class Scaler(torch.amp.GradScaler):
 def _clip(params: object, max_norm: float) -> None:
     weights = list(params)  # type: ignore[call-overload]
     clipped = [o for o in RUN.optimizers if any(o.weight() is weight for weight in weights)]
+    for optimizer in clipped:
+        RUN.doubt(optimizer)
     live = [made for optimizer in clipped for made in optimizer.live()]
     used = [o.passes[i] for o in clipped for i in o.gradients() if o.passes[i].used and not o.passes[i].spoilt]
     carrying = [made for optimizer in clipped for made in optimizer.carrying()]
@@ -512,6 +540,8 @@ def _watched_backward(loss: torch.Tensor) -> None:
     before = [optimizer.gradients() for optimizer in RUN.optimizers]
     _backward(loss)
     for optimizer, held in zip(RUN.optimizers, before, strict=True):
+        if len(optimizer.gradients()) == len(held):
+            optimizer.miss()
         for i, factor in optimizer.gradients().items():
             if i not in held:
                 optimizer.add_to_used()

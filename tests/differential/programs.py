@@ -51,6 +51,7 @@ class Plan:
 
     number: Numbers
     optimizers: range
+    scalers: list[str]
     methods: bool
     at_top: bool
     guards: list[str] = field(default_factory=list)
@@ -59,32 +60,41 @@ class Plan:
     def pick(self, options: list[str]) -> str:
         return options[self.number(len(options) - 1)]
 
-    def loss(self) -> str:
-        return " + ".join(f"@model{i}(inputs()).sum()" for i in self.optimizers)
+    def owned(self, scaler: str) -> range:
+        """The optimizers that `scaler` steps: the first one has a scaler of its own where there are two."""
+        if len(self.scalers) == 1:
+            return self.optimizers
+        return self.optimizers[:1] if scaler == self.scalers[0] else self.optimizers[1:]
+
+    def loss(self, optimizers: range) -> str:
+        return " + ".join(f"@model{i}(inputs()).sum()" for i in optimizers)
 
     def calls(self) -> list[str]:
         """Every call of the protocol."""
-        found = [f"@scaler.scale({self.loss()}).backward()", f"({self.loss()}).backward()", "@scaler.update()"]
+        found = [f"({self.loss(self.optimizers)}).backward()"]
+        for scaler in self.scalers:
+            found += [f"@{scaler}.scale({self.loss(self.owned(scaler))}).backward()", f"@{scaler}.update()"]
         for i in self.optimizers:
-            found += [
-                f"@scaler.unscale_(@optimizer{i})",
-                f"torch.nn.utils.clip_grad_norm_(@model{i}.parameters(), 1.0)",
-                f"@scaler.step(@optimizer{i})",
-                f"@optimizer{i}.zero_grad()",
-                f"@optimizer{i}.step()",
-            ]
+            found += [f"torch.nn.utils.clip_grad_norm_(@model{i}.parameters(), 1.0)"]
+            found += [f"@optimizer{i}.zero_grad()", f"@optimizer{i}.step()"]
+            for scaler in self.scalers:
+                found += [f"@{scaler}.unscale_(@optimizer{i})", f"@{scaler}.step(@optimizer{i})"]
         return found
 
     def iteration(self) -> list[str]:
         """A right iteration."""
-        scaled, _, update, *rest = self.calls()
-        own = [rest[5 * i : 5 * i + 5] for i in self.optimizers]
-        zeros = [zero for *_, zero, _ in own]
-        found = [scaled]
-        for unscale, clip, step, _, _ in own:
-            found += [[step], [unscale, step], [unscale, clip, step]][self.number(2)]
-        found.append(update)
-        return [*zeros, *found] if self.number(1) else [*found, *zeros]
+        found, zeros_first = [], self.number(1)
+        for scaler in self.scalers:
+            zeros = [f"@optimizer{i}.zero_grad()" for i in self.owned(scaler)]
+            found += zeros if zeros_first else []
+            found.append(f"@{scaler}.scale({self.loss(self.owned(scaler))}).backward()")
+            for i in self.owned(scaler):
+                unscale, step = f"@{scaler}.unscale_(@optimizer{i})", f"@{scaler}.step(@optimizer{i})"
+                clip = f"torch.nn.utils.clip_grad_norm_(@model{i}.parameters(), 1.0)"
+                found += [[step], [unscale, step], [unscale, clip, step]][self.number(2)]
+            found.append(f"@{scaler}.update()")
+            found += zeros if not zeros_first else []
+        return found
 
     def spoiled(self, calls: list[str]) -> list[str]:
         """`calls` with up to three mistakes."""
@@ -181,7 +191,7 @@ class Plan:
         if not self.methods:
             objects = [f"{kind}{i}" for i in self.optimizers for kind in ("model", "optimizer")]
             kept = [flag for flag in (*RUN_FLAGS, KEPT_FLAG) if _names(body, flag)]
-            handed = [*objects, "scaler", *kept, *handed]
+            handed = [*objects, *self.scalers, *kept, *handed]
         name = f"helper{len(self.helpers)}"
         given = ", ".join(handed)
         self.helpers.append([f"def {name}({given}):", *_lines(body, 1)])
@@ -236,11 +246,12 @@ def program(number: Numbers) -> str:
     """The source of the program that is decided by these numbers, each between 0 and the limit it is asked for."""
     count = max(1, number(3))
     style = ("function", "script", "class")[number(2)]
-    plan = Plan(number, range(count), methods=style == "class", at_top=style == "script")
+    scalers = ["scaler", "other_scaler"] if count > 1 and number(3) == 3 else ["scaler"]
+    plan = Plan(number, range(count), scalers, methods=style == "class", at_top=style == "script")
     prefix = "@" if plan.methods else ""
     scaler = 'torch.amp.GradScaler("cpu", init_scale=256.0)'
     kind = number(5)
-    if kind == 1:
+    if kind == 1 and len(scalers) == 1:
         plan.guards += ["@scaler is not None", f"{prefix}amp"]
         scaler += " if amp else None"
     elif kind % 2:
@@ -249,7 +260,8 @@ def program(number: Numbers) -> str:
     for i in plan.optimizers:
         setup.append(f"@model{i} = torch.nn.Linear({WIDTH}, 1, bias=False)")
         setup.append(f"@optimizer{i} = torch.optim.SGD(@model{i}.parameters(), lr=0.1)")
-    setup.append(f"@scaler = {scaler}")
+    scales = dict(zip(scalers, ("256.0", "768.0"), strict=False))  # no scale of one is ever a scale of the other
+    setup += [f"@{name} = {scaler.replace('256.0', scale)}" for name, scale in scales.items()]
     training = _training(plan, prefix)
     given = ", ".join(RUN_FLAGS)
     helpers = [line for helper in plan.helpers for line in [*helper, ""]]

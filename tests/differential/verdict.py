@@ -43,4 +43,5 @@ def differences(source: str, said: set[Verdict], outcome: Outcome) -> tuple[set[
         if isinstance(node, ast.FunctionDef) and node.name not in outcome.entered
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    return shown - said, {verdict for verdict in said - shown - outcome.open if verdict[1] not in idle}
+    made_up = said - shown - outcome.open - outcome.doubted
+    return shown - said - outcome.doubted, {verdict for verdict in made_up if verdict[1] not in idle}

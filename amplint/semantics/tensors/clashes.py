@@ -102,7 +102,8 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     if source is None or function is None:
         return False
     names = [above.name.value for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
-    return bool(names) and not any(map(LOSS.search, names)) and _has_layers(function)
+    stored = [name for node in every(function, cst.Assign) for name in target_names(node.targets[0].target)]
+    return bool(names) and not any(map(LOSS.search, [*names, *stored])) and _has_layers(function)
 
 
 @functools.lru_cache(maxsize=256)
