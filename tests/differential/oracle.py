@@ -306,7 +306,7 @@ class Optimizer(torch.optim.SGD):
     def use(self, by: Scaler | None = None) -> None:
         for i in self.gradients():
             made = self.passes[i]
-            made.used, made.stepped = True, by is not None and made.scaler is by
+            made.used, made.stepped = True, by is not None and (made.scaler is by or made.stepped)
 
     def add_to_used(self) -> None:
         """A new backward pass comes on top of gradients that a step has used: these are not what is clipped then."""
@@ -342,16 +342,18 @@ class Optimizer(torch.optim.SGD):
                 RUN.show("AMP206", RUN.line(), *divided)
             elif divided:
                 RUN.outcome.open.add(("AMP206", RUN.line()))
-        self.use()
+        if not RUN.scaler_steps:
+            self.use()
         super().step()
 
     def _again(self) -> None:
-        """A step without new gradients; it is open where some of the old ones never carried a scale."""
-        present = [self.passes[i] for i in self.gradients() if not self.passes[i].spoilt]
-        stepped = [made for made in present if made.stepped]
-        if stepped and len(stepped) == len(present):
+        """A step without new gradients; it is open where some of the old ones never carried a scale, or are spoilt."""
+        present = [self.passes[i] for i in self.gradients()]
+        whole = [made for made in present if not made.spoilt]
+        stepped = [made for made in whole if made.stepped]
+        if stepped and len(stepped) == len(whole):
             RUN.show("AMP206", RUN.line(), *stepped)
-        elif stepped:
+        elif stepped or (present and not whole):
             RUN.outcome.open.add(("AMP206", RUN.line()))
 
 

@@ -43,7 +43,8 @@ def of(machine: Machine, state: State, layer: Module) -> Tensor:
     known = state.heap.get(layer.symbol, {}).get(_WEIGHTS)
     if isinstance(known, Tensor):
         return known
-    dtype = None if machine[Weights].unsure else layer.dtype
+    unsure = machine[Weights].unsure or layer.symbol in machine[Weights].converted
+    dtype = None if unsure else layer.dtype
     return Tensor(layer.symbol, dtype, layer.made, rank=SOME_DIMENSIONS)
 
 
@@ -61,6 +62,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         machine[Tensors].half_because[node] = Because.PARAMETERS
     for holder, attribute, value in list(_owned(state, owner, set())):
         if isinstance(value, Module):
+            machine[Weights].converted.add(value.symbol)
             converted = Tensor(value.symbol, dtype, node, rank=SOME_DIMENSIONS)
             state.set_attribute(value.symbol, _WEIGHTS, converted)
         elif value.dtype in FLOATING:
@@ -111,13 +113,17 @@ def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -
 
 
 class Weights(Tracker):
-    """Follows parameters and buffers as tensors: their `symbols`, and whether code out of sight left any `unsure`."""
+    """Follows parameters and buffers as tensors: their `symbols`, and whether code out of sight left any `unsure`.
+
+    A layer that was `converted` on some path has weights of an unknown dtype on those that do not tell of it.
+    """
 
     methods = CONVERSIONS | {"register_buffer"}
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.symbols: set[int] = set()
+        self.converted: set[int] = set()
         self.unsure = False
 
     def method(self, state: State, call: Call) -> Value | None:
