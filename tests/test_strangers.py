@@ -49,6 +49,61 @@ class Engine:
             self.optimizer.step()
         self.optimizer.zero_grad()
 """,
+    "everything that is saved by keyword": """
+from world import build, loader
+
+def save(path, model, optimizer, **others):
+    data = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    for key, value in others.items():
+        if hasattr(value, "state_dict"):
+            raw = value.module if isinstance(value, nn.parallel.DistributedDataParallel) else value
+            raw = getattr(raw, "_orig_mod", raw)
+            data[key] = raw.state_dict()
+        else:
+            data[key] = value
+    torch.save(data, path)
+
+def fit(model, optimizer, epochs):
+    scaler = torch.amp.GradScaler("cuda")
+    for epoch in range(epochs):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda"):
+                loss = nn.functional.cross_entropy(model(inputs), targets)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        save("last.pt", model, optimizer, scaler=scaler, epoch=epoch)
+
+fit(*build(), 3)
+""",
+    "a tokenizer beside a model": """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def fit(prompts, rollouts):
+    tokenizer = AutoTokenizer.from_pretrained("small")
+    model = AutoModelForCausalLM.from_pretrained("small").cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for prompt in prompts:
+        tokens = tokenizer(prompt, return_tensors="pt").to("cuda")
+        found = rollouts(tokens.input_ids)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(found, labels=found).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    "layers that setUp converts": """
+import unittest
+
+class HalfLayers(unittest.TestCase):
+    def setUp(self):
+        self.inputs = torch.randn(3, 4, dtype=torch.float16, device="cuda")
+        self.layer = nn.Linear(4, 4).cuda().half()
+
+    def test_sum(self):
+        assert self.layer(self.inputs).sum() is not None
+""",
     "one key of one dictionary, read twice": """
 class Runner:
     def __init__(self, model, optimizer, count):

@@ -306,23 +306,28 @@ MODEL_NAME = _one_of(
     counterexamples=("models", "nets", "self", "predict"),
     decides=True,
 )
+_NO_MODEL = r"^(?!.*(?:Tokenizer|Processor|Extractor|Config|Scheduler)\w*\.from_pretrained$).*"
+_NO_MODELS = tuple(
+    f"transformers.{name}.from_pretrained"
+    for name in ("AutoTokenizer", "CLIPProcessor", "AutoFeatureExtractor", "AutoConfig", "DDPMScheduler")
+)
 MODEL_MAKER = Guess(
     name="what makes a model",
     of="the function that made something",
-    pattern=r"(?:from_pretrained|create_model)$",
+    pattern=_NO_MODEL + r"(?:from_pretrained|create_model)$",
     because="Transformers and timm make models by these names, and others follow them.",
     examples=("transformers.AutoModel.from_pretrained", "timm.create_model"),
-    counterexamples=("create_model_card", "load", "make"),
+    counterexamples=("create_model_card", "load", "make", *_NO_MODELS),
     decides=True,
     known=("transformers.", "diffusers.", "timm."),
 )
 PRETRAINED = Guess(
     name="what gives a pretrained model",
     of="the function that made something",
-    pattern=r"\.from_pretrained$",
+    pattern=_NO_MODEL + r"\.from_pretrained$",
     because="Of such a model `half()` converts the parameters where they are, and `device` is a `torch.device`.",
     examples=("transformers.AutoModel.from_pretrained",),
-    counterexamples=("timm.create_model", "from_pretrained_config"),
+    counterexamples=("timm.create_model", "from_pretrained_config", *_NO_MODELS),
     decides=True,
     known=("transformers.", "diffusers."),
 )

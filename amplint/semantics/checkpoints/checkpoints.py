@@ -25,6 +25,7 @@ from amplint.semantics.values.values import (
     Function,
     Instance,
     Items,
+    Method,
     Optimizer,
     Partial,
     Ref,
@@ -49,6 +50,8 @@ STATE_OF = "state of"
 _PUTS = frozenset({"update", "append", "setdefault", "extend", "insert", "add"})
 _ANYTHING = frozenset({"each", "item"})
 """Kinds of symbols that stand for whatever a loop comes by."""
+_UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
+"""What a wrapper holds: code that unwraps models takes them of anything."""
 
 
 def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
@@ -207,13 +210,25 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
     """Whether `owner` is, or for all that is known could be, a scaler."""
     if isinstance(owner, (Optimizer, Scaler)):
         return isinstance(owner, Scaler)
-    kind = machine.symbols.key(symbol_of(machine, owner))
-    return (
-        not isinstance(node.func, cst.Attribute)
-        or _is_named_scaler(node, owner)
-        or kind[0] in _ANYTHING
-        or kind[:2] == ("call", "builtins.getattr")
-    )
+    named = not isinstance(node.func, cst.Attribute) or _is_named_scaler(node, owner)
+    return named or _is_anything(machine, symbol_of(machine, owner))
+
+
+def _is_anything(machine: Machine, symbol: int) -> bool:
+    """Whether this is whatever a loop over a container comes by, or what a name finds."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in ("either", "if") or key[:2] in _UNWRAPPED:
+        return any(_is_anything(machine, part) for part in parts)
+    if key[0] == "part":
+        return machine.symbols.key(parts[0])[0] == "item" and _lists_items(machine, *machine.symbols.parts(parts[0]))
+    return key[0] in _ANYTHING or key[:2] == ("call", "builtins.getattr")
+
+
+def _lists_items(machine: Machine, symbol: int) -> bool:
+    """Whether this is `table.items()`."""
+    callee = machine.symbols.callee(symbol)
+    kind, name = machine.symbols.key(callee)[:2] if callee is not None else ("", "")
+    return (name.name if isinstance(name, Method) else name) == "items" and kind in ("attribute", "value")
 
 
 def _is_named_scaler(node: cst.Call, owner: Value) -> bool:
