@@ -77,6 +77,31 @@ def fit(model, optimizer, epochs):
 
 fit(*build(), 3)
 """,
+    "a gradient read after the step of one of several optimizers": """
+class Trainer:
+    def __init__(self, parts, optimizers):
+        self.encoder, self.decoder = parts
+        self.first, self.second = optimizers
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self, batch):
+        self.second.zero_grad()
+        with torch.autocast("cuda"):
+            loss = self.decoder(batch).mean()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.second)
+        self.first.zero_grad()
+        with torch.autocast("cuda"):
+            loss = self.decoder(self.encoder(batch)).mean()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.first)
+        self.scaler.update()
+
+def test_encoder_learns(parts, optimizers, batch, encoder):
+    Trainer(parts, optimizers).step(batch)
+    gradient = encoder.layers[-1].weight.grad
+    assert float(gradient.abs().sum()) > 0
+""",
     "a tokenizer beside a model": """
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

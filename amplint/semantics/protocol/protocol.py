@@ -484,6 +484,8 @@ def gradients_read(
         _clip_unknown(machine, state, node, candidates)
     all_of_them = [(key, carrying(gradients_of(machine, state, key))) for key in candidates]
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
+    if live and not (matched or unused or mutates) and any(g.consumed is not None for _, g in all_of_them):
+        return  # perhaps those that the scaler has stepped with, and unscaled
     if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
         key, gradients = live[0]
         scaler = gradients.scaler
