@@ -224,10 +224,14 @@ class _Conversion:
 
     def _every_round(self, parts: Parts, statement: cst.CSTNode) -> bool:
         """Whether `statement` runs in every round, before the backward passes."""
-        return self._script.block_of(statement) is parts.place.body.body or all(
-            self._script.block_of(statement) is self._script.block_of(self._script.statement_of(one) or one)
-            for one in parts.backwards
-        )
+        for around, block in self._script.climb(statement):
+            if block is parts.place.body.body or all(
+                block is self._script.block_of(self._script.statement_of(one) or one) for one in parts.backwards
+            ):
+                return True
+            if not isinstance(self._script.source.parent(self._script.source.parent(around) or around), cst.With):
+                break
+        return False
 
     def _end(self, parts: Parts, window: Window, *, one: bool) -> None:
         runs = list(parts.runs(parts.ending))
