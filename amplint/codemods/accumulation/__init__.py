@@ -70,7 +70,7 @@ class _Conversion:
     def __init__(self, script: Script, observed: Observed, count: int) -> None:
         self._script = script
         self._observed = observed
-        self._uses = gradient_uses(script)
+        self._uses = gradient_uses(script, observed.calls)
         self._names = Names(script)
         self._blocks = Blocks(script)
         self._reductions = Reductions(script, observed.calls)

@@ -71,7 +71,7 @@ def observe(script: Script) -> Observed:
     interpretation = Interpretation(script)
     watch = _Watch(script, interpretation.calls)
     interpretation.follow(watch, *_KINDS)
-    watch.found.uses += gradient_uses(script)
+    watch.found.uses += gradient_uses(script, interpretation.calls)
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
     for name in script.source.imports:
