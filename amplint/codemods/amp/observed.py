@@ -29,6 +29,7 @@ from amplint.semantics.events import (
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
@@ -108,6 +109,10 @@ class _Watch:
         self.found = Observed(calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
         self._models.update(_collections_of_models(script))
+        self._methods: dict[str, list[cst.FunctionDef]] = {}
+        for function in script.functions.values():
+            if script.method_owner(function) is not None:
+                self._methods.setdefault(function.name.value, []).append(function)
         self.found.forwards.update(call for call in script.calls if self._uses_model(call))
 
     def __call__(self, event: Event) -> None:
@@ -149,12 +154,28 @@ class _Watch:
     def _uses_model(self, call: cst.Call) -> bool:
         path = dotted(_collection(call.func)) or ""
         owner, _, method = path.rpartition(".")
-        return path in self._models or (owner in self._models and not ABOUT_MODELS.search(method))
+        if path in self._models or owner not in self._models or ABOUT_MODELS.search(method):
+            return path in self._models
+        written = self._methods.get(method)
+        return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)
 
     def _here(self, event: Event) -> cst.CSTNode:
         if self.source.owns(event.node):
             return event.node
         return event.entered_from or self.source.chunks[0].module
+
+
+def _computes(method: cst.FunctionDef) -> bool:
+    """Whether a method of a model runs layers, or operations of PyTorch, and not only changes or counts parameters."""
+    for node in walk(method.body):
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+            return True
+        if isinstance(node, cst.Call) and node.args:
+            owner, _, last = (dotted(_collection(node.func)) or "").rpartition(".")
+            changes = last.endswith("_") or ABOUT_MODELS.search(last)
+            if owner.partition(".")[0] in ("self", "torch", "F") and not changes:
+                return True
+    return False
 
 
 def _collections_of_models(script: Script) -> Iterator[str]:
