@@ -67,12 +67,15 @@ class Observed:
     foreign: dict[str, str] = field(default_factory=dict)
 
 
-def observe(script: Script) -> Observed:
-    """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
+def observe(script: Script, *, scales: bool) -> Observed:
+    """Follow what the file does; where nothing `scales` losses, it does not matter who steps.
+
+    Raises Refusal where part of it is out of reach, and SourceError.
+    """
     interpretation = Interpretation(script)
-    watch = _Watch(script, interpretation.calls)
+    watch = _Watch(script, interpretation.calls, scales)
     interpretation.follow(watch, *_KINDS)
-    watch.found.uses += gradient_uses(script, interpretation.calls)
+    watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
     for name in script.source.imports:
@@ -104,8 +107,9 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 
 class _Watch:
-    def __init__(self, script: Script, calls: Calls) -> None:
+    def __init__(self, script: Script, calls: Calls, scales: bool) -> None:
         self.source = source = script.source
+        self.scales = scales
         self.found = Observed(calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
         self._models.update(_collections_of_models(script))
@@ -131,6 +135,8 @@ class _Watch:
 
     def _protocol(self, event: Backward | OptimizerStep) -> None:
         if not self.source.owns(event.node):
+            if isinstance(event, OptimizerStep) and not self.scales:
+                return
             what = "a loss is differentiated" if isinstance(event, Backward) else "an optimizer steps"
             raise Refusal(self._here(event), f"{what} in another file")
         if isinstance(event, OptimizerStep):

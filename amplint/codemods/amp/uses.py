@@ -18,14 +18,14 @@ from amplint.torchlib.methods import CLEARING
 _PARAMETERS = ("weight", "bias")
 
 
-def gradient_uses(script: Script, calls: Calls) -> list[cst.CSTNode]:
+def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[cst.CSTNode]:
     """The calls that clip, the attributes `grad` that are read, and the calls that do so in other files.
 
-    They come in the order of the text. Raises Refusal for the gradient of what is not known to be a parameter of an
-    optimizer.
+    They come in the order of the text. Raises Refusal where gradients are `scaled`, for that of something that is not
+    known to be a parameter of an optimizer.
     """
     own = {name for name, chunk in script.source.definitions.items() if chunk.name == name}
-    found = list(_uses(script, own))
+    found = list(_uses(script, own, scaled=scaled))
     found += (call for call in script.calls if _uses_elsewhere(script, calls, call))
     return sorted(dict.fromkeys(found), key=lambda node: script.source.span(node).start)
 
@@ -66,14 +66,14 @@ def _is_gradient(node: cst.CSTNode) -> bool:
     return path.endswith(".grad") and not path.startswith(("torch.", "autograd."))
 
 
-def _uses(script: Script, own: set[str]) -> Iterator[cst.CSTNode]:
+def _uses(script: Script, own: set[str], *, scaled: bool) -> Iterator[cst.CSTNode]:
     for node in script.nodes:
         if isinstance(node, cst.Call):
             name = (dotted(node.func) or "").rpartition(".")[2]
             if CLIPS.search(name) and name not in own:
                 yield node
         elif isinstance(node, cst.Attribute) and node.attr.value == "grad" and _reads(script.source, node):
-            if not _of_parameter(script.source, node):
+            if scaled and not _of_parameter(script.source, node):
                 raise Refusal(node, "the gradient of something that is not known to be a parameter is read")
             yield node
 
