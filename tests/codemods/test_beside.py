@@ -79,3 +79,61 @@ def test_in_another_block_too() -> None:
     text = SCRIPT.replace("        else:\n            {loss}\n            found", "        {loss}\n        found")
     result = converted(text.format(forward=FORWARD, loss="loss = criterion(pred, label)"), Wish(to="amp", device="cpu"))
     assert result.count(ON) == 3
+
+
+OWN = """import torch
+import visdom
+from losses import build_loss
+from models import Net
+
+model = Net().cuda()
+criterion = build_loss("dice")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+board = visdom.Visdom()
+for x, y in [(torch.randn(8, 4).cuda(), torch.randn(8, 3).cuda())]:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    {use}
+"""
+LIFTED = (
+    "in the result, criterion gets what a model returned in float16, "
+    "and autocast lifts PyTorch's own losses only (AMP408)"
+)
+
+
+@pytest.mark.parametrize(
+    ("use", "known"),
+    [
+        ("print(out.argmax(1))", True),
+        ("print(torch.max(out, 1))", True),
+        ("print(2 * out)", True),
+        ("print(loss.item())", False),
+        ("near, far = out", False),
+        ("print(out['scores'].argmax(1), out.shape)", False),
+        ("print(torch.cat(out))", False),
+    ],
+)
+def test_a_loss_of_ones_own_gets_float32_where_the_output_is_a_tensor(use: str, known: bool) -> None:
+    conversion = convert(OWN.format(use=use), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert ("criterion(out.float(), y)" in conversion.text) is known
+    assert [remark.text for remark in conversion.left] == ([] if known else [LIFTED])
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        ("board.images(out.relu())", True),
+        ("board.images(out.float())", False),
+        ("board.line([loss])", False),
+        ("board.images(x)", False),
+        ("board.text(str(out.size()))", False),
+    ],
+)
+def test_what_other_libraries_are_given_is_named(use: str, named: bool) -> None:
+    conversion = convert(OWN.format(use=use), Wish(to="amp", dtype="bfloat16"))
+    rows = [remark.row for remark in conversion.left if "can be given half tensors here" in remark.text]
+    assert [conversion.text.splitlines()[row - 1].strip() for row in rows] == ([use] if named else [])

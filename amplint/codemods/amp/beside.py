@@ -1,11 +1,12 @@
-"""Losses that stand outside of the regions and take what these have made half: those of evaluation, mostly."""
+"""What stands outside of the regions and takes what these have made half: losses of evaluation, and other libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
 from amplint.codemods.amp.flow import Flow
-from amplint.codemods.bindings import paths
+from amplint.codemods.amp.observed import Observed
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.models.half_outputs import is_loss
@@ -19,10 +20,18 @@ _CONVERTING = frozenset(
 
 
 class Beside:
-    """The statements of such losses, by the statements of all regions and the names of the `losses` of training."""
+    """The statements of such losses, by the statements of all regions and the names of the `losses` of training.
 
-    def __init__(self, script: Script, flow: Flow, regions: Iterable[cst.CSTNode], losses: Set[str]) -> None:
+    `strangers` are the calls of other libraries; a loss that is differentiated is float32.
+    """
+
+    def __init__(
+        self, script: Script, observed: Observed, flow: Flow, regions: Iterable[cst.CSTNode], losses: Set[str]
+    ) -> None:
         self._script = script
+        self.strangers: list[cst.Call] = []
+        self._foreign = {*observed.foreign, *_made_by(script, observed.foreign.keys())}
+        self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
         self._flow = flow
         self._regions = list(regions)
         self._losses = losses
@@ -58,10 +67,19 @@ class Beside:
                 continue
             if any(self._calls(node, half)):
                 self._half[node] = set(half)
-            elif isinstance(node.body[0], cst.Assign):
+                continue
+            self.strangers += (call for call in every(node, cst.Call) if self._is_strange(call, half))
+            if isinstance(node.body[0], cst.Assign):
                 converts = any(_last(call) in _CONVERTING for call in every(node, cst.Call))
                 bound = self._flow.binds(node)
                 half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
+
+    def _is_strange(self, call: cst.Call, half: set[str]) -> bool:
+        """Whether `call` hands to another library what a region has made, as it is."""
+        strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
+        return strange and any(
+            paths(one.value) & half - self._differentiated and not _is_wide(one) for one in call.args
+        )
 
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` that take what is `half`."""
@@ -70,6 +88,14 @@ class Beside:
                 given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
                 if given & half:
                     yield call
+
+
+def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
+    """The variables and attributes that hold what `foreign` libraries have made."""
+    for node in script.of_kind(cst.Assign):
+        assert isinstance(node, cst.Assign)
+        if isinstance(node.value, cst.Call) and (dotted(node.value.func) or "").partition(".")[0] in foreign:
+            yield from bound_paths(node)
 
 
 def _is_wide(node: cst.CSTNode) -> bool:

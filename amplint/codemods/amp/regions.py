@@ -48,7 +48,7 @@ class Regions:
         losses = self._losses()
         self.evaluation = list(self._evaluations(losses))
         inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
-        self._beside = Beside(script, flow, inside, losses)
+        self._beside = Beside(script, observed, flow, inside, losses)
         self.evaluation += (Region([statement]) for statement in self._beside.statements)
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
@@ -81,7 +81,10 @@ class Regions:
             yield self._script.rewrite.replace(backward.func.value, name)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
-        """Row and name of the calls in training regions that hand half tensors to a library that is not PyTorch's."""
+        """Row and name of the calls that hand half tensors to a library that is not PyTorch's.
+
+        Outside of regions they count where a model has made these, in regions what training computes.
+        """
         for region in self.training:
             made = {path for statement in region.statements for path in self._flow.binds(statement)}
             for node in (node for statement in region.statements for node in walk(statement)):
@@ -89,6 +92,8 @@ class Regions:
                 strange = name is not None and name.partition(".")[0] in self._observed.foreign
                 if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
                     yield self._script.row(node), name
+        for call in self._beside.strangers:
+            yield self._script.row(call), dotted(call.func) or ""
 
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
