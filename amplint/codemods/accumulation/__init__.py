@@ -18,7 +18,7 @@ from amplint.codemods.amp.observed import framework
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
@@ -36,7 +36,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return _planned(script, wish.accumulate)
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(script.source),))
+        return Plan(refused=refusal.remarks(script.source))
 
 
 def _planned(script: Script, count: int) -> Plan:
@@ -46,8 +46,11 @@ def _planned(script: Script, count: int) -> Plan:
     if not rounds:
         return Plan()
     conversion = _Conversion(script, observed, count)
+    reasons = Reasons()
     for place in dict.fromkeys(one.place for one in rounds):
-        conversion.convert(place, [one for one in rounds if one.place is place])
+        with reasons.gathered():
+            conversion.convert(place, [one for one in rounds if one.place is place])
+    reasons.settle()
     return conversion.plan()
 
 

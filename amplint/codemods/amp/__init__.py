@@ -45,7 +45,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return _planned(script, wish)
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(script.source),))
+        return Plan(refused=refusal.remarks(script.source))
 
 
 def _planned(script: Script, wish: Wish) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.codemods.amp.observed import Observed, framework
 from amplint.codemods.hazards import is_sparse
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -18,22 +18,27 @@ def check(script: Script, observed: Observed, *, scales: bool) -> None:
         sharded = foreign[1].startswith(("torch", "fairscale"))
         why = "shards parameters, over which a plain scaler does not agree" if sharded else "scales losses by itself"
         raise Refusal(_at_row(script, foreign[0]), f"{foreign[1]} {why}")
-    seen = set(observed.backwards)
+    reasons, seen = Reasons(), set(observed.backwards)
     for node in script.nodes:
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            _check_call(node, node.func, seen, scales)
-        elif is_sparse(node):
-            raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
-        elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
-            raise Refusal(node, "a backward pass in a lambda")
+        with reasons.gathered():
+            _check_node(node, seen, scales=scales)
     for call in (*observed.backwards, *observed.steps):
-        statement = script.statement_of(call)
-        if statement is None or (isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1):
-            raise Refusal(call, "the statement shares its line with others")
+        with reasons.gathered():
+            script.statement(call)
+    reasons.settle()
     if observed.backwards and not observed.steps and scales:
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
     if observed.steps and not observed.backwards:
         raise Refusal(next(iter(observed.steps)), "no backward pass was found that makes the gradients of this step")
+
+
+def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        _check_call(node, node.func, seen, scales)
+    elif is_sparse(node):
+        raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
+    elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
+        raise Refusal(node, "a backward pass in a lambda")
 
 
 def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales: bool) -> None:
