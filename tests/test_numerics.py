@@ -717,7 +717,7 @@ FIXES = [
     ("(1 - scores) * -math.inf", "(1 - scores) * torch.finfo(scores.dtype).min"),
     ("F.binary_cross_entropy(torch.sigmoid(scores), mask)", "F.binary_cross_entropy_with_logits(scores, mask)"),
     ("F.binary_cross_entropy(scores.sigmoid(), mask)", "F.binary_cross_entropy_with_logits(scores, mask)"),
-    ("F.binary_cross_entropy(scores, mask)", None),
+    ("F.binary_cross_entropy(scores, model(mask))", None),
     ("nn.BCELoss()(F.sigmoid(scores), mask)", "nn.BCEWithLogitsLoss()(scores, mask)"),
 ]
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from amplint.cli.failures import Failure, load_rules, warn
-from amplint.codemods.conversion import Remark, Wish
+from amplint.codemods.conversion import Converted, Remark, Wish
 from amplint.codemods.registry import DEVICES, DTYPES, GOALS, LEAST_WINDOW, SOURCES, find
 from amplint.engine.config import ConfigError
 from amplint.engine.discover import Target, discover
@@ -63,11 +63,27 @@ class _Tally:
     help="Step once for N batches, by itself or after the other conversion.",
 )
 @click.option("--add-flag", is_flag=True, help="Add an option --amp/--no-amp to the script that --to amp converts.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="CODE",
+    help="Convert in spite of what this rule finds in the result; can be given several times.",
+)
 @click.option("--diff", is_flag=True, help="Show the changes; this is so anyway where nothing is written.")
+@click.option("--show-refused", is_flag=True, help="Show the changes that were refused for what they lint with.")
 @click.option("--write", is_flag=True, help="Replace the files.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 @click.pass_context
-def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bool, quiet: bool, **wishes: Any) -> None:
+def convert(
+    ctx: click.Context,
+    /,
+    paths: tuple[str, ...],
+    diff: bool,
+    show_refused: bool,
+    write: bool,
+    quiet: bool,
+    **wishes: Any,
+) -> None:
     """Rewrite training code: whole files are converted with certainty or left as they are.
 
     Without --write the changes are shown as a diff. What was done, refused or should be checked by a person is told on
@@ -91,7 +107,7 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
         raise click.UsageError(
             f"Say --to {'|'.join(GOALS)}, --from {'|'.join(SOURCES)} or --accumulate N.", ctx
         ) from None
-    tally = _convert_all(paths, wish, show=diff or not write, write=write)
+    tally = _convert_all(paths, wish, _Output(diff or not write, show_refused), write=write)
     sys.stdout.flush()
     for line in (*(() if quiet else tally.done), *tally.checks, *tally.reasons):
         click.echo(one_line(line), err=True)
@@ -101,8 +117,25 @@ def convert(ctx: click.Context, /, paths: tuple[str, ...], diff: bool, write: bo
     ctx.exit(FAILED if tally.failed else LEFT if left else DONE)
 
 
-def _convert_all(paths: tuple[str, ...], wish: Wish, *, show: bool, write: bool) -> _Tally:
+@dataclass(frozen=True)
+class _Output:
+    """Whether diffs are shown: of changes, and of those that were `refused`."""
+
+    changes: bool
+    refused: bool
+
+    def show(self, converted: Converted) -> None:
+        """Print what is asked for."""
+        after = converted.after if converted.after != converted.before else converted.tried
+        if after and (self.changes if after is converted.after else self.refused):
+            click.echo(unified(converted.filename, converted.before, after, escape=sys.stdout.isatty()), nl=False)
+
+
+def _convert_all(paths: tuple[str, ...], wish: Wish, output: _Output, *, write: bool) -> _Tally:
     registry, _ = load_rules(paths)
+    for code in wish.allow:
+        if registry.find(code) is None:
+            raise click.UsageError(f"There is no rule {code}.")
     try:
         found = discover(paths, Projects(registry.rules))
     except ConfigError as failure:
@@ -113,11 +146,11 @@ def _convert_all(paths: tuple[str, ...], wish: Wish, *, show: bool, write: bool)
         warn(f"{problem.filename}: {problem.message}")
     tally = _Tally(failed=bool(found.missing or found.problems))
     for target in found.targets:
-        _convert_file(target, wish, tally, show=show, write=write)
+        _convert_file(target, wish, tally, output, write=write)
     return tally
 
 
-def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, write: bool) -> None:
+def _convert_file(target: Target, wish: Wish, tally: _Tally, output: _Output, *, write: bool) -> None:
     from amplint.codemods.files import convert_file  # many modules
 
     converted = convert_file(target.filename, target.path, wish, write=write)
@@ -128,15 +161,13 @@ def _convert_file(target: Target, wish: Wish, tally: _Tally, *, show: bool, writ
     tally.reasons += [f"{_place(target, remark)}: refused: {remark.text}" for remark in converted.reasons]
     tally.checks += [f"{_place(target, remark)}: check: {remark.text}" for remark in converted.checks]
     tally.refused += bool(converted.reasons)
+    output.show(converted)
     if converted.after == converted.before:
         return
     tally.changed += 1
     counted = Counter(remark.text for remark in converted.done)
     done = ", ".join(text if number == 1 else f"{text} ({number})" for text, number in counted.items())
     tally.done.append(f"{target.filename}: {done}")
-    if show:
-        diff = unified(target.filename, converted.before, converted.after, escape=sys.stdout.isatty())
-        click.echo(diff, nl=False)
 
 
 def _place(target: Target, remark: Remark) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import children, target_names, walk
+from amplint.source.tree import bound_by, children, target_names, walk
 
 _STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "setdefault"})
@@ -23,16 +23,6 @@ def bound_names(node: cst.CSTNode) -> Iterator[str]:
         yield node.name.value
     elif isinstance(node, cst.ImportAlias):
         yield bound_by(node)
-
-
-def bound_by(alias: cst.ImportAlias) -> str:
-    """The name that one part of an import binds."""
-    if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
-        return alias.asname.name.value
-    name: cst.BaseExpression = alias.name
-    while isinstance(name, cst.Attribute):
-        name = name.value
-    return name.value if isinstance(name, cst.Name) else ""
 
 
 def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:

@@ -43,6 +43,10 @@ class Calls:
         """The methods of a class."""
         return [one for one in self.functions if owner is not None and self._script.method_owner(one) is owner]
 
+    def runs(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
+        """The functions that `call` has been seen to run, also those of other files."""
+        return self._resolved.get(call) or frozenset()
+
     def targets(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
         """The functions that `call` runs; none where that is not known, or they are not of this file."""
         return self._known(call) or frozenset()

@@ -1,4 +1,7 @@
-"""What a conversion brings to light: new findings are repaired, and errors and warnings that are left stop it."""
+"""What a conversion brings to light: new findings are repaired, and errors and warnings that are left stop it.
+
+Those that are accepted do not.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,21 @@ from amplint.fixes.verify import verify
 from amplint.source.source import NEWLINE
 
 ROUNDS = 10
+ACCEPTED = ("scaler-not-checkpointed",)
+"""Rules whose findings stop nothing: a scaler that is made anew finds its scale again in a few steps."""
 _Key = tuple[str, Severity, str]
 
 
 class Completion:
-    """Completes the conversion of the text `before`, the content of the file at `path` where there is one."""
+    """Completes the conversion of the text `before`, the content of the file at `path` where there is one.
 
-    def __init__(self, before: str, path: str) -> None:
+    Findings of rules with a code or a name in `allowed` are accepted.
+    """
+
+    def __init__(self, before: str, path: str, allowed: Sequence[str]) -> None:
         self._before = before
         self._path = path
+        self._accepted = frozenset((*ACCEPTED, *allowed))
 
     @functools.cached_property
     def _known(self) -> Counter[_Key]:
@@ -46,17 +55,18 @@ class Completion:
             ]
         return text, done
 
-    def objection(self, text: str) -> Remark | None:
-        """The worst error or warning in `text` that was not there before, where there is one."""
-        serious = [finding for finding in self._new(text) if finding.severity > Severity.INFO]
-        worst = max(serious, key=lambda finding: finding.severity, default=None)
-        if worst is None:
-            return None
-        return replace(_remark(worst), row=row_before(self._before, text, worst.span.start.row))
+    def objections(self, text: str) -> list[Remark]:
+        """The new errors and warnings in `text` that are not accepted, by the rows of the original."""
+        found = [one for one in self._new(text) if self._stops(one)]
+        remarks = (replace(_remark(one), row=row_before(self._before, text, one.span.start.row)) for one in found)
+        return sorted(dict.fromkeys(remarks), key=lambda remark: remark.row)
 
     def infos(self, text: str) -> list[Remark]:
-        """The infos in `text` that were not there before, by its rows, opportunities apart."""
-        return [_remark(finding) for finding in self._new(text) if finding.severity is Severity.INFO]
+        """What else is in `text` that was not there before, by its rows, opportunities apart."""
+        return [_remark(finding) for finding in self._new(text) if not self._stops(finding)]
+
+    def _stops(self, finding: Finding) -> bool:
+        return finding.severity > Severity.INFO and self._accepted.isdisjoint((finding.code, finding.name))
 
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` that are more than those of their kind in the original, which keep their lines."""
@@ -77,7 +87,7 @@ class Completion:
         return [(one.code, one.severity, lines[one.span.start.row - 1].strip()) for one in self._found(text)]
 
     def _found(self, text: str) -> list[Finding]:
-        return _all_findings(text, self._path)
+        return all_findings(text, self._path)
 
 
 def _remark(finding: Finding) -> Remark:
@@ -85,6 +95,7 @@ def _remark(finding: Finding) -> Remark:
 
 
 @functools.lru_cache(maxsize=4)
-def _all_findings(text: str, path: str) -> list[Finding]:
+def all_findings(text: str, path: str) -> list[Finding]:
+    """What every rule finds in `text`, also of what would happen in half to tensors of unknown dtype."""
     rules = all_rules()
     return findings_of(rules, text, path, frozenset(rule.code for rule in rules if rule.assumed))

@@ -12,7 +12,8 @@ class Wish:
 
     `to` names the goal and `source` what the code is written for now (`--from`); one of them decides which codemod
     runs, `source` where both are given. `accumulate` is a number of batches whose gradients are to be added up for each
-    step, by itself or after the other conversion. The others say how the result should look where there is a choice.
+    step, by itself or after the other conversion. The others say how the result should look where there is a choice;
+    what the rules with a code or a name in `allow` find in it is named and does not stop the conversion.
     """
 
     to: str | None = None
@@ -21,6 +22,7 @@ class Wish:
     device: str = "cuda"
     add_flag: bool = False
     accumulate: int | None = None
+    allow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,16 @@ class Plan:
 class Conversion:
     """The text after a conversion, what was done to it, why it was refused, and what is left for a person to look at.
 
-    Where anything was refused the text is the original and nothing was done. Rows in `done` are those of the text
-    before each change, rows in `refused` those of the original, rows in `left` those of the result.
+    Where anything was refused the text is the original and nothing was done; `tried` then is the result that was not
+    taken, where it came to one. Rows in `done` are those of the text before each change, rows in `refused` those of the
+    original, rows in `left` those of the result.
     """
 
     text: str
     done: tuple[Remark, ...] = ()
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
+    tried: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class Converted:
     """A file or text before and after a conversion, which are equal where nothing was converted.
 
     `done` is what was done, `reasons` why it was refused and `checks` what is left for a person to look at, by rows as
-    in `Conversion`. `failure` says in one line why the file could not be read, converted or written.
+    in `Conversion`. `failure` says in one line why the file could not be read, converted or written. `tried` is what
+    the file would have become where it was refused for what that lints with.
     """
 
     filename: str
@@ -89,3 +94,4 @@ class Converted:
     reasons: tuple[Remark, ...] = ()
     checks: tuple[Remark, ...] = ()
     failure: str = ""
+    tried: bytes = b""

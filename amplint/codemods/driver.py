@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.codemods import reach
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
@@ -38,18 +39,20 @@ def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
 
 def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:
     text, done, left = original, list[Remark](), list[Remark]()
-    completion = Completion(original, path)
+    completion = Completion(original, path, wish.allow)
     for _ in range(ROUNDS):
         with deep_recursion():
             plan = codemod(text, wish, path)
         if plan.refused:
             return Conversion(original, refused=plan.refused)
         if not plan.changes:
-            objection = completion.objection(text) if done else None
-            if objection is not None:
-                return Conversion(original, refused=(objection,))
-            infos = completion.infos(text) if done else []
-            return Conversion(text, tuple(done), left=(*left, *plan.left, *infos))
+            objections = completion.objections(text) if done else []
+            if objections:
+                return Conversion(original, refused=tuple(objections), tried=text)
+            left += [*plan.left, *(completion.infos(text) if done else ())]
+            dtype = reach.brought_in(wish) if done else None
+            left += reach.remarks(original, text, path, dtype, tuple(left)) if dtype is not None else ()
+            return Conversion(text, tuple(done), left=tuple(dict.fromkeys(left)))
         new, applied = _applied(text, plan.changes)
         why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
         if not applied or why is not None:

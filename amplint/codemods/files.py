@@ -28,7 +28,7 @@ def convert_file(filename: str, path: str, wish: Wish, *, write: bool) -> Conver
         return Converted(filename, raw, raw, failure=str(failure.strerror or failure))
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
-    return _converted(filename, raw, new, conversion)
+    return _converted(filename, path, raw, new, conversion)
 
 
 def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
@@ -37,7 +37,7 @@ def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
         conversion, new = convert_bytes(raw, wish, path)
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
-    return _converted(filename, raw, new, conversion)
+    return _converted(filename, path, raw, new, conversion)
 
 
 def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
@@ -70,8 +70,9 @@ def _placed(remarks: Iterable[Remark], page: Page) -> tuple[Remark, ...]:
     return tuple(placed)
 
 
-def _converted(filename: str, raw: bytes, new: bytes, conversion: Conversion) -> Converted:
-    return Converted(filename, raw, new, conversion.done, conversion.refused, conversion.left)
+def _converted(filename: str, path: str, raw: bytes, new: bytes, conversion: Conversion) -> Converted:
+    tried = opened(path, raw).restored(conversion.tried) if conversion.tried else None
+    return Converted(filename, raw, new, conversion.done, conversion.refused, conversion.left, tried=tried or b"")
 
 
 def _defect(failure: Exception) -> str:

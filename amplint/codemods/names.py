@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import bound_by
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.source import syntax as cst
+from amplint.source.tree import bound_by
 
 
 @dataclass(frozen=True, slots=True)

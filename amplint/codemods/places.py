@@ -117,21 +117,26 @@ class Places:
     def climb(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Block]]:
         """The statement that holds `node` with its block, then the compound statement around it with its own, ...
 
-        Ends with the body of the function, or the top level.
+        Begins with the compound statement where `node` stands in its row. Ends with the body of the function, or the
+        top level.
         """
-        statement: cst.CSTNode | None = self.statement_of(node)
+        statement: cst.CSTNode | None = self.statement_of(node) or self._around(node)
         while statement is not None:
             yield statement, self.block_of(statement)
-            around = next(
-                (
-                    above
-                    for above in self.source.ancestors(statement)
-                    if isinstance(above, cst.BaseCompoundStatement)
-                    and isinstance(self.source.parent(above), (cst.IndentedBlock, cst.Module))
-                ),
-                None,
-            )
-            statement = None if isinstance(around, (cst.FunctionDef, cst.ClassDef)) else around
+            statement = self._around(statement)
+
+    def _around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The innermost compound statement in a block of its own around `node`, within the same function."""
+        around = next(
+            (
+                above
+                for above in self.source.ancestors(node)
+                if isinstance(above, cst.BaseCompoundStatement)
+                and isinstance(self.source.parent(above), (cst.IndentedBlock, cst.Module))
+            ),
+            None,
+        )
+        return None if isinstance(around, (cst.FunctionDef, cst.ClassDef)) else around
 
     def inside(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether `statement` is or holds `node`."""

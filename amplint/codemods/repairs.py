@@ -31,13 +31,16 @@ def all_rules() -> tuple[type[Rule], ...]:
 
 
 def findings_of(
-    rules: tuple[type[Rule], ...], text: str, path: str, asked: frozenset[str] = frozenset()
+    rules: tuple[type[Rule], ...], text: str, path: str, asked: frozenset[str] = frozenset(), *, whole: bool = False
 ) -> list[Finding]:
     """What `rules` find in `text`, the content of the file at `path` where there is one.
 
-    Those with a code in `asked` also tell what would happen in half to tensors of unknown dtype.
+    Those with a code in `asked` also tell what would happen in half to tensors of unknown dtype. With `whole`, they
+    also tell what happens in the files that it imports.
     """
     raw = encode(text)
+    if whole:
+        return analyse(Job(path, path, raw, (), rules, asked=asked, whole=True), Modules()).findings
     screened = screen(rules, raw, asked)
     others = tuple(rule for rule in rules if rule not in screened) if path and follows(raw) else ()
     if not screened and not others:

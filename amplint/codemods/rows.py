@@ -10,6 +10,8 @@ from amplint.findings import Edit, Position, Span
 from amplint.source.rewrite_lines import Lines
 from amplint.source.source import NEWLINE
 
+_ALIKE = 0.6
+"""Rows that have less in common are different ones."""
 _Block = tuple[str, int, int, int, int]
 
 
@@ -62,7 +64,18 @@ def row_edited(old: str, new: str, edits: Sequence[Edit], row: int) -> int:
 
 
 def row_before(old: str, new: str, row: int) -> int:
-    """The row of `old` that the row `row` of `new` comes from, or that stood where it stands."""
+    """The row of `old` that the row `row` of `new` comes from, or that stood where it stands.
+
+    Of several rows that have been replaced, it is the one that is most like it, indentation apart.
+    """
+    before, after = old.splitlines(), new.splitlines()
+    for kind, start, end, first, last in _blocks(old, new):
+        if kind == "replace" and first < row <= last:
+            words = after[row - 1].strip()
+            ratios = [difflib.SequenceMatcher(None, line.strip(), words).ratio() for line in before[start:end]]
+            best = max(range(len(ratios)), key=lambda index: ratios[index])
+            if ratios[best] > _ALIKE:
+                return start + best + 1
     return row_after(new, old, row)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from amplint.codemods.bindings import bound_by, bound_names
+from amplint.codemods.bindings import bound_names
 from amplint.codemods.places import Places
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import bound_by, walk
 
 Scope = tuple[str, ...]
 """The names of the classes and functions around a place, the outermost first; empty at the top level of the file."""

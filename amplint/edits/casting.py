@@ -1,10 +1,18 @@
-"""Which code autocast can change."""
+"""Which code autocast can change, and which variables are tensors."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from amplint.semantics.events import Event
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.source import Source
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import OPERATIONS
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
 
 UNTOUCHED = frozenset({
     "abs", "all", "any", "append", "argmax", "argmin", "barrier", "bool", "clone", "contiguous", "cpu", "cuda",
@@ -16,6 +24,14 @@ UNTOUCHED = frozenset({
     "transpose", "tuple", "unsqueeze", "view", "warning", "zero_grad", "zip",
 })  # fmt: skip
 """Functions and methods whose result does not depend on autocast, whoever they belong to."""
+
+
+TENSOR_METHODS = {name for name, forms in OPERATIONS.items() if "m" in forms} - {"values", "index", "sort", "copy"} | {
+    "shape", "dtype", "device", "size", "view", "data", "cpu", "cuda", "to", "numpy", "item", "backward", "dim",
+}  # fmt: skip
+"""What tensors have, and containers do not."""
+_OF_MANY = ("cat", "concat", "stack", "hstack", "vstack", "save", "broadcast_tensors")
+"""Functions of PyTorch that take containers of tensors."""
 
 
 def may_be_cast(event: Event, node: cst.CSTNode) -> bool:
@@ -40,3 +56,36 @@ def is_last(event: Event, region: cst.CSTNode) -> bool:
         return False
     later = nodes[nodes.index(event.node) + sum(1 for _ in walk(event.node)) :]
     return not any(may_be_cast(event, node) for node in later)
+
+
+def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool:
+    """Whether a variable is certainly a tensor: its function runs methods of tensors on it, or operations of PyTorch.
+
+    That it is taken apart, or has an attribute that tensors do not have, speaks against it.
+    """
+    if not isinstance(node, cst.Name):
+        return False
+    source = rewrite.source
+    scope = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+    nodes = walk(scope) if scope is not None else (one for chunk in source.chunks for one in walk(chunk.module))
+    uses = [_speaks_for_tensor(source, one) for one in nodes if isinstance(one, cst.Name) and one.value == node.value]
+    return True in uses and False not in uses
+
+
+def _speaks_for_tensor(source: Source, name: cst.Name) -> bool | None:
+    """Whether a use of a variable shows that it is a tensor, or that it may be none; None where it shows nothing."""
+    above = source.parent(name)
+    if isinstance(above, cst.Attribute) and above.value is name:
+        return above.attr.value in TENSOR_METHODS
+    if isinstance(above, cst.Subscript) and above.value is name:
+        return False if any(isinstance(inner, cst.SimpleString) for inner in walk(above)) else None
+    if isinstance(above, (cst.BinaryOperation, cst.UnaryOperation)):
+        return True
+    if isinstance(above, cst.Assign):
+        return False if isinstance(above.targets[0].target, (cst.Tuple, cst.List)) else None
+    if isinstance(above, cst.Arg):
+        call = source.parent(above)
+        func = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+        of_torch = func.startswith(("torch.", "F.", "nn.functional.")) and not func.endswith(_OF_MANY)
+        return True if of_torch and not above.star else None
+    return False if isinstance(above, (cst.For, cst.CompFor)) and above.iter is name else None

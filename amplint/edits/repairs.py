@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Edit, Fix
 from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead, TensorOp
 from amplint.source import syntax as cst
+from amplint.source.tree import every
+from amplint.torchlib.catalogue import having
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 WITH_LOGITS = {"binary_cross_entropy": "binary_cross_entropy_with_logits", "BCELoss": "BCEWithLogitsLoss"}
+MIXING = (
+    having("keeps")
+    | having("reduces")
+    | {"exp", "log", "pow", "square", "size", "view", "reshape", "to", "cuda", "cpu", "item"}
+)
+"""Operations that take tensors of several dtypes, or only one tensor."""
 HOME = {"binary_cross_entropy": "torch.nn.functional", "BCELoss": "torch.nn"}
 
 
@@ -55,6 +63,45 @@ def near_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     better = WITH_LOGITS[name.value]
     imports = (f"from {HOME[name.value]} import {better}",) if name is loss else ()
     return Fix("Compute the loss from logits", (*edits, rewrite.replace(name, better)), imports=imports)
+
+
+def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
+    """Compute a loss of probabilities in float32, in a region that is off for the statement alone.
+
+    None where the statement runs more than operations that a mixture of dtypes does not stop.
+    """
+    call, region = event.node, event.region
+    statement = rewrite.statement_of(call)
+    if not isinstance(call, cst.Call) or region is None or "cuda" not in (region.devices or ()):
+        return None
+    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
+        return None
+    losses = [
+        one for one in every(statement, cst.Call) if _is_bce(one) or rewrite.text(one.func) == rewrite.text(call.func)
+    ]
+    others = [one for one in every(statement, cst.Call) if not any(one is loss for loss in losses)]
+    inputs = [rewrite.find_argument(one, "input", 0) for one in losses]
+    if not all(map(_mixes, others)) or any(argument is None or argument.star for argument in inputs):
+        return None
+    wrapped = rewrite.wrap_statements([statement], 'with torch.autocast("cuda", enabled=False)')
+    if wrapped is None:
+        return None
+    wide = (rewrite.add_float(one.value) for one in inputs if one is not None and not _is_float(one.value))
+    return Fix("Compute the loss in float32", (*wrapped, *wide), Applicability.UNSAFE, ("import torch",))
+
+
+def _is_bce(call: cst.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return isinstance(name, cst.Name) and name.value == "binary_cross_entropy"
+
+
+def _is_float(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "float"
+
+
+def _mixes(call: cst.Call) -> bool:
+    """Whether a call is one of an elementwise operation or a reduction of PyTorch, by its name."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in MIXING
 
 
 def _loss(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> cst.BaseExpression | None:

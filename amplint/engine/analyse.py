@@ -20,7 +20,8 @@ class Job:
     """A file to analyse: its name in reports, its absolute path, its content, and the rules that may fire in it.
 
     `others` may fire in it together with what it imports, `torch` is the version of PyTorch it is for, and `asked` are
-    the codes of the rules that were selected, and not just on by default.
+    the codes of the rules that were selected, and not just on by default. With `whole`, what happens in the files that
+    it imports is told too, all of it.
     """
 
     filename: str
@@ -30,6 +31,7 @@ class Job:
     others: tuple[type[Rule], ...] = ()
     torch: str | None = None
     asked: frozenset[str] = frozenset()
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,11 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             return Analysis([])
         with deep_recursion():
             lookups = Lookups(modules, source)
-            program = Program(source, lookups if follows(job.raw) else nothing, job.torch)
+            program = Program(source, lookups if follows(job.raw) else nothing, job.torch, whole=job.whole)
             reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
             rules = (*job.rules, *screen(job.others, reached, job.asked))
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
-            dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming})
+            dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=job.whole)
             if rules:
                 interpret(program, dispatcher.emit, dispatcher.kinds, words_of(assuming) if assuming else None)
             return Analysis(dispatcher.findings(), lookups.answers())

@@ -30,11 +30,15 @@ class Dispatcher:
 
     Rules with a code in `assuming` are shown, too, what only an assumption about dtypes lets happen.
     Each rule reports a node once. A rule with `every_path` is heard only where it reported every event of that kind at
-    that node.
+    that node. The story of another file alone is left to that file's own analysis, unless the `whole` program counts:
+    then it is told, but what is only assumed there must happen in a region.
     """
 
-    def __init__(self, program: Program, rules: Iterable[type[Rule]], assuming: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, program: Program, rules: Iterable[type[Rule]], assuming: Set[str] = frozenset(), *, whole: bool = False
+    ) -> None:
         self._program = program
+        self._whole = whole
         self._assuming = assuming
         self._source = program.main
         self._rewriter = Rewriter(program.main)
@@ -63,6 +67,8 @@ class Dispatcher:
         for rule, handler in self._handlers.get(event.kind, ()):
             place = (rule.code, event.kind, event.node)
             if rule.code in self._crashes or (event.assumed and (event.option or rule.code not in self._assuming)):
+                continue
+            if self._whole and event.assumed and event.entered_from is not None and event.region is None:
                 continue
             try:
                 reports = {(rule.code, report.at): (place, report) for report in handler(event)}
@@ -102,7 +108,7 @@ class Dispatcher:
         return list(_gathered(found, once)) if once else found
 
     def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
-        """What a report comes to; None for the story of another file alone, which that file's own analysis tells.
+        """What a report comes to; None for the story of another file alone, unless the whole program counts.
 
         None, too, where the rule speaks only of what it can repair, and cannot, and where a test expects an exception.
         """
@@ -110,7 +116,8 @@ class Dispatcher:
         here = self._source.owns(report.at)
         elsewhere = None if here else self._note(report.at, report.message)
         notes = self._notes(report)
-        if not here and {note.filename for note in notes} <= {elsewhere.filename if elsewhere is not None else None}:
+        files = {note.filename for note in notes}
+        if not (here or self._whole) and files <= {elsewhere.filename if elsewhere is not None else None}:
             return None
         at = report.at if here else report.event.entered_from
         fix = self._fix(report) if here else None

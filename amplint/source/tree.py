@@ -31,6 +31,16 @@ def every(tree: cst.CSTNode, *kinds: type[Kind]) -> Iterator[Kind]:
     return (node for node in walk(tree) if type(node) in wanted)  # type: ignore[misc]
 
 
+def bound_by(alias: cst.ImportAlias) -> str:
+    """The name that one part of an import binds."""
+    if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+        return alias.asname.name.value
+    name: cst.BaseExpression = alias.name
+    while isinstance(name, cst.Attribute):
+        name = name.value
+    return name.value if isinstance(name, cst.Name) else ""
+
+
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """`node` and everything below it, parents before children."""
     todo = [node]

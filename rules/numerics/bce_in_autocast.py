@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.codemods import from_logits
-from amplint.edits.repairs import near_logits
+from amplint.edits.repairs import island, near_logits
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
@@ -42,7 +42,8 @@ class BceInAutocast(Rule):
     The fix takes the sigmoid away and changes the loss to its `with_logits` form, which computes the same value. A
     sigmoid at the end of a model is taken out of it where every use of the model's output is in sight: those other than
     the loss get `torch.sigmoid(output.float())`. That is unsafe in a file that does not run by itself: others may use
-    the model, too. There is none where a loss or an output cannot be followed.
+    the model, too. Where a loss or an output cannot be followed, the statement of the loss gets a region that is off,
+    and the probabilities are converted to float32: they keep the digits that half has left of them.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#prefer-binary-cross-entropy-with-logits-over-binary-cross-entropy>
@@ -74,7 +75,8 @@ class BceInAutocast(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, TensorOp)
-        return near_logits(event, rewrite) or from_logits(rewrite.source.text, rewrite.source.path)
+        logits = near_logits(event, rewrite) or from_logits(rewrite.source.text, rewrite.source.path)
+        return logits or island(event, rewrite)
 
 
 def _story(event: TensorOp) -> Iterator[tuple[cst.CSTNode, str]]:

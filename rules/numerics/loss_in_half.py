@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import FLAGS, Event, How, LossOfOutput, Operand, Operation, Sensitive
@@ -51,7 +52,8 @@ class LossInHalf(Rule):
 
     ## Fix safety
     Safe: the inputs of the loss are converted to float32, as autocast would do. The loss and what is computed from it
-    is then float32 too, the gradients that reach the model are half as before.
+    is then float32 too, the gradients that reach the model are half as before. What a model out of sight returned is
+    converted only where the same function uses it as a tensor elsewhere.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior>
@@ -115,6 +117,10 @@ class LossInHalf(Rule):
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, LossOfOutput):
+            node = event.output.node
+            known = isinstance(event.output.value, Tensor) or used_as_tensor(node, rewrite)
+            return Fix("Convert what the loss is given to float32", (rewrite.add_float(node),)) if known else None
         if not isinstance(event, Operation):
             return None
         edits = tuple(rewrite.add_float(operand.node) for operand in event.operands if _is_half(operand))

@@ -429,6 +429,58 @@ def test_while_loops_whose_methods_count(old: str, new: str, why: str | None) ->
         assert "in micro_batches(range(self.step, args.max_steps), accumulation_steps):" in conversion.text
 
 
+LENGTHS = """import torch
+from torch import nn
+
+
+def endless(loader):
+    while True:
+        yield from loader
+
+
+class Trainer:
+    def __init__(self, loader, epoch=None):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.loader = loader
+        if epoch is None:
+            self.epoch = len(self.loader)
+        else:
+            self.loader = endless(loader)
+            self.epoch = epoch
+
+    def train(self):
+        for i, x in enumerate(self.loader):
+            self.optimizer.zero_grad()
+            loss = self.net(x).mean()
+            loss.backward()
+            self.optimizer.step()
+            if i + 1 == self.epoch:
+                break
+
+
+Trainer([torch.ones(2, 4)] * 6).train()
+Trainer([torch.ones(2, 4)] * 3, 6).train()
+"""
+
+
+def test_a_length_is_certain_only_if_every_branch_gives_one() -> None:
+    conversion = convert(LENGTHS, Wish(accumulate=4))
+    assert conversion.refused == ()
+    assert "in micro_batches(enumerate(self.loader), accumulation_steps)" in conversion.text
+    exec(conversion.text, {})
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_length_that_is_asked_for_anyway_is_certain(asked: bool) -> None:
+    text = LENGTHS[: LENGTHS.index("\n\nTrainer(")].replace("            self.loader = endless(loader)\n", "")
+    if asked:
+        text = text.replace("if epoch is None", "print(len(self.loader))\n        if epoch is None")
+    conversion = convert(text, Wish(accumulate=4))
+    assert ("i + 1 == len(self.loader)" in conversion.text) is asked
+    assert ("micro_batches(" in conversion.text) is not asked
+
+
 def test_the_command_takes_a_number(amplint: Command, project: Any) -> None:
     (project / "train.py").write_text(SCRIPT, encoding="utf-8")
     assert amplint("convert", "--accumulate", "1", "train.py").status == 2

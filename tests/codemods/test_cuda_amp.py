@@ -50,17 +50,50 @@ def run(use_amp):
     with amp.autocast(enabled=use_amp):
         return torch.is_autocast_enabled("cuda")
 """
+SWITCH_THAT_IS_OFF = """import torch
+
+fp16 = False
+if fp16:
+    from torch.cuda.amp import GradScaler as GradScaler
+
+    scaler = GradScaler()
+else:
+    scaler = None
+
+
+def run(use_amp):
+    if fp16:
+        from torch.cuda.amp import autocast
+
+        with autocast():
+            return scaler.is_enabled()
+    with torch.amp.autocast("cuda", enabled=use_amp):
+        if fp16:
+            return torch.cuda.amp.GradScaler().is_enabled()
+        return torch.is_autocast_enabled("cuda")
+"""
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        (SWITCH_THAT_IS_OFF, 'scaler = GradScaler("cuda")'),
+        (SWITCH_THAT_IS_OFF, 'with autocast("cuda")'),
+        (SWITCH_THAT_IS_OFF, 'torch.amp.GradScaler("cuda").is_enabled()'),
         (FLAG, 'autocast("cuda", enabled=use_amp)'),
         (NO_TORCH, 'Scaler("cuda", enabled=use_amp)'),
         (CALLED_WITHOUT_TORCH, 'torch.amp.autocast("cuda", enabled=use_amp)'),
         (MODULE, 'torch.amp.autocast("cuda", enabled=use_amp)'),
     ],
-    ids=["a flag by position", "no import of torch", "a module of torch", "a module's own name"],
+    ids=[
+        "dead scaler",
+        "dead autocast",
+        "dead attribute",
+        "a flag by position",
+        "no import of torch",
+        "a module of torch",
+        "a module's own name",
+    ],
 )
 def test_the_result_means_the_same(old: str, new: str) -> None:
     conversion = convert(old, Wish(source="cuda-amp"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from amplint.codemods import Wish, convert
+from amplint.codemods import Remark, Wish, convert
 
 PROGRAM = """from typing import Optional
 
@@ -155,3 +157,52 @@ for x in torch.ones(3, 2, 4):
     conversion = convert(text, Wish(to="amp"))
     assert conversion.refused == ()
     assert conversion.text.count("autocast") == 2
+
+
+SCHEDULED = """import torch
+from models import Net
+from schedule import Scheduled
+
+model = Net().cuda()
+optimizer = Scheduled(torch.optim.SGD(model.parameters(), lr=0.1))
+for x in [torch.randn(8, 4).cuda()]:
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.advance()
+"""
+SCHEDULE = """class Scheduled:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def zero_grad(self):
+        self.optimizer.zero_grad()
+
+    def advance(self):
+        self.optimizer.step()
+"""
+
+
+def test_bfloat16_does_not_ask_who_steps(tmp_path: Path) -> None:
+    (tmp_path / "schedule.py").write_text(SCHEDULE, encoding="utf-8")
+    path = str(tmp_path / "train.py")
+    half = convert(SCHEDULED, Wish(to="amp"), path)
+    assert half.refused == (Remark(11, "an optimizer steps in another file"),)
+    conversion = convert(SCHEDULED, Wish(to="amp", dtype="bfloat16"), path)
+    assert conversion.refused == ()
+    assert "dtype=torch.bfloat16):\n        loss = model(x).mean()\n    loss.backward()" in conversion.text
+
+
+def test_bfloat16_leaves_gradients_of_anything_alone() -> None:
+    text = PROGRAM.format(parameters="model, optimizer, x", arguments="model, optimizer, torch.ones(2, 4)")
+    text = text.replace("    optimizer.step()\n", "    optimizer.step()\n    return x.grad.sign()\n")
+    assert convert(text, Wish(to="amp")).refused
+    assert convert(text, Wish(to="amp", dtype="bfloat16")).refused == ()
+
+
+def test_a_use_of_gradients_may_stand_in_the_row_of_its_condition() -> None:
+    text = PROGRAM.format(parameters="model, optimizer, x", arguments="model, optimizer, torch.ones(2, 4)")
+    clips = "    if x is not None: nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    conversion = convert(text.replace("    optimizer.step()\n", f"{clips}    optimizer.step()\n"), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert f"    scaler.unscale_(optimizer)\n{clips}    scaler.step(optimizer)\n" in conversion.text

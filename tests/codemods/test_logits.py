@@ -208,11 +208,16 @@ def test_others_are_thought_of() -> None:
         "no sigmoid",
     ],
 )
-def test_what_is_not_certain_is_refused(text: str) -> None:
+def test_where_logits_are_not_certain_the_loss_is_computed_in_float32(text: str) -> None:
     conversion = convert(text, Wish(to="amp"))
-    assert conversion.text == text
-    (refused,) = conversion.refused
-    assert "binary cross-entropy of probabilities" in refused.text
+    assert conversion.refused == ()
+    assert "binary_cross_entropy_with_logits" not in conversion.text
+    assert "BCEWithLogitsLoss" not in conversion.text
+    assert (
+        '        with torch.autocast("cuda", enabled=False):\n            loss = criterion(out.float(), y)'
+        in conversion.text
+    )
+    assert convert(conversion.text, Wish(to="amp")).text == conversion.text
 
 
 # The same as the repair of a finding

@@ -140,3 +140,21 @@ def test_no_place_for_a_flag(text: str, row: int, why: str) -> None:
     assert conversion.text == text
     assert [remark.row for remark in conversion.refused] == [row]
     assert why in conversion.refused[0].text
+
+
+def test_all_reasons_are_told() -> None:
+    text = LOOP.replace("model(x)", "model(x.to_sparse())").replace(
+        "    loss.backward()\n", "    loss.backward(); x = 1\n"
+    )
+    text += "    torch.autograd.backward(loss)\n"
+    rows = [(remark.row, remark.text.partition(";")[0]) for remark in convert(text, Wish(to="amp")).refused]
+    assert rows == [
+        (8, "a sparse tensor"),
+        (9, "the statement shares its line with others"),
+        (11, "torch.autograd.backward()"),
+    ]
+
+
+def test_all_places_of_the_scaler_that_are_in_doubt_are_told() -> None:
+    text = LIBRARY + LIBRARY.replace("train_one_epoch", "train_another")
+    assert [remark.row for remark in convert(text, Wish(to="amp")).refused] == [5, 10]

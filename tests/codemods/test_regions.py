@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amplint.codemods import Wish, convert
+from tests.codemods.running import converted
 
 
 def test_a_forward_pass_without_a_loss_follows_what_it_takes() -> None:
@@ -26,3 +29,55 @@ for z in [torch.ones(2, 4)]:
     assert (
         '    with torch.autocast(device_type="cuda", dtype=torch.float16):\n        score = critic(' in conversion.text
     )
+
+
+CONSTRUCTION = """import torch
+from torch import nn
+
+checkpoint = None
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def fine_tune(self, on=True):
+        for p in self.layer.parameters():
+            p.requires_grad = on
+
+    def scores(self, x):
+        return self.layer(x)
+
+    forward = scores
+
+
+if checkpoint is None:
+    decoder = Decoder()
+    decoder.fine_tune(True)
+    optimizer = torch.optim.Adam(decoder.parameters())
+else:
+    checkpoint = torch.load(checkpoint)
+    decoder = checkpoint["decoder"]
+    optimizer = checkpoint["optimizer"]
+decoder = decoder.to("cpu")
+for x in [torch.ones(2, 4)]:
+    optimizer.zero_grad()
+    loss = decoder.scores(x).mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_method_is_a_forward_pass_only_if_it_computes(dtype: str) -> None:
+    text = converted(CONSTRUCTION, Wish(to="amp", device="cpu", dtype=dtype))
+    assert text.count("autocast(") == 1
+    assert f"dtype=torch.{dtype}):\n        loss = decoder.scores(x).mean()\n" in text
+    exec(text, {})
+
+
+def test_the_method_of_a_model_of_another_file_is_one_if_its_result_is_used() -> None:
+    text = CONSTRUCTION.replace(CONSTRUCTION[CONSTRUCTION.index("class") : CONSTRUCTION.index("if checkpoint")], "")
+    text = text.replace("from torch import nn\n", "from models import Decoder\n")
+    assert converted(text, Wish(to="amp")).count("autocast(") == 1

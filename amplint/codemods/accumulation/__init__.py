@@ -18,7 +18,7 @@ from amplint.codemods.amp.observed import framework
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Fix
@@ -36,7 +36,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return _planned(script, wish.accumulate)
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(script.source),))
+        return Plan(refused=refusal.remarks(script.source))
 
 
 def _planned(script: Script, count: int) -> Plan:
@@ -46,8 +46,11 @@ def _planned(script: Script, count: int) -> Plan:
     if not rounds:
         return Plan()
     conversion = _Conversion(script, observed, count)
+    reasons = Reasons()
     for place in dict.fromkeys(one.place for one in rounds):
-        conversion.convert(place, [one for one in rounds if one.place is place])
+        with reasons.gathered():
+            conversion.convert(place, [one for one in rounds if one.place is place])
+    reasons.settle()
     return conversion.plan()
 
 
@@ -70,7 +73,7 @@ class _Conversion:
     def __init__(self, script: Script, observed: Observed, count: int) -> None:
         self._script = script
         self._observed = observed
-        self._uses = gradient_uses(script)
+        self._uses = gradient_uses(script, observed.calls)
         self._names = Names(script)
         self._blocks = Blocks(script)
         self._reductions = Reductions(script, observed.calls)
@@ -224,10 +227,14 @@ class _Conversion:
 
     def _every_round(self, parts: Parts, statement: cst.CSTNode) -> bool:
         """Whether `statement` runs in every round, before the backward passes."""
-        return self._script.block_of(statement) is parts.place.body.body or all(
-            self._script.block_of(statement) is self._script.block_of(self._script.statement_of(one) or one)
-            for one in parts.backwards
-        )
+        for around, block in self._script.climb(statement):
+            if block is parts.place.body.body or all(
+                block is self._script.block_of(self._script.statement_of(one) or one) for one in parts.backwards
+            ):
+                return True
+            if not isinstance(self._script.source.parent(self._script.source.parent(around) or around), cst.With):
+                break
+        return False
 
     def _end(self, parts: Parts, window: Window, *, one: bool) -> None:
         runs = list(parts.runs(parts.ending))

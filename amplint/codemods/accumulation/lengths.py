@@ -8,6 +8,7 @@ from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
 _SIZED = frozenset(
@@ -32,9 +33,10 @@ def has_length(script: Script, calls: Calls, node: cst.BaseExpression, deep: int
     path = dotted(node)
     if path is None or deep == 0:
         return False
-    if _measured(script, calls, node, path):
-        return True
     values = values_of(script, calls, node, path)
+    if _measured(script, calls, node, path):
+        made = [value for value in values if isinstance(value, cst.Call)] if len(values) > 1 else []
+        return all(has_length(script, calls, value, deep - 1) for value in made)
     return bool(values) and all(value is not None and has_length(script, calls, value, deep - 1) for value in values)
 
 
@@ -73,17 +75,30 @@ _PLACES = {"dataset": 0, "shuffle": 2, "sampler": 3, "batch_sampler": 4}
 
 
 def _measured(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> bool:
-    """Whether the same code asks for the length of `path` already."""
+    """Whether the same code asks for the length of `path` already, without first asking whether it may."""
     function = script.function_of(node)
     owner = script.method_owner(function)
     for call in calls.ending("len"):
-        if len(call.args) == 1 and dotted(call.args[0].value) == path:
+        if len(call.args) == 1 and dotted(call.args[0].value) == path and not _guarded(script, call):
             there = script.function_of(call)
             if there is function or (
                 path.startswith("self.") and owner is not None and script.method_owner(there) is owner
             ):
                 return True
     return False
+
+
+def _guarded(script: Script, call: cst.Call) -> bool:
+    """Whether `call` runs only where a condition about something missing, or about a type, allows it."""
+    return any(
+        isinstance(above, (cst.Try, cst.TryStar))
+        or (isinstance(above, (cst.If, cst.IfExp)) and _doubts(above.test) and not script.inside(above.test, call))
+        for above in script.source.ancestors(call)
+    )
+
+
+def _doubts(test: cst.BaseExpression) -> bool:
+    return any(isinstance(node, cst.Name) and node.value in ("None", "hasattr", "isinstance") for node in walk(test))
 
 
 def values_of(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> list[cst.BaseExpression | None]:

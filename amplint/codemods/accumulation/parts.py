@@ -95,7 +95,7 @@ class Parts:
                     continue
                 _add(self.ending, statement)
             elif id(node) in clears or (follows and _method(node) in ("step", "step_update")):
-                _add(self.beginning, statement)
+                _add(self.beginning, self._alone(node))
             elif not follows and _method(node) != "get_scale":
                 raise Refusal(node, "gradients are used before the backward pass that makes them")
 
@@ -135,6 +135,28 @@ class Parts:
                 break
             found = statement
         return found
+
+    def _alone(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The outermost statement that holds `node`, and nothing that has to run in every round."""
+        found: cst.CSTNode | None = None
+        for statement, _ in self._script.climb(node):
+            if statement is self.place or not self._belongs(statement, node):
+                break
+            found = statement
+        if found is None:
+            raise Refusal(node, "the statement shares its line with others")
+        return found
+
+    def _belongs(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
+        """Whether `statement` does nothing but what `node` does, and to clear gradients."""
+        small = [inner for inner in walk(statement) if isinstance(inner, cst.BaseSmallStatement)]
+        return all(
+            self._script.inside(one, node)
+            or isinstance(one, cst.Pass)
+            or any(self._script.inside(one, clear) for clear in self.clears)
+            or any(isinstance(inner, cst.Attribute) and inner.attr.value == "grad" for inner in walk(one))
+            for one in small
+        )
 
     def _order(self, backward: cst.Call, statement: cst.CSTNode) -> int:
         """-1 for a backward pass before `statement`, 1 for one behind it, 0 for one on another side of a condition."""

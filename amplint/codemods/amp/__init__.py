@@ -45,14 +45,15 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return _planned(script, wish)
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(script.source),))
+        return Plan(refused=refusal.remarks(script.source))
 
 
 def _planned(script: Script, wish: Wish) -> Plan:
-    observed = observe(script)
+    scales = wish.dtype == "float16"
+    observed = observe(script, scales=scales)
     if observed.mixed:
         return Plan()
-    limits.check(script, observed)
+    limits.check(script, observed, scales=scales)
     if not observed.backwards:
         return Plan()
     moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs runs either
@@ -67,7 +68,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     def switch(place: cst.CSTNode) -> str:
         return f", enabled={flag.at(place)}" if flag is not None else ""
 
-    if wish.dtype == "float16":
+    if scales:
 
         def construction(below: cst.CSTNode) -> str:
             return f"torch.amp.GradScaler({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 from amplint.codemods.amp.observed import Observed, framework
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.hazards import is_sparse
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
-_SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 
-
-def check(script: Script, observed: Observed) -> None:
-    """Raises Refusal where something in the file trains in a way that cannot be followed."""
+def check(script: Script, observed: Observed, *, scales: bool) -> None:
+    """Raises Refusal where something in the file trains in a way that cannot be followed, or gets no scaler."""
     foreign = framework(script.source.text)
     if foreign is not None:
         sharded = foreign[1].startswith(("torch", "fairscale"))
         why = "shards parameters, over which a plain scaler does not agree" if sharded else "scales losses by itself"
         raise Refusal(_at_row(script, foreign[0]), f"{foreign[1]} {why}")
-    seen = set(observed.backwards)
+    reasons, seen = Reasons(), set(observed.backwards)
     for node in script.nodes:
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            _check_call(node, node.func, seen)
-        elif isinstance(node, cst.Attribute) and (node.attr.value in _SPARSE or dotted(node) == "torch.sparse"):
-            raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
-        elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
-            raise Refusal(node, "a backward pass in a lambda")
+        with reasons.gathered():
+            _check_node(node, seen, scales=scales)
     for call in (*observed.backwards, *observed.steps):
-        statement = script.statement_of(call)
-        if statement is None or (isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1):
-            raise Refusal(call, "the statement shares its line with others")
-    if observed.backwards and not observed.steps:
+        with reasons.gathered():
+            script.statement(call)
+    reasons.settle()
+    if observed.backwards and not observed.steps and scales:
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
     if observed.steps and not observed.backwards:
         raise Refusal(next(iter(observed.steps)), "no backward pass was found that makes the gradients of this step")
 
 
-def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call]) -> None:
+def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        _check_call(node, node.func, seen, scales)
+    elif is_sparse(node):
+        raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
+    elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
+        raise Refusal(node, "a backward pass in a lambda")
+
+
+def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales: bool) -> None:
     method = func.attr.value
     owner = dotted(func.value) or ""
     if method == "backward" and owner.startswith(("torch", "autograd")):
@@ -46,7 +50,7 @@ def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call]) -> Non
         raise Refusal(call, "this backward pass could not be followed")
     if method == "manual_backward":
         raise Refusal(call, "Lightning scales the loss itself; ask its Trainer for mixed precision")
-    if method == "grad" and owner.endswith("autograd"):
+    if method == "grad" and owner.endswith("autograd") and scales:
         keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
         if "create_graph" not in keywords:
             raise Refusal(call, "autograd.grad() gives gradients that no scaler unscales")

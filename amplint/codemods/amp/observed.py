@@ -29,6 +29,7 @@ from amplint.semantics.events import (
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
@@ -66,12 +67,15 @@ class Observed:
     foreign: dict[str, str] = field(default_factory=dict)
 
 
-def observe(script: Script) -> Observed:
-    """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
+def observe(script: Script, *, scales: bool) -> Observed:
+    """Follow what the file does; where nothing `scales` losses, it does not matter who steps.
+
+    Raises Refusal where part of it is out of reach, and SourceError.
+    """
     interpretation = Interpretation(script)
-    watch = _Watch(script, interpretation.calls)
+    watch = _Watch(script, interpretation.calls, scales)
     interpretation.follow(watch, *_KINDS)
-    watch.found.uses += gradient_uses(script)
+    watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
     for name in script.source.imports:
@@ -103,11 +107,16 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 
 class _Watch:
-    def __init__(self, script: Script, calls: Calls) -> None:
+    def __init__(self, script: Script, calls: Calls, scales: bool) -> None:
         self.source = source = script.source
+        self.scales = scales
         self.found = Observed(calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
         self._models.update(_collections_of_models(script))
+        self._methods: dict[str, list[cst.FunctionDef]] = {}
+        for function in script.functions.values():
+            if script.method_owner(function) is not None:
+                self._methods.setdefault(function.name.value, []).append(function)
         self.found.forwards.update(call for call in script.calls if self._uses_model(call))
 
     def __call__(self, event: Event) -> None:
@@ -126,6 +135,8 @@ class _Watch:
 
     def _protocol(self, event: Backward | OptimizerStep) -> None:
         if not self.source.owns(event.node):
+            if isinstance(event, OptimizerStep) and not self.scales:
+                return
             what = "a loss is differentiated" if isinstance(event, Backward) else "an optimizer steps"
             raise Refusal(self._here(event), f"{what} in another file")
         if isinstance(event, OptimizerStep):
@@ -149,12 +160,28 @@ class _Watch:
     def _uses_model(self, call: cst.Call) -> bool:
         path = dotted(_collection(call.func)) or ""
         owner, _, method = path.rpartition(".")
-        return path in self._models or (owner in self._models and not ABOUT_MODELS.search(method))
+        if path in self._models or owner not in self._models or ABOUT_MODELS.search(method):
+            return path in self._models
+        written = self._methods.get(method)
+        return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)
 
     def _here(self, event: Event) -> cst.CSTNode:
         if self.source.owns(event.node):
             return event.node
         return event.entered_from or self.source.chunks[0].module
+
+
+def _computes(method: cst.FunctionDef) -> bool:
+    """Whether a method of a model runs layers, or operations of PyTorch, and not only changes or counts parameters."""
+    for node in walk(method.body):
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+            return True
+        if isinstance(node, cst.Call) and node.args:
+            owner, _, last = (dotted(_collection(node.func)) or "").rpartition(".")
+            changes = last.endswith("_") or ABOUT_MODELS.search(last)
+            if owner.partition(".")[0] in ("self", "torch", "F") and not changes:
+                return True
+    return False
 
 
 def _collections_of_models(script: Script) -> Iterator[str]:

@@ -9,14 +9,14 @@ from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers, binds_one_of
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Remark
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 
 
 class Protocol:
-    """Writes the calls of the scaler. Raises Refusal where their place is not certain."""
+    """Writes the calls of the scaler. Raises Refusal for all whose place is not certain."""
 
     def __init__(self, script: Script, observed: Observed, scalers: Scalers, regions: Regions) -> None:
         self._script = script
@@ -25,14 +25,21 @@ class Protocol:
         self._hoists = regions.hoists
         self.edits: list[Edit] = []
         self.done: list[Remark] = []
+        reasons = Reasons()
         for call in observed.steps:
-            self._step(call)
+            with reasons.gathered():
+                self._step(call)
         for group in self._rounds():
-            self._update(group)
+            with reasons.gathered():
+                self._update(group)
         for use in observed.uses:
-            self._unscale(use)
+            with reasons.gathered():
+                self._unscale(use)
+        reasons.settle()
         for backward in observed.backwards:
-            self._scale(backward)
+            with reasons.gathered():
+                self._scale(backward)
+        reasons.settle()
 
     def _scale(self, backward: cst.Call) -> None:
         assert isinstance(backward.func, cst.Attribute)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field
 
+from amplint.codemods.amp.beside import Beside
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import paths
@@ -44,7 +45,11 @@ class Regions:
         self.training: list[Region] = []
         self.hoists: dict[cst.Call, tuple[str, str]] = {}
         self._find()
-        self.evaluation = list(self._evaluations())
+        losses = self._losses()
+        self.evaluation = list(self._evaluations(losses))
+        inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
+        self._beside = Beside(script, observed, flow, inside, losses)
+        self.evaluation += (Region([statement]) for statement in self._beside.statements)
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
@@ -67,6 +72,7 @@ class Regions:
             if edits is None:
                 raise Refusal(region.statements[0], "the statement shares its line with others")
             yield from edits
+        yield from self._beside.widened()
 
     def plain_losses(self) -> Iterator[Edit]:
         """Let backward run on the variables that take the losses it computed itself."""
@@ -75,7 +81,10 @@ class Regions:
             yield self._script.rewrite.replace(backward.func.value, name)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
-        """Row and name of the calls in training regions that hand half tensors to a library that is not PyTorch's."""
+        """Row and name of the calls that hand half tensors to a library that is not PyTorch's.
+
+        Outside of regions they count where a model has made these, in regions what training computes.
+        """
         for region in self.training:
             made = {path for statement in region.statements for path in self._flow.binds(statement)}
             for node in (node for statement in region.statements for node in walk(statement)):
@@ -83,6 +92,8 @@ class Regions:
                 strange = name is not None and name.partition(".")[0] in self._observed.foreign
                 if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
                     yield self._script.row(node), name
+        for call in self._beside.strangers:
+            yield self._script.row(call), dotted(call.func) or ""
 
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
@@ -184,8 +195,9 @@ class Regions:
         position = next(index for index, one in enumerate(block) if one is statement)
         return block[position - 1] if position else None
 
-    def _evaluations(self) -> Iterator[Region]:
-        losses = {
+    def _losses(self) -> set[str]:
+        """The names of what the regions of training call, forward passes apart."""
+        return {
             name
             for region in self.training
             for statement in region.statements
@@ -195,6 +207,8 @@ class Regions:
             and node not in self._observed.forwards
             and name.rpartition(".")[2] not in _OF_TENSORS
         }
+
+    def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         for way in self._observed.evaluations:

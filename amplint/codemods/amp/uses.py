@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.bindings import bound_paths
+from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
@@ -17,23 +18,62 @@ from amplint.torchlib.methods import CLEARING
 _PARAMETERS = ("weight", "bias")
 
 
-def gradient_uses(script: Script) -> list[cst.CSTNode]:
-    """The calls that clip and the attributes `grad` that are read, in the order of the text.
+def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[cst.CSTNode]:
+    """The calls that clip, the attributes `grad` that are read, and the calls that do so in other files.
 
-    Raises Refusal for the gradient of what is not known to be a parameter of an optimizer.
+    They come in the order of the text. Raises Refusal where gradients are `scaled`, for that of something that is not
+    known to be a parameter of an optimizer.
     """
     own = {name for name, chunk in script.source.definitions.items() if chunk.name == name}
-    return list(_uses(script, own))
+    found = list(_uses(script, own, scaled=scaled))
+    found += (call for call in script.calls if _uses_elsewhere(script, calls, call))
+    return sorted(dict.fromkeys(found), key=lambda node: script.source.span(node).start)
 
 
-def _uses(script: Script, own: set[str]) -> Iterator[cst.CSTNode]:
+def _uses_elsewhere(script: Script, calls: Calls, call: cst.Call) -> bool:
+    """Whether functions of other files that `call` runs clip, measure or change gradients."""
+    waiting = [function for function in calls.runs(call) if not script.source.owns(function)]
+    seen: set[cst.CSTNode] = set()
+    while waiting:
+        function = waiting.pop()
+        if function in seen or not isinstance(function, cst.FunctionDef):
+            continue
+        seen.add(function)
+        nodes = list(walk(function.body))
+        if any(_works_on_gradients(node) for node in nodes):
+            return True
+        waiting += (further for node in nodes for further in calls.runs(node))
+    return False
+
+
+def _works_on_gradients(node: cst.CSTNode) -> bool:
+    """Whether `node` clips, or computes something with a gradient."""
+    if isinstance(node, cst.Call):
+        func = node.func
+        of_gradient = isinstance(func, cst.Attribute) and _is_gradient(func.value) and func.attr.value not in CLEARING
+        return of_gradient or bool(CLIPS.search((dotted(func) or "").rpartition(".")[2]))
+    if isinstance(node, cst.AugAssign):
+        return _is_gradient(node.target)
+    if isinstance(node, cst.BinaryOperation):
+        return _is_gradient(node.left) or _is_gradient(node.right)
+    return isinstance(node, cst.Arg) and _is_gradient(node.value)
+
+
+def _is_gradient(node: cst.CSTNode) -> bool:
+    while isinstance(node, cst.Attribute) and node.attr.value == "data":
+        node = node.value
+    path = dotted(node) or ""
+    return path.endswith(".grad") and not path.startswith(("torch.", "autograd."))
+
+
+def _uses(script: Script, own: set[str], *, scaled: bool) -> Iterator[cst.CSTNode]:
     for node in script.nodes:
         if isinstance(node, cst.Call):
             name = (dotted(node.func) or "").rpartition(".")[2]
             if CLIPS.search(name) and name not in own:
                 yield node
         elif isinstance(node, cst.Attribute) and node.attr.value == "grad" and _reads(script.source, node):
-            if not _of_parameter(script.source, node):
+            if scaled and not _of_parameter(script.source, node):
                 raise Refusal(node, "the gradient of something that is not known to be a parameter is read")
             yield node
 

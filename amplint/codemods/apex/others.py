@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, uses
-from amplint.codemods.bindings import bound_by
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
+from amplint.source.tree import bound_by
 
 _MODULES = ("apex.parallel", "apex.optimizers", "apex.normalization")
 _SUCCESSORS = {

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from amplint.semantics.events import ApiUse
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Ref
 from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
+from amplint.source.source import Chunk
+from amplint.source.tree import bound_by, walk
 from amplint.torchlib.legacy import APEX_MODULES
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
@@ -34,25 +38,61 @@ class ApiUses(Tracker):
             return
         if not machine.muted:
             self.told.add((node, name))
-        if (
-            name.startswith(APEX_MODULES)
-            and not machine.muted
-            and is_fallback(machine.module(state), node, _NATIVE_IMPORT)
-        ):
-            return
-        if name in SUCCESSORS and not machine.muted:
-            successor = SUCCESSORS[name][0]
-            call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
-            imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
-            if is_fallback(machine.module(state), node, re.compile(rf"{call}|{imported}")):
+            if self._gives_way(node, name):
                 return
         machine.emit(state, ApiUse, node, name=name)
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of the deprecated names where no path has come to, such as behind a switch that is off."""
+        if ApiUse.kind not in self.machine.wanted:
+            return
+        chunks = [one for one in self.machine.program.main.chunks if one.words & self.triggers and "amp" in one.words]
+        told = {node for node, _ in self.told}
+        modules = {bound: name for one in chunks for node, bound, name in _imports(one) if name not in SUCCESSORS}
+        for chunk in chunks:
+            found: list[tuple[cst.CSTNode, str]] = [(node, name) for node, _, name in _imports(chunk)]
+            found += ((node, name) for node in walk(chunk.module) if (name := _qualified(node, modules)) is not None)
+            for node, name in found:
+                if name in SUCCESSORS and node not in told and not self._gives_way(node, name):
+                    self.machine.chunk = chunk
+                    self.machine.statement = None
+                    self.machine.emit(State(), ApiUse, node, name=name)
+
+    def _gives_way(self, node: cst.CSTNode, name: str) -> bool:
+        """Whether newer code does the work of `name` wherever it can."""
+        source = self.machine.program.main
+        if name.startswith(APEX_MODULES):
+            return is_fallback(source, node, _NATIVE_IMPORT)
+        if name not in SUCCESSORS:
+            return False
+        successor = SUCCESSORS[name][0]
+        call = re.escape(successor) + (r"\([\"']" if "_enabled" in successor else r"\b")
+        imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
+        return is_fallback(source, node, re.compile(rf"{call}|{imported}"))
 
     def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
         """Of a name imported from two libraries, or from one and defined for want of it, the one of PyTorch."""
         libraries = [one for one in (left, right) if isinstance(one, Ref)]
         known = [ref for ref in libraries if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
         return known[0] if _last(left) == _last(right) and len(known) == 1 else None
+
+
+def _imports(chunk: Chunk) -> Iterator[tuple[cst.ImportAlias, str, str]]:
+    """What imports in `chunk` bind: the node, the name, and what of PyTorch it stands for."""
+    for node in walk(chunk.module):
+        if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):
+            module = f"{dotted(node.module)}." if isinstance(node, cst.ImportFrom) and node.module else ""
+            for alias in node.names:
+                name = f"{module}{dotted(alias.name)}"
+                bound = bound_by(alias)
+                if name.partition(".")[0] == "torch":
+                    yield alias, bound, name if module or alias.asname is not None else "torch"
+
+
+def _qualified(node: cst.CSTNode, modules: Mapping[str, str]) -> str | None:
+    """What an attribute of one of these `modules` stands for."""
+    root, _, rest = ((dotted(node) or "") if isinstance(node, cst.Attribute) else "").partition(".")
+    return f"{modules[root]}.{rest}" if rest and root in modules else None
 
 
 def _last(named: Ref | Class) -> str:

@@ -26,12 +26,14 @@ class Program:
     """The linted file `main` and the functions and classes of other files that its text leads to.
 
     `chunks` are all within reach, those of the linted file first, and `mentions` tells which of them each one names.
-    `torch` is the version of PyTorch that the file is for, None for the newest known.
+    `torch` is the version of PyTorch that the file is for, None for the newest known. With `whole` all of these matter
+    as the linted file does, and not only what trains, saves or enters contexts in other files.
     """
 
-    def __init__(self, main: Source, find: Find = nothing, torch: str | None = None) -> None:
+    def __init__(self, main: Source, find: Find = nothing, torch: str | None = None, *, whole: bool = False) -> None:
         self.main = main
         self.torch = torch
+        self.whole = whole
         self._find = find
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)

@@ -216,9 +216,9 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 
     They hold one of `triggers` or `names`, a call of one of `calls`, or lead to such a chunk. Where only numbers can
     lead to `kinds`, the triggers do not count. Of other files than the linted one only what trains, saves or enters
-    contexts counts, and short functions that its work in half calls.
+    contexts counts, and short functions that its work in half calls, unless the `whole` program does.
     """
-    ours = program.main.chunks
+    ours = program.chunks if program.whole else program.main.chunks
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
     found = {
         chunk for chunk in ours if chunk.words & words or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)

@@ -1,0 +1,106 @@
+"""What stands outside of the regions and takes what these have made half: losses of evaluation, and other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+
+from amplint.codemods.amp.flow import Flow
+from amplint.codemods.amp.observed import Observed
+from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.script import Script
+from amplint.findings import Edit
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.tree import every, walk
+
+_CONVERTING = frozenset(
+    {"float", "double", "long", "int", "bool", "item", "tolist", "numpy", "argmax", "size", "len", "eq"}
+)
+
+
+class Beside:
+    """The statements of such losses, by the statements of all regions and the names of the `losses` of training.
+
+    `strangers` are the calls of other libraries; a loss that is differentiated is float32.
+    """
+
+    def __init__(
+        self, script: Script, observed: Observed, flow: Flow, regions: Iterable[cst.CSTNode], losses: Set[str]
+    ) -> None:
+        self._script = script
+        self.strangers: list[cst.Call] = []
+        self._foreign = {*observed.foreign, *_made_by(script, observed.foreign.keys())}
+        self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
+        self._flow = flow
+        self._regions = list(regions)
+        self._losses = losses
+        self._half: dict[cst.CSTNode, set[str]] = {}
+        homes = {script.function_of(statement): None for statement in self._regions}
+        for home in homes:
+            self._follow(home)
+
+    @property
+    def statements(self) -> list[cst.CSTNode]:
+        """They need a region of their own."""
+        return list(self._half)
+
+    def widened(self) -> Iterator[Edit]:
+        """Convert what such a loss computes with what is half, where autocast would come too late."""
+        for statement, half in self._half.items():
+            for loss in self._calls(statement, half):
+                for operation in every(loss, cst.BinaryOperation):
+                    for operand in (operation.left, operation.right):
+                        if isinstance(operand, cst.Name) and operand.value in half:
+                            yield self._script.rewrite.add_float(operand)
+
+    def _follow(self, home: cst.FunctionDef | None) -> None:
+        """Go through a function, or the top level, from its first region on."""
+        half: set[str] = set()
+        for node in walk(home.body) if home is not None else self._script.nodes:
+            if not isinstance(node, cst.SimpleStatementLine) or self._script.function_of(node) is not home:
+                continue
+            if any(self._script.inside(region, node) for region in self._regions):
+                half |= self._flow.binds(node)
+                continue
+            if len(node.body) > 1 or not paths(node) & half or self._flow.trains(node):
+                continue
+            if any(self._calls(node, half)):
+                self._half[node] = set(half)
+                continue
+            self.strangers += (call for call in every(node, cst.Call) if self._is_strange(call, half))
+            if isinstance(node.body[0], cst.Assign):
+                converts = any(_last(call) in _CONVERTING for call in every(node, cst.Call))
+                bound = self._flow.binds(node)
+                half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
+
+    def _is_strange(self, call: cst.Call, half: set[str]) -> bool:
+        """Whether `call` hands to another library what a region has made, as it is."""
+        strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
+        return strange and any(
+            paths(one.value) & half - self._differentiated and not _is_wide(one) for one in call.args
+        )
+
+    def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
+        """The losses in `statement` that take what is `half`."""
+        for call in every(statement, cst.Call):
+            if dotted(call.func) in self._losses or is_loss(_last(call)):
+                given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
+                if given & half:
+                    yield call
+
+
+def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
+    """The variables and attributes that hold what `foreign` libraries have made."""
+    for node in script.of_kind(cst.Assign):
+        assert isinstance(node, cst.Assign)
+        if isinstance(node.value, cst.Call) and (dotted(node.value.func) or "").partition(".")[0] in foreign:
+            yield from bound_paths(node)
+
+
+def _is_wide(node: cst.CSTNode) -> bool:
+    return any(_last(call) in _CONVERTING for call in every(node, cst.Call))
+
+
+def _last(call: cst.Call) -> str:
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or ""

@@ -1,0 +1,100 @@
+"""What goes wrong in half and shows in the text alone: sparse products, bounds that round to 1, nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.codemods.bindings import bound_paths, paths
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk
+from amplint.source.tree import every, walk
+
+_SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
+_SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
+_PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdist"})
+_CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
+_BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
+"""What bounds a tensor -> the place of the upper bound, the tensor being the first argument."""
+_BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
+"""Numbers that are nearer to 1 than this become 1."""
+
+
+def is_sparse(node: cst.CSTNode) -> bool:
+    """Whether `node` names something that makes or multiplies sparse tensors."""
+    if not isinstance(node, cst.Attribute):
+        return False
+    return node.attr.value in (*_SPARSE, *_SPARSE_PRODUCTS) or dotted(node) == "torch.sparse"
+
+
+def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for."""
+    for node in walk(chunk.module):
+        if sparse and is_sparse(node):
+            yield node, "a sparse tensor; not every product of these has a kernel for half"
+        elif isinstance(node, cst.FunctionDef):
+            yield from _nearest(node)
+            yield from _bounds(node, chunk, dtype)
+
+
+def _nearest(function: cst.FunctionDef) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where `function` chooses the nearest of many vectors, by distances that a product of matrices gives."""
+    distances: set[str] = set()
+    for assignment in every(function.body, cst.Assign):
+        if _is_distance(assignment.value):
+            distances |= bound_paths(assignment)
+    for call in every(function.body, cst.Call):
+        if _last(call) in _CHOICES and _operand(call) & distances:
+            yield call, "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+
+
+def _is_distance(value: cst.CSTNode) -> bool:
+    """Whether `value` takes something from a product of matrices, or adds to it, or is one of `cdist`."""
+    calls = {_last(call) for call in every(value, cst.Call)}
+    operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
+    product = bool(calls & _PRODUCTS) or cst.MatrixMultiply in operators
+    return "cdist" in calls or (product and (cst.Subtract in operators or bool(calls & {"addmm", "baddbmm"})))
+
+
+def _bounds(function: cst.FunctionDef, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where `function` keeps probabilities from 1 by a bound that is 1 in `dtype`."""
+    wide = {path for one in every(function.body, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
+    for call in every(function.body, cst.Call):
+        place = _BOUNDS.get(_last(call))
+        if place is None or _operand(call) & wide or _is_wide(call):
+            continue
+        method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
+        named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == "max"]
+        plain = [one.value for one in call.args if one.keyword is None][place - method :]
+        for bound in (named or plain)[:1]:
+            value = _number(bound, chunk)
+            if value is not None and 0 < 1 - value <= _BELOW_ONE[dtype]:
+                yield call, f"{value:g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
+
+
+def _is_wide(value: cst.CSTNode) -> bool:
+    return any(_last(call) in ("float", "double") for call in every(value, cst.Call))
+
+
+def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:
+    """The number that `node` is, by what is written there or given to its name in `chunk`."""
+    if isinstance(node, (cst.Float, cst.Integer)):
+        return float(node.value.replace("_", "")) if node.value[:2].lower() not in ("0x", "0b", "0o") else None
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract):
+        left, right = _number(node.left, chunk), _number(node.right, chunk)
+        return left - right if left is not None and right is not None else None
+    if isinstance(node, cst.Name):
+        given = [one.value for one in every(chunk.module, cst.Assign) if bound_paths(one) == {node.value}]
+        given += [one.default for one in every(chunk.module, cst.Param) if one.name.value == node.value and one.default]
+        return _number(given[0], chunk) if len(given) == 1 and isinstance(given[0], cst.Float) else None
+    return None
+
+
+def _last(call: cst.Call) -> str:
+    return call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or ""
+
+
+def _operand(call: cst.Call) -> set[str]:
+    """The variables in what `call` works on: its first argument, or what it is a method of."""
+    owner = paths(call.func.value) if isinstance(call.func, cst.Attribute) else set[str]()
+    return owner | {path for argument in call.args[:1] for path in paths(argument)}

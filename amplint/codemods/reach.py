@@ -1,0 +1,146 @@
+"""What runs in the regions of a converted file, also where it stands in other files, and does not go well in half."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from amplint.codemods import hazards
+from amplint.codemods.completion import all_findings
+from amplint.codemods.conversion import Remark, Wish
+from amplint.codemods.repairs import all_rules, findings_of
+from amplint.engine.modules import Lookups, Modules
+from amplint.findings import Finding, Severity
+from amplint.semantics.reading.program import Program
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import walk
+
+_DTYPES = re.compile(r"\b(?:bfloat16|float16)\b")
+_FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
+
+
+def brought_in(wish: Wish) -> str | None:
+    """The half dtype that code runs in after a conversion, and did not before."""
+    if wish.source is not None:
+        return "bfloat16" if wish.source == "float16" else None
+    return wish.dtype if wish.to == "amp" else None
+
+
+def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remark]) -> Iterator[Remark]:
+    """What a person should look at in `after`, which runs in `dtype` what `before` did not, by its rows.
+
+    What is found without any assumption in `before` was there already, and what rows of the file itself have been
+    `told` of is enough.
+    """
+    source = Source(path or "<text>", after, path)
+    first = next(_regions(source), None)
+    if first is None:
+        return
+    program = Program(source, Lookups(Modules(), source), whole=True)
+    rows = {remark.row for remark in told}
+    found = [one for one in all_findings(after, path) if one.span.start.row not in rows and _is_near(source, one)]
+    rules = all_rules()
+    if any(_relative(other, source) for other in program.sources):
+        asked = frozenset(rule.code for rule in rules if rule.assumed)
+        found += [one for one in findings_of(rules, after, path, asked, whole=True) if one.elsewhere]
+    found = [one for one in found if _can_happen(one, dtype)]
+    known = {_place(one) for one in findings_of(rules, before, path, whole=True)} if found else frozenset()
+    brought = {_place(one): Remark(one.span.start.row, _says(one)) for one in found if _place(one) not in known}
+    row = source.span(first).start.row
+    for chunk in _made_of(program, _modules(program)):
+        for one in _findings_in(chunk, source):
+            if _can_happen(one, dtype):
+                name = _relative(chunk.source, source)
+                place = (one.code, name, one.span.start.row)
+                brought.setdefault(place, Remark(row, f"{name}:{one.span.start.row}: {one.message} ({one.code})"))
+    yield from brought.values()
+    for chunk in _made_of(program, (*_modules(program), *_functions(program))):
+        name = _relative(chunk.source, source)
+        for node, why in hazards.of(chunk, dtype, sparse=bool(name)):
+            there = chunk.span(node).start.row
+            yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
+
+
+def _findings_in(chunk: Chunk, main: Source) -> list[Finding]:
+    """What is found in a chunk of another file than `main`, whose tensors can all be half."""
+    if not _relative(chunk.source, main):
+        return []
+    last = chunk.first_row + chunk.text.count("\n")
+    found = all_findings(chunk.source.text, chunk.source.path)
+    return [one for one in found if chunk.first_row <= one.span.start.row <= last]
+
+
+def _regions(source: Source) -> Iterator[cst.CSTNode]:
+    """The `with` statements of the file that enter autocast."""
+    for chunk in source.chunks:
+        for node in walk(chunk.module) if "autocast" in chunk.words else ():
+            if isinstance(node, cst.With) and any("autocast" in source.code(item) for item in node.items):
+                yield node
+
+
+def _modules(program: Program) -> list[Chunk]:
+    """The modules and autograd functions within reach."""
+    return [chunk for chunk in program.chunks if chunk.is_class and _FORWARD.search(chunk.text)]
+
+
+def _functions(program: Program) -> Iterator[Chunk]:
+    """The code of the file that has regions, and the functions that it names."""
+    for chunk in program.main.chunks:
+        if "autocast" in chunk.words:
+            yield from (one for one in (chunk, *program.mentions[chunk]) if not one.is_class)
+
+
+def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """`chunks` and all that they name."""
+    waiting, seen = deque(chunks), set[Chunk]()
+    while waiting:
+        chunk = waiting.popleft()
+        if chunk not in seen:
+            seen.add(chunk)
+            waiting += program.mentions.get(chunk, ())
+            yield chunk
+
+
+def _is_near(source: Source, finding: Finding) -> bool:
+    """Whether an info is about a function of the file with a region, or about a module; others stand by themselves."""
+    if finding.severity is not Severity.INFO:
+        return False
+    row = finding.span.start.row
+    for region in _regions(source):
+        around = next((one for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)), None)
+        if around is not None and source.span(around).start.row <= row <= source.span(around).end.row:
+            return True
+    return any(
+        chunk.first_row <= row <= chunk.first_row + chunk.text.count("\n")
+        for chunk in source.chunks
+        if chunk.is_class and _FORWARD.search(chunk.text)
+    )
+
+
+def _can_happen(finding: Finding, dtype: str) -> bool:
+    """Whether a finding is about `dtype`, as far as it names one."""
+    named = set(_DTYPES.findall(finding.message))
+    return not named or dtype in named
+
+
+def _says(finding: Finding) -> str:
+    if finding.elsewhere is None:
+        return f"in the result, {finding.message} ({finding.code})"
+    return f"{finding.elsewhere.filename}:{finding.elsewhere.span.start.row}: {finding.message} ({finding.code})"
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    """Names a finding whatever row of the file itself it has."""
+    if finding.elsewhere is None:
+        return finding.code, "", finding.message
+    return finding.code, finding.elsewhere.filename, finding.elsewhere.span.start.row
+
+
+def _relative(source: Source, main: Source) -> str:
+    """The path of a file of the tree from the folder of `main`, empty for that itself and for what is in no file."""
+    if source is main or not source.path:
+        return ""
+    return os.path.relpath(source.path, os.path.dirname(main.path))

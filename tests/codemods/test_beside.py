@@ -1,0 +1,139 @@
+"""Losses of evaluation beside the region whose result they take."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.codemods import Wish, convert
+from tests.codemods.running import converted
+
+SCRIPT = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters())
+criterion = nn.L1Loss()
+data = [(torch.randn(8, 4), torch.randn(8) * 8 + 75) for _ in range(4)]
+labels = torch.cat([label for _, label in data])
+mean, deviation = labels.mean(), labels.std()
+found = []
+
+
+def run(train):
+    for x, label in data:
+        {forward}
+        if train:
+            optimizer.zero_grad()
+            loss = criterion(pred, (label - mean) / deviation)
+            loss.backward()
+            optimizer.step()
+        else:
+            {loss}
+            found.append(loss.item())
+
+
+run(True)
+run(False)
+"""
+FORWARD = "pred = model(x).squeeze()"
+LOSS = "loss = criterion(deviation * pred + mean, label)"
+ON = "with torch.autocast(device_type="
+
+
+def test_it_gets_a_region_and_computes_in_float32() -> None:
+    text = SCRIPT.format(forward=FORWARD, loss=LOSS)
+    before: dict[str, list[float]] = {}
+    after: dict[str, list[float]] = {}
+    exec(text, before)
+    result = converted(text, Wish(to="amp", dtype="bfloat16", device="cpu"))
+    assert f'            {ON}"cpu", dtype=torch.bfloat16):\n                loss = criterion(' in result
+    assert "criterion(deviation * pred.float() + mean, label)" in result
+    exec(result, after)
+    assert max(abs(a - b) for a, b in zip(after["found"], before["found"], strict=True)) < 0.05
+    assert convert(result, Wish(to="amp", dtype="bfloat16", device="cpu")).text == result
+
+
+@pytest.mark.parametrize(
+    ("forward", "loss", "regions"),
+    [
+        (
+            "with torch.set_grad_enabled(train):\n            pred = model(x).squeeze()",
+            "loss = criterion(pred, label)",
+            3,
+        ),
+        (FORWARD, "pred = pred.view(-1)\n            loss = criterion(pred, label)", 3),
+        (FORWARD, "pred = pred.float()\n            loss = criterion(pred, label)", 2),
+        (FORWARD, "loss = criterion(pred.float(), label)", 2),
+        (FORWARD, "loss = criterion(label, label + 1)", 2),
+    ],
+    ids=["in a block", "passed on", "converted", "converted there", "of something else"],
+)
+def test_only_what_takes_half_does(forward: str, loss: str, regions: int) -> None:
+    result = converted(SCRIPT.format(forward=forward, loss=loss), Wish(to="amp", device="cpu"))
+    assert result.count(ON) == regions
+    exec(result, {})
+
+
+def test_in_another_block_too() -> None:
+    text = SCRIPT.replace("        else:\n            {loss}\n            found", "        {loss}\n        found")
+    result = converted(text.format(forward=FORWARD, loss="loss = criterion(pred, label)"), Wish(to="amp", device="cpu"))
+    assert result.count(ON) == 3
+
+
+OWN = """import torch
+import visdom
+from losses import build_loss
+from models import Net
+
+model = Net().cuda()
+criterion = build_loss("dice")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+board = visdom.Visdom()
+for x, y in [(torch.randn(8, 4).cuda(), torch.randn(8, 3).cuda())]:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    loss.backward()
+    optimizer.step()
+    {use}
+"""
+LIFTED = (
+    "in the result, criterion gets what a model returned in float16, "
+    "and autocast lifts PyTorch's own losses only (AMP408)"
+)
+
+
+@pytest.mark.parametrize(
+    ("use", "known"),
+    [
+        ("print(out.argmax(1))", True),
+        ("print(torch.max(out, 1))", True),
+        ("print(2 * out)", True),
+        ("print(loss.item())", False),
+        ("near, far = out", False),
+        ("print(out['scores'].argmax(1), out.shape)", False),
+        ("print(torch.cat(out))", False),
+    ],
+)
+def test_a_loss_of_ones_own_gets_float32_where_the_output_is_a_tensor(use: str, known: bool) -> None:
+    conversion = convert(OWN.format(use=use), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert ("criterion(out.float(), y)" in conversion.text) is known
+    assert [remark.text for remark in conversion.left] == ([] if known else [LIFTED])
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        ("board.images(out.relu())", True),
+        ("board.images(out.float())", False),
+        ("board.line([loss])", False),
+        ("board.images(x)", False),
+        ("board.text(str(out.size()))", False),
+    ],
+)
+def test_what_other_libraries_are_given_is_named(use: str, named: bool) -> None:
+    conversion = convert(OWN.format(use=use), Wish(to="amp", dtype="bfloat16"))
+    rows = [remark.row for remark in conversion.left if "can be given half tensors here" in remark.text]
+    assert [conversion.text.splitlines()[row - 1].strip() for row in rows] == ([use] if named else [])

@@ -1,0 +1,215 @@
+"""What stands in other files: work on gradients, and what runs inside of regions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amplint.codemods import Conversion, Wish, convert
+
+ENCODER = """import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def clear(self):
+        for p in self.parameters():
+            p.grad = None
+
+    def do_gradient_ops(self):
+        self._limit()
+
+    def _limit(self):
+        {work}
+
+    def forward(self, x):
+        return self.layer(x) * self.weight
+"""
+TRAINING = """import torch
+from encoder import Encoder
+
+model = Encoder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [torch.ones(2, 4)] * 5:
+    model.clear()
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    model.do_gradient_ops()
+    optimizer.step()
+"""
+
+
+def _converted(folder: Path, wish: Wish, text: str, **files: str) -> Conversion:
+    """What becomes of a script beside these `files`."""
+    for name, content in files.items():
+        (folder / f"{name}.py").write_text(content, encoding="utf-8")
+    return convert(text, wish, str(folder / "train.py"))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "clip_grad_norm_(self.parameters(), 3)",
+        "self.weight.grad *= 0.01",
+        "self.weight.grad.mul_(0.01)",
+        "self.weight.grad = self.weight.grad * 0.5",
+    ],
+)
+def test_work_on_gradients_in_another_file_goes_to_the_end_of_a_window(tmp_path: Path, work: str) -> None:
+    conversion = _converted(tmp_path, Wish(accumulate=4), TRAINING, encoder=ENCODER.format(work=work))
+    assert conversion.refused == ()
+    assert ":\n        model.do_gradient_ops()\n        optimizer.step()\n" in conversion.text
+
+
+def test_and_the_gradients_are_unscaled_first(tmp_path: Path) -> None:
+    files = {"encoder": ENCODER.format(work="self.weight.grad *= 0.01")}
+    conversion = _converted(tmp_path, Wish(to="amp"), TRAINING, **files)
+    assert conversion.refused == ()
+    assert "    scaler.unscale_(optimizer)\n    model.do_gradient_ops()\n" in conversion.text
+
+
+def test_what_only_clears_gradients_elsewhere_is_no_use_of_them(tmp_path: Path) -> None:
+    files = {"encoder": ENCODER.format(work="self.weight.grad.zero_()")}
+    conversion = _converted(tmp_path, Wish(to="amp"), TRAINING, **files)
+    assert conversion.refused == ()
+    assert "unscale_" not in conversion.text
+
+
+REGION = """import torch
+from models import Net
+
+net = Net().cuda()
+optimizer = torch.optim.Adam(net.parameters())
+for x in [torch.ones(2, 4)] * 5:
+    optimizer.zero_grad()
+    loss = net(x.cuda()).mean()
+    loss.backward()
+    optimizer.step()
+"""
+MODEL = """import torch
+from torch import nn
+from losses import Loss
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.loss = Loss()
+
+    def forward(self, x):
+        return self.loss(torch.sigmoid(self.layer(x)))
+"""
+LOSS = """import torch
+from torch import nn
+
+
+def helper(x):
+    {helps}
+
+
+class Loss(nn.Module):
+    def forward(self, x):
+        {runs}
+"""
+SPARSE = "a sparse tensor; not every product of these has a kernel for half"
+BOUND = "so nothing keeps this tensor from 1; bound it in float32"
+NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+
+
+@pytest.mark.parametrize(
+    ("runs", "helps", "float16", "bfloat16"),
+    [
+        (
+            "return x / (x.std() + 1e-8)",
+            "pass",
+            ["losses.py:11: 1e-08 is 0 in float16 and guards nothing (AMP402)"],
+            [],
+        ),
+        (
+            "return helper(x)",
+            "return torch.log(1 - torch.clamp(x, 1e-4, 1.0 - 1e-4))",
+            [f"losses.py:6: 0.9999 is 1 in float16, {BOUND}"],
+            [f"losses.py:6: 0.9999 is 1 in bfloat16, {BOUND}"],
+        ),
+        ("return x.clamp(max=0.999)", "pass", [], [f"losses.py:11: 0.999 is 1 in bfloat16, {BOUND}"]),
+        ("return x.float().clamp(max=0.9999)", "pass", [], []),
+        (
+            "return x * float(helper(x.detach().cpu().numpy()))",
+            "return x.sum()",
+            [],
+            ["losses.py:11: numpy() raises if this tensor is bfloat16 (AMP501)"],
+        ),
+        ("return torch.spmm(self.adjacency, x)", "pass", [f"losses.py:11: {SPARSE}"], [f"losses.py:11: {SPARSE}"]),
+        (
+            "far = self.codes - 2 * x @ self.codes.t(); return self.codes[far.argmin(1)]",
+            "pass",
+            [f"losses.py:11: {NEAREST}"],
+            [f"losses.py:11: {NEAREST}"],
+        ),
+        ("return x.pow(2).mean()", "return x.numpy()", [], []),
+    ],
+    ids=["epsilon", "bound", "bfloat16 bound", "float32", "numpy", "sparse", "nearest", "nothing"],
+)
+def test_what_runs_in_a_region_in_another_file_is_named(
+    tmp_path: Path, runs: str, helps: str, float16: list[str], bfloat16: list[str]
+) -> None:
+    files = {"models": MODEL, "losses": LOSS.format(runs=runs, helps=helps)}
+    for dtype, expected in (("float16", float16), ("bfloat16", bfloat16)):
+        conversion = _converted(tmp_path, Wish(to="amp", dtype=dtype), REGION, **files)
+        assert conversion.refused == ()
+        named = [remark.text for remark in conversion.left if not remark.text.startswith("losses.py:11: the squares")]
+        assert named == expected
+        rows = {remark.row for remark in conversion.left}
+        lines = conversion.text.splitlines()
+        assert all("autocast(" in lines[row - 1] or "net(" in lines[row - 1] for row in rows)
+
+
+def test_a_loader_of_another_file_is_not_looked_into(tmp_path: Path) -> None:
+    item = "self.images[index].numpy() / (self.std + 1e-9)"
+    data = f"class Data:\n    def __getitem__(self, index):\n        return {item}\n"
+    files = {"models": MODEL, "losses": LOSS.format(runs="return x", helps="pass"), "data": data}
+    text = REGION.replace("from models", "from data import Data\nfrom models").replace(
+        "[torch.ones(2, 4)] * 5", "Data()"
+    )
+    for dtype in ("float16", "bfloat16"):
+        assert _converted(tmp_path, Wish(to="amp", dtype=dtype), text, **files).left == ()
+
+
+ACTING = """import torch
+from torch import nn
+from torch.distributions import MultivariateNormal
+
+policy = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.Adam(policy.parameters())
+
+
+def select(state):
+    with torch.no_grad():
+        mean = policy(state)
+        action = MultivariateNormal(mean, torch.eye(2)).sample()
+    return action.cpu().numpy()
+
+
+for _ in range(3):
+    loss = policy(torch.tensor(select(torch.ones(2, 4).cuda())).cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_can_be_half_in_the_file_itself_is_named_for_that_dtype_alone() -> None:
+    conversion = convert(ACTING, Wish(to="amp", dtype="bfloat16"))
+    (remark,) = conversion.left
+    assert remark.text == "in the result, numpy() raises if this tensor is bfloat16 (AMP501)"
+    assert "action.cpu().numpy()" in conversion.text.splitlines()[remark.row - 1]
+    assert convert(ACTING, Wish(to="amp")).left == ()
