@@ -30,6 +30,8 @@ def describe_settings(paths: Sequence[str], projects: Projects) -> str:
         f"min-severity = {json.dumps(settings.min_severity.label)}",
         f"unsafe-fixes = {json.dumps(settings.unsafe_fixes)}",
         f"torch-version = {json.dumps(settings.torch_version or versions()[-1])}",
+        f"max-file-size = {settings.max_file_size}",
+        f"max-seconds = {settings.max_seconds:g}",
         f"exclude = {json.dumps(settings.exclude)}",
         f"per-file-ignores = {{ {per_file} }}" if per_file else "per-file-ignores = {}",
         "select = [",

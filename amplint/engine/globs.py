@@ -88,7 +88,9 @@ def _path(text: str) -> str:
     for run in others[:-1]:
         if run:
             written += _once(f"(?:[^/]+/)*?{run}/", groups)
-    return written + (f"(?:[^/]+/)*{others[-1]}" if others else "") + (tail if not others or others[-1] else r"[^/].*\Z")
+    if not others:
+        return written + tail
+    return f"{written}(?:[^/]+/)*{others[-1]}" + (tail if others[-1] else r"[^/].*\Z")
 
 
 def _segment(text: str, groups: Iterator[int]) -> str:

@@ -232,14 +232,27 @@ class Source:
 
     def chunk_of(self, node: cst.CSTNode) -> Chunk:
         """The chunk whose tree holds `node`. Raises ForeignNode for a node of another file."""
-        for chunk in self.chunks:
-            if chunk.grown and (node is chunk.module or node in chunk.parents):
-                return chunk
-        raise ForeignNode(type(node).__name__)
+        chunk = self._home(node)
+        if chunk is None:
+            raise ForeignNode(type(node).__name__)
+        return chunk
 
     def owns(self, node: cst.CSTNode) -> bool:
         """Whether `node` belongs to a tree of this file."""
-        return any(chunk.grown and (node is chunk.module or node in chunk.parents) for chunk in self.chunks)
+        return self._home(node) is not None
+
+    def _home(self, node: cst.CSTNode) -> Chunk | None:
+        if node not in self._homes:
+            latest = next(reversed(self._homes.values()), None)
+            likely = [latest] if latest is not None else []
+            chunks = (one for some in (likely, self.chunks) for one in some if one.grown)
+            self._homes[node] = next((one for one in chunks if node is one.module or node in one.parents), None)
+        return self._homes[node]
+
+    @functools.cached_property
+    def _homes(self) -> dict[cst.CSTNode, Chunk | None]:
+        """The chunks of the nodes that have been asked for, None for those of other files."""
+        return {}
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file."""
