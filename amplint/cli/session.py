@@ -29,6 +29,7 @@ from amplint.reports.context import Context, Sources
 from amplint.reports.diff import unified
 from amplint.reports.formats import FORMATS
 from amplint.reports.statistics import statistics, statistics_json
+from amplint.reports.text import visible
 
 NOTHING, FINDINGS, FAILED = 0, 1, 2
 
@@ -96,7 +97,7 @@ def _show_files(options: Options, projects: Projects) -> int:
 def _discovered(options: Options, projects: Projects) -> Found:
     found = discover(options.paths or (".",), projects)
     for path in found.missing:
-        click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
+        click.echo(f"Error: {visible(path)}: no such file or folder", err=True)
     return found
 
 
@@ -153,6 +154,8 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
 def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
     keep = _keeper(options, projects)
     target = text_target(options.stdin_filename or "<stdin>", projects)
+    if sys.stdin is None:
+        raise Failure("standard input is closed")
     most = target.settings.max_file_size
     raw = sys.stdin.buffer.read(most + 1)
     if len(raw) > most:
