@@ -27,7 +27,7 @@ from amplint.reports.diff import unified
 from amplint.reports.formats import FORMATS
 from amplint.reports.ranks import unequal
 from amplint.reports.trace import summary
-from amplint.source.encoding import SourceError, decode
+from amplint.source.encoding import SourceError, decode, shown_text
 from amplint.trace.findings import findings as findings_of
 from amplint.trace.record import Record, UnreadableRecord
 from tests.chance import Numbers
@@ -78,7 +78,7 @@ def linted(raw: bytes) -> None:
     """A file is linted and reported in every format; what is shown has no control characters."""
     found = linter().check(TARGET, raw)
     no_defect(found)
-    rows = raw.count(b"\n") + raw.count(b"\r") + 2
+    rows = len(re.findall("\r\n|\r|\n", shown_text(raw))) + 2
     for finding in found:
         assert finding.span.start <= finding.span.end, finding
         assert 1 <= finding.span.start.row <= rows or finding.cell, finding
@@ -105,7 +105,11 @@ def repaired(raw: bytes) -> None:
 
 def converted(raw: bytes) -> None:
     """No conversion fails; each keeps Python Python and has nothing left to do."""
-    wish = WISHES[len(raw) % len(WISHES)]
+    for wish in WISHES:
+        _converted(wish, raw)
+
+
+def _converted(wish: Wish, raw: bytes) -> None:
     done = convert_text("train.py", TARGET.path, wish, raw)
     assert not done.failure, (wish, done.failure)
     if done.after == raw:

@@ -9,7 +9,8 @@ from tests.chance import Numbers, seeded
 from tests.differential.programs import program
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("fixtures/*", "tests/codemods/programs", "tests/codemods/apex_programs", "tests/codemods/cuda_amp_programs")
+_CODEMODS = ("programs", "apex_programs", "cuda_amp_programs", "micro_batches")
+FOLDERS = ("fixtures/*", *(f"tests/codemods/{name}" for name in _CODEMODS))
 RANDOM = 60
 
 
