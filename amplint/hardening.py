@@ -34,13 +34,13 @@ def distrust(paths: list[str]) -> None:
     Python's own folders stay. So does everything below these folders where dependencies are not in Python's own, but
     may lie anywhere, as in an archive of an application. An entry for one of the folders itself never stays.
     """
-    places = {os.path.realpath(path) for path in paths}
+    places = {_real(path) for path in paths}
     tops = {place if os.path.isdir(place) else os.path.dirname(place) for place in places}
     own = _own_folders()
     installed = any(os.path.isdir(os.path.join(folder, "libcst")) for folder in own)
 
     def stays(entry: str) -> bool:
-        path = os.path.realpath(entry or os.curdir)
+        path = _real(entry or os.curdir)
         if path in own:
             return True
         if path in tops:
@@ -114,6 +114,13 @@ def _own_folders() -> list[str]:
         if site.ENABLE_USER_SITE:
             folders.append(site.getusersitepackages())
     return [os.path.realpath(folder) for folder in folders]
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except OSError:  # the current folder has been removed
+        return path
 
 
 def _within(path: str, folder: str) -> bool:

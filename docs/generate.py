@@ -20,8 +20,8 @@ from amplint.rule import Rule
 from amplint.semantics import events
 from amplint.semantics.events import Event
 from amplint.semantics.words import GUESSES, Guess
+from amplint.trace.schema import Schema, schema
 from docs.report_schema import findings_schema, rules_schema
-from docs.schema import Schema, schema
 from docs.settings_schema import settings_schema
 
 ROOT = Path(__file__).parents[1]

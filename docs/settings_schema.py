@@ -42,6 +42,16 @@ def settings_schema(rules: Iterable[type[Rule]]) -> Schema:
             "enum": [level.label for level in Severity],
         },
         "unsafe-fixes": {"description": "Whether --fix uses fixes that may change results.", "type": "boolean"},
+        "max-file-size": {
+            "description": "Bytes above which a file is not read.",
+            "type": "integer",
+            "exclusiveMinimum": 0,
+        },
+        "max-seconds": {
+            "description": "Processor seconds after which the analysis of a file is cut short.",
+            "type": "number",
+            "exclusiveMinimum": 0,
+        },
         "torch-version": {"description": "The PyTorch whose autocast policy counts.", "enum": list(versions())},
     }
     return {

@@ -40,7 +40,7 @@ RULES = {
         kind("XY1", "foreign-rule"),
     ]
 }
-ALWAYS = {"AMP001", "AMP002", "AMP003"}
+ALWAYS = {"AMP001", "AMP002", "AMP003", "AMP005"}
 
 
 def write(path: Path, text: str) -> Path:

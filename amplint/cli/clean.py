@@ -8,6 +8,7 @@ import click
 
 from amplint.cli.failures import Failure
 from amplint.engine.store import remove, user_folder
+from amplint.reports.text import visible
 
 
 @click.command()
@@ -25,5 +26,5 @@ def clean(cache_dir: Path | None) -> None:
         size = remove(folder)
     except OSError as failure:
         raise Failure(f"{folder} cannot be removed: {failure.strerror or failure}") from None
-    shown = click.format_filename(folder)
+    shown = visible(str(folder))
     click.echo(f"Removed {size / 1000:,.0f} kB from {shown}." if size else f"There is no cache in {shown}.")

@@ -18,7 +18,7 @@ from amplint.engine.projects import Projects
 from amplint.records import dataclass
 from amplint.reports.diff import unified
 from amplint.reports.places import in_file
-from amplint.reports.text import one_line
+from amplint.reports.text import one_line, visible
 
 DONE, LEFT, FAILED = 0, 1, 2
 
@@ -141,7 +141,7 @@ def _convert_all(paths: tuple[str, ...], wish: Wish, output: _Output, *, write: 
     except ConfigError as failure:
         raise Failure(str(failure)) from None
     for path in found.missing:
-        click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
+        click.echo(f"Error: {visible(path)}: no such file or folder", err=True)
     for problem in found.problems:
         warn(f"{problem.filename}: {problem.message}")
     tally = _Tally(failed=bool(found.missing or found.problems))

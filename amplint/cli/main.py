@@ -51,6 +51,8 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command with `arguments`, those of the process by default, and exit with its status."""
     collect_rarely()
+    if sys.stdout is None or sys.stderr is None:  # closed by who has started this process
+        sys.exit(FAILED)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -78,6 +80,9 @@ def _run(arguments: list[str]) -> int:
     except Exception as failure:
         if os.environ.get("AMPLINT_TRACEBACK"):
             raise
+        if isinstance(failure, OSError):  # a full disk, a folder that has gone, an output that is closed
+            warn(f"the run cannot go on: {failure}")
+            return FAILED
         warn(f"amplint failed, please report it: {describe(failure)} (AMPLINT_TRACEBACK=1 shows where)")
         return FAILED
     return 0

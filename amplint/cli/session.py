@@ -17,7 +17,7 @@ from amplint.cli.summary import fixes, summary, would_fix
 from amplint.cli.terminal import Progress, wants_colour, width
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
-from amplint.engine.diagnostics import ALWAYS_ON, RuleCrashed
+from amplint.engine.diagnostics import ALWAYS_ON, NOTICES, RuleCrashed
 from amplint.engine.discover import Found, Target, discover
 from amplint.engine.linting import Linted, lint_files, lint_text, text_target
 from amplint.engine.projects import Projects
@@ -29,6 +29,7 @@ from amplint.reports.context import Context, Sources
 from amplint.reports.diff import unified
 from amplint.reports.formats import FORMATS
 from amplint.reports.statistics import statistics, statistics_json
+from amplint.reports.text import visible
 
 NOTHING, FINDINGS, FAILED = 0, 1, 2
 
@@ -74,7 +75,8 @@ def run(options: Options) -> int:
     _report(outcome, options, registry.rules)
     if outcome.incomplete or not complete or any(finding.code == RuleCrashed.code for finding in outcome.findings):
         return FAILED
-    return FINDINGS if (outcome.findings or outcome.diff) and not options.exit_zero else NOTHING
+    counting = [finding for finding in outcome.findings if finding.code not in NOTICES]
+    return FINDINGS if (counting or outcome.diff) and not options.exit_zero else NOTHING
 
 
 def _marking(path: Path) -> Callable[[list[Finding], dict[str, bytes]], list[Finding]]:
@@ -95,7 +97,7 @@ def _show_files(options: Options, projects: Projects) -> int:
 def _discovered(options: Options, projects: Projects) -> Found:
     found = discover(options.paths or (".",), projects)
     for path in found.missing:
-        click.echo(f"Error: {click.format_filename(path)}: no such file or folder", err=True)
+        click.echo(f"Error: {visible(path)}: no such file or folder", err=True)
     return found
 
 
@@ -152,7 +154,12 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
 def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
     keep = _keeper(options, projects)
     target = text_target(options.stdin_filename or "<stdin>", projects)
-    raw = sys.stdin.buffer.read()
+    if sys.stdin is None:
+        raise Failure("standard input is closed")
+    most = target.settings.max_file_size
+    raw = sys.stdin.buffer.read(most + 1)
+    if len(raw) > most:
+        raise Failure(f"standard input is larger than {most:,} bytes (max-file-size)")
     outcome = _Outcome(files=1, given={target.filename: raw})
     linted = lint_text(raw, target, Linter(projects, Cache(None)), fix=options.fix or options.diff)
     _take(linted, options, outcome)

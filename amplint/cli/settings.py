@@ -24,12 +24,14 @@ def describe_settings(paths: Sequence[str], projects: Projects) -> str:
     selected = sorted(projects.active(settings, path))
     per_file = ", ".join(f"{json.dumps(key)} = {json.dumps(codes)}" for key, codes in settings.per_file_ignores)
     lines = [
-        f"# Settings for {path}",
-        f"# file: {settings.file or 'none found, these are the defaults'}",
-        f"# root of the patterns: {settings.root}",
+        f"# Settings for {visible(path)}",
+        f"# file: {visible(str(settings.file or 'none found, these are the defaults'))}",
+        f"# root of the patterns: {visible(str(settings.root))}",
         f"min-severity = {json.dumps(settings.min_severity.label)}",
         f"unsafe-fixes = {json.dumps(settings.unsafe_fixes)}",
         f"torch-version = {json.dumps(settings.torch_version or versions()[-1])}",
+        f"max-file-size = {settings.max_file_size}",
+        f"max-seconds = {settings.max_seconds:g}",
         f"exclude = {json.dumps(settings.exclude)}",
         f"per-file-ignores = {{ {per_file} }}" if per_file else "per-file-ignores = {}",
         "select = [",

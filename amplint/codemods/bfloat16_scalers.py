@@ -36,6 +36,9 @@ class Scalers:
         """Whether `node` names a scaler."""
         if not isinstance(node, (cst.Name, cst.Attribute)):
             return False
+        last = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        if not any(name.rpartition(".")[2] == last for names in self.known.values() for name in names):
+            return False
         text, scope = self.script.text_of(node), self.script.scope(node)
         root = text.partition(".")[0]
         for length in range(len(scope), -1, -1):

@@ -11,6 +11,7 @@ from amplint.semantics import interpret
 from amplint.semantics.events import Called, Event
 from amplint.semantics.reading.program import Program
 from amplint.source import syntax as cst
+from amplint.source.encoding import SourceError
 
 
 class Interpretation:
@@ -22,7 +23,10 @@ class Interpretation:
         self.calls = Calls(script, self._resolved)
 
     def follow(self, tell: Callable[[Event], None], *kinds: type[Event]) -> None:
-        """Interpret the script and `tell` of its events of these `kinds`. Raises SourceError."""
+        """Interpret the script and `tell` of its events of these `kinds`.
+
+        Raises SourceError where it cannot be followed to its end.
+        """
 
         def note(event: Event) -> None:
             if isinstance(event, Called):
@@ -30,4 +34,7 @@ class Interpretation:
             else:
                 tell(event)
 
-        interpret(self.program, note, {Called.kind, *(kind.kind for kind in kinds)})
+        stopped = interpret(self.program, note, {Called.kind, *(kind.kind for kind in kinds)})
+        if stopped is not None:
+            where = f"`{stopped.function}`" if stopped.function else "the top level of the file"
+            raise SourceError(f"the analysis stopped in {where} after {stopped.spent}")

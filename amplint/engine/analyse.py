@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 import warnings
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from amplint.engine.deep import call_deep, deep_recursion
-from amplint.engine.diagnostics import SyntaxErrorFound, defect, describe, diagnostic
+from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, defect, describe, diagnostic
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.screen import follows, screen, words_of
 from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
 from amplint.rule import Rule
+from amplint.semantics import SECONDS
+
+if TYPE_CHECKING:
+    from amplint.semantics.python.machine import Stopped
+    from amplint.source.source import Source
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Job:
 
     `others` may fire in it together with what it imports, `torch` is the version of PyTorch it is for, and `asked` are
     the codes of the rules that were selected, and not just on by default. With `whole`, what happens in the files that
-    it imports is told too, all of it.
+    it imports is told too, all of it. `seconds` is the processor time that its interpretation may take.
     """
 
     filename: str
@@ -32,6 +38,7 @@ class Job:
     torch: str | None = None
     asked: frozenset[str] = frozenset()
     whole: bool = False
+    seconds: float = SECONDS
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,21 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             rules = (*job.rules, *screen(job.others, reached, job.asked))
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
             dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=job.whole)
+            stopped = None
             if rules:
-                interpret(program, dispatcher.emit, dispatcher.kinds, words_of(assuming) if assuming else None)
-            return Analysis(dispatcher.findings(), lookups.answers())
+                words = words_of(assuming) if assuming else None
+                stopped = interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds)
+            cut = [] if stopped is None else [_cut_short(source, stopped)]
+            return Analysis([*cut, *dispatcher.findings()], lookups.answers())
     except SourceError as failure:
         return Analysis([_syntax_error(job.filename, job.raw, failure.message, failure.position)])
+
+
+def _cut_short(source: Source, stopped: Stopped) -> Finding:
+    where = f"`{stopped.function}`" if stopped.function else "the top level of the file"
+    span = source.span(stopped.node) if source.owns(stopped.node) else START
+    message = f"The analysis stopped in {where} after {stopped.spent}; findings can be missing."
+    return diagnostic(CutShort, source.filename, message, span=Span(span.start, span.start))
 
 
 def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:

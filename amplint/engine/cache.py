@@ -14,10 +14,13 @@ from pathlib import Path
 
 import amplint
 from amplint.engine.analyse import Analysis
-from amplint.engine.diagnostics import RuleCrashed
+from amplint.engine.diagnostics import CutShort, RuleCrashed
 from amplint.engine.records import from_record, to_record
 from amplint.findings import Finding
 from amplint.rule import Rule
+
+_PASSING = frozenset({RuleCrashed.code, CutShort.code})
+"""What another run may not find."""
 
 
 class Cache:
@@ -75,8 +78,8 @@ class Cache:
         return findings if all(note.filename in reached for note in notes) else None
 
     def put(self, key: str, analysis: Analysis) -> None:
-        """Keep what was found under `key`, unless the analysis failed."""
-        if not any(finding.code == RuleCrashed.code for finding in analysis.findings):
+        """Keep what was found under `key`, unless the analysis failed or was cut short."""
+        if not any(finding.code in _PASSING for finding in analysis.findings):
             findings = [to_record(finding) for finding in analysis.findings]
             self._new[key] = json.dumps({"findings": findings, "asked": analysis.asked})
 

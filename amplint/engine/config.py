@@ -12,12 +12,16 @@ from typing import Any
 from amplint.engine.select import Rules, UnknownSelector, hint, require
 from amplint.findings import Severity
 from amplint.records import dataclass
+from amplint.semantics import SECONDS
 from amplint.source.files import read
 from amplint.torchlib import tables
 
 FILES = ("amplint.toml", "pyproject.toml")
 _SIZE_LIMIT = 10_000_000
 """Bytes above which a configuration file counts as unreadable."""
+
+MAX_FILE_SIZE = 10_000_000
+"""Bytes above which a file is not read where nobody says otherwise."""
 
 
 class ConfigError(Exception):
@@ -28,7 +32,8 @@ class ConfigError(Exception):
 class Settings:
     """What applies to the files below `root`. `select` None means the rules that are on by default.
 
-    `torch_version` is that of PyTorch whose autocast policy counts, None for the newest known.
+    `torch_version` is that of PyTorch whose autocast policy counts, None for the newest known. Files of more than
+    `max_file_size` bytes are not read, and one is analysed for at most `max_seconds` of processor time.
 
     `file` is where the settings were read, None when they are the defaults. The patterns of `exclude` and
     `per_file_ignores` are those of .gitignore files, relative to `root`.
@@ -44,6 +49,8 @@ class Settings:
     min_severity: Severity = Severity.INFO
     unsafe_fixes: bool = False
     torch_version: str | None = None
+    max_file_size: int = MAX_FILE_SIZE
+    max_seconds: float = SECONDS
 
 
 def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:
@@ -120,6 +127,8 @@ def require_valid(settings: Settings, rules: Rules) -> Settings:
         "ignore": _listed(settings.ignore),
         "exclude": _listed(settings.exclude),
         "unsafe-fixes": settings.unsafe_fixes,
+        "max-file-size": settings.max_file_size,
+        "max-seconds": settings.max_seconds,
         "per-file-ignores": {pattern: _listed(codes) for pattern, codes in per_file.items()},
     }
     if settings.select is not None:
@@ -182,6 +191,12 @@ def _typed(key: str, value: Any, kind: type, description: str) -> Any:
     return value
 
 
+def _positive(key: str, value: Any, kind: Any, description: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
+        raise ConfigError(f'"{key}" must be {description} above 0, not {value!r}')
+    return value
+
+
 def _strings(key: str, value: Any) -> tuple[str, ...]:
     items = _typed(key, value, list, "a list of strings")
     return tuple(_typed(key, item, str, "a list of strings") for item in items)
@@ -227,5 +242,7 @@ READERS: dict[str, Callable[[str, Any, Rules], Any]] = {
     "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
     "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
     "torch-version": lambda key, value, _: _torch_version(key, value),
+    "max-file-size": lambda key, value, _: _positive(key, value, int, "a number of bytes"),
+    "max-seconds": lambda key, value, _: float(_positive(key, value, (int, float), "a number of seconds")),
 }
 """Key of a configuration file -> what makes a setting of its value."""

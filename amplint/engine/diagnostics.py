@@ -30,7 +30,8 @@ class UnreadableFile(Rule):
     """A file or folder cannot be read or written.
 
     ## What it means
-    Permissions are missing, a symbolic link points nowhere or back to a folder it lies in, or the disk refused.
+    Permissions are missing, a symbolic link points nowhere or back to a folder it lies in, the disk refused, what has
+    the name is no regular file, or it is larger than `max-file-size` in the configuration allows.
 
     ## What to do
     Repair the link or the permissions, or add the path to `exclude`. This diagnostic cannot be switched off.
@@ -89,8 +90,30 @@ class UnusedSuppression(Rule):
     screen = ()
 
 
-DIAGNOSTICS: tuple[type[Rule], ...] = (SyntaxErrorFound, UnreadableFile, RuleCrashed, UnusedSuppression)
-ALWAYS_ON = frozenset({SyntaxErrorFound.code, UnreadableFile.code, RuleCrashed.code})
+class CutShort(Rule):
+    """The analysis of a file took too long and was cut short.
+
+    ## What it means
+    The file was followed for as many statements, or as many processor seconds, as one file may take. What was found
+    until then stands; what depends on the rest was not looked at, so findings can be missing. This is a notice: the
+    exit status is what it would be without it, and `--fix` repairs what was found once.
+
+    ## What to do
+    The message names the function in which the analysis stopped. Where there are many conditions or calls in it, code
+    that is divided into smaller functions can be followed further. `max-seconds` in the configuration allows a file
+    more time, and `exclude` is for files that need not be looked at. This diagnostic cannot be switched off.
+    """
+
+    code = "AMP005"
+    name = "cut-short"
+    severity = Severity.INFO
+    screen = ()
+
+
+DIAGNOSTICS: tuple[type[Rule], ...] = (SyntaxErrorFound, UnreadableFile, RuleCrashed, UnusedSuppression, CutShort)
+ALWAYS_ON = frozenset({SyntaxErrorFound.code, UnreadableFile.code, RuleCrashed.code, CutShort.code})
+NOTICES = frozenset({CutShort.code})
+"""What does not count for the exit status."""
 
 
 def diagnostic(kind: type[Rule], filename: str, message: str, *, span: Span = START, reason: str = "") -> Finding:

@@ -25,14 +25,21 @@ def fingerprints(
     it cannot be read.
     """
     names: dict[str, str] = {}
+    begun: dict[tuple[str, str, int, int | None], tuple[str, hashlib.blake2b]] = {}
     seen: Counter[str] = Counter()
     found = []
     for finding in findings:
-        if finding.filename not in names:
-            names[finding.filename] = from_root(finding.filename, root)
-        line = " ".join((line_text(finding.filename, finding.span.start.row, finding.cell) or "").split())
-        content = "\0".join([finding.code, names[finding.filename], line])
-        found.append(_digest(f"{content}\0{seen[content]}"))
+        place = (finding.code, finding.filename, finding.span.start.row, finding.cell)
+        if place not in begun:  # the line can be long, and hold many findings
+            if finding.filename not in names:
+                names[finding.filename] = from_root(finding.filename, root)
+            line = " ".join((line_text(*place[1:]) or "").split())
+            content = "\0".join([finding.code, names[finding.filename], line])
+            begun[place] = content, hashlib.blake2b(_bytes(content), digest_size=_DIGEST_BYTES)
+        content, digest = begun[place]
+        digest = digest.copy()
+        digest.update(_bytes(f"\0{seen[content]}"))
+        found.append(digest.hexdigest())
         seen[content] += 1
     return found
 
@@ -45,5 +52,5 @@ def from_root(filename: str, root: str | None = None) -> str:
     return Path(path if inside.split(os.sep)[0] == os.pardir else inside).as_posix()
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

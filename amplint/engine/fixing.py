@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from amplint.engine.config import Settings
-from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
+from amplint.engine.diagnostics import CutShort, RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
 from amplint.engine.discover import Target
-from amplint.engine.run import Linter, opened
+from amplint.engine.run import Linter, opened, unreadable
 from amplint.findings import Applicability, Finding, Fix
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
@@ -56,22 +56,23 @@ def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
 def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
     """Repair the file `target` and, with `write`, replace it; a file that cannot be written has that as a finding."""
     try:
-        raw = read(target.path)
+        raw = read(target.path, target.settings.max_file_size)
     except OSError as failure:
-        return Repaired(b"", b"", [_cannot("read", target, failure)])
+        return Repaired(b"", b"", [unreadable(target, failure)])
     repaired = repair(raw, target, linter)
     if write and repaired.fixed:
         try:
             replace_file(target.path, repaired.after, expected=raw)
         except OSError as failure:
-            return Repaired(raw, raw, [_cannot("written", target, failure), *linter.check(target, raw)])
+            return Repaired(raw, raw, [_not_written(target, failure), *linter.check(target, raw)])
     return repaired
 
 
 def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
     """Apply the fixes of what is found in `raw`, the content of `target`, and of what is found after that.
 
-    A fix whose result is not valid, cannot be encoded or breaks the analysis is left out; the others go on.
+    A fix whose result is not valid, cannot be encoded or breaks the analysis is left out; the others go on. Where the
+    analysis was cut short, there is one round.
     """
     try:
         page = opened(target.path, raw)
@@ -87,9 +88,11 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
             refused.update([fix for fix in fixes if _step(state, [fix], target, linter) is None] or fixes[1:])
             fixes = [fix for fix in fixes if fix not in refused]
             step = _step(state, fixes, target, linter)
-        if step is state:
-            break
+        cut = any(finding.code == CutShort.code for finding in step.findings)
+        finished = step is state or cut
         state = step
+        if finished:
+            break
     findings = [state.page.placed(finding) for finding in state.findings]
     after = raw if state.after is None else state.after
     return Repaired(raw, after, findings, len(state.codes), codes=state.codes)
@@ -123,5 +126,5 @@ def edited(page: Page, fixes: Sequence[Fix]) -> tuple[bytes | None, list[Fix]]:
     return page.restored(new), applied
 
 
-def _cannot(what: str, target: Target, failure: OSError) -> Finding:
-    return diagnostic(UnreadableFile, target.filename, f"cannot be {what}: {failure.strerror or failure}")
+def _not_written(target: Target, failure: OSError) -> Finding:
+    return diagnostic(UnreadableFile, target.filename, f"cannot be written: {failure.strerror or failure}")

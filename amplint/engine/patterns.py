@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from amplint.engine.globs import Glob, parse
 from amplint.source.files import read
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a .gitignore counts as unreadable."""
@@ -24,27 +21,62 @@ class Patterns:
     def __init__(self, root: str, lines: Iterable[str]) -> None:
         self.root = root.rstrip(os.sep) + os.sep
         self.invalid: list[str] = []
-        self._spec = self._compile(lines)
+        self._globs: list[Glob] = []
+        self._literal: dict[tuple[str, bool, bool], int] = {}
+        self._others: list[tuple[int, Glob]] = []
+        self._entered: dict[str, bool] = {"": True}
+        for line in lines:
+            try:
+                glob = parse(line)
+            except ValueError:
+                self.invalid.append(line)
+                continue
+            if glob is not None:
+                self._add(glob)
 
     def verdict(self, path: str, *, folder: bool = False) -> bool | None:
-        """Whether the absolute `path` is matched: True, False by a `!` pattern, or None where no pattern speaks."""
+        """Whether the absolute `path` is matched: True, False by a `!` pattern, or None where no pattern speaks.
+
+        What is in a folder that is matched is matched, whatever else is said of it.
+        """
         if not path.startswith(self.root):
             return None
         relative = path[len(self.root) :].replace(os.sep, "/")
-        return self._spec.check_file(relative + "/" * folder).include
+        return self._own(relative, folder) if self._enters(relative.rpartition("/")[0]) else True
 
-    def _compile(self, lines: Iterable[str]) -> GitIgnoreSpec:
-        from pathspec import GitIgnoreSpec
+    def _add(self, glob: Glob) -> None:
+        index = len(self._globs)
+        self._globs.append(glob)
+        if glob.literal is None:
+            self._others.append((index, glob))
+            return
+        self._literal[glob.literal, glob.whole, True] = index
+        if not glob.folders_only:
+            self._literal[glob.literal, glob.whole, False] = index
 
-        valid: list[str] = []
-        for line in lines:
-            try:
-                GitIgnoreSpec.from_lines([line])
-            except Exception:  # pathspec lets the errors of `re` through
-                self.invalid.append(line)
-            else:
-                valid.append(line)
-        return GitIgnoreSpec.from_lines(valid)
+    def _enters(self, folder: str) -> bool:
+        """Whether neither this folder, by its path from the root on, nor one around it is matched."""
+        unknown: list[str] = []
+        above = folder
+        while above not in self._entered:
+            unknown.append(above)
+            above = above.rpartition("/")[0]
+        for place in reversed(unknown):
+            self._entered[place] = self._entered[place.rpartition("/")[0]] and not self._own(place, True)
+        return self._entered[folder]
+
+    def _own(self, path: str, folder: bool) -> bool | None:
+        """What the last pattern says that matches this path itself."""
+        name = path.rpartition("/")[2]
+        last = max(self._literal.get((name, False, folder), -1), self._literal.get((path, True, folder), -1))
+        for index, glob in reversed(self._others):
+            if index < last:
+                break
+            assert glob.regex is not None
+            if (folder or not glob.folders_only) and glob.regex.match(path if glob.whole else name):
+                last = index
+                break
+        return None if last < 0 else not self._globs[last].negated
 
 
 Chain = Sequence[Patterns]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError
 from amplint.engine.deep import call_deep
-from amplint.engine.diagnostics import SyntaxErrorFound, UnreadableFile, defect, diagnostic
+from amplint.engine.diagnostics import ALWAYS_ON, SyntaxErrorFound, UnreadableFile, defect, diagnostic
 from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.modules import Modules, still_holds
@@ -25,7 +26,7 @@ from amplint.notebooks.reading import is_plain, page_of
 from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.source.encoding import SourceError
-from amplint.source.files import read
+from amplint.source.files import read, require_size
 
 POOL_BYTES = 600_000
 """How much source must be left to analyse for worker processes to save more time than they cost."""
@@ -42,8 +43,11 @@ class _Work:
 
 
 def opened(path: str, raw: bytes) -> Page:
-    """What is linted of the file at `path`, which holds `raw`. Raises SourceError for a notebook that is none."""
-    return Page(raw) if is_plain(path, raw) else call_deep(page_of, path, raw)
+    """What is linted of the file at `path`, which holds `raw`. Raises SourceError for a notebook that is none.
+
+    What holds NUL is neither Python nor a notebook, and need not be looked at any further.
+    """
+    return Page(raw) if b"\0" in raw or is_plain(path, raw) else call_deep(page_of, path, raw)
 
 
 def cores() -> int:
@@ -71,7 +75,10 @@ class Linter:
         Repairs are made of them, so none is taken from earlier runs.
         """
         try:
+            require_size(len(raw), target.settings.max_file_size, target.path)
             page = opened(target.path, raw)
+        except OSError as failure:
+            return [unreadable(target, failure)]
         except SourceError as failure:
             return [_not_a_notebook(target, failure)]
         return [page.placed(finding) for finding in self.check_page(target, page)]
@@ -97,7 +104,8 @@ class Linter:
         done: dict[int, _Work] = {}
         for index, target in enumerate(targets):
             try:
-                work = self._prepare(target, opened(target.path, read(target.path)))
+                raw = read(target.path, target.settings.max_file_size)
+                work = self._prepare(target, opened(target.path, raw))
                 findings = self._known(work)
             except ConfigError:
                 raise
@@ -105,8 +113,7 @@ class Linter:
                 results[index] = [_not_a_notebook(target, failure)]
                 continue
             except OSError as failure:
-                message = f"cannot be read: {failure.strerror or failure}"
-                results[index] = [diagnostic(UnreadableFile, target.filename, message)]
+                results[index] = [unreadable(target, failure)]
                 continue
             except Exception as failure:
                 results[index] = [defect(target.filename, "Reading the file", failure)]
@@ -130,10 +137,10 @@ class Linter:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
         asked = self._projects.asked(target.settings)
-        rules = screen(self._handling[codes], raw, asked)
+        rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
         others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
         torch = target.settings.torch_version
-        job = Job(target.filename, target.path, raw, rules, others, torch, asked)
+        job = Job(target.filename, target.path, raw, rules, others, torch, asked, target.settings.max_seconds)
         folder = os.path.dirname(target.path) if rules or others else ""
         return _Work(target, page, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
 
@@ -165,7 +172,8 @@ class Linter:
             kept = suppress(named, target.filename, work.job.raw, self._projects.rules, active)
         except Exception as failure:
             kept = [defect(target.filename, "Reading the suppressions", failure), *named]
-        return [finding for finding in kept if finding.severity >= target.settings.min_severity]
+        least = target.settings.min_severity
+        return [finding for finding in kept if finding.severity >= least or finding.code in ALWAYS_ON]
 
     def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:
         heavy = {index: work for index, work in waiting.items() if work.job.rules or work.job.others}
@@ -185,6 +193,12 @@ class Linter:
         for index, analysis in analyse_in_processes(jobs, cores(), self.running, meanwhile=check_syntax):
             yield index, self._kept(waiting[index], analysis)
         yield from light.items()
+
+
+def unreadable(target: Target, failure: OSError) -> Finding:
+    """What is said of a file that cannot be read."""
+    limit = " (max-file-size)" if failure.errno == errno.EFBIG else ""
+    return diagnostic(UnreadableFile, target.filename, f"cannot be read: {failure.strerror or failure}{limit}")
 
 
 def _not_a_notebook(target: Target, failure: SourceError) -> Finding:

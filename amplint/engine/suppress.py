@@ -19,7 +19,8 @@ def suppress(findings: list[Finding], filename: str, raw: bytes, rules: Rules, a
     """
     failed = any(finding.code in ALWAYS_ON for finding in findings)
     wanted = UnusedSuppression.code in active and not failed and may_be_unused(raw)
-    if not wanted and not (findings and may_suppress(raw)):
+    ours = any(finding.code not in ALWAYS_ON for finding in findings)
+    if not wanted and not (ours and may_suppress(raw)):
         return findings
     comments = suppressions(raw)
     used: set[tuple[Suppression, str]] = set()

@@ -19,7 +19,7 @@ from amplint.fixes.splice import Located, place, splice
 from amplint.source.rewrite_lines import LINE_TAIL, Lines, deletions
 from amplint.source.source import NEWLINE
 
-_NOQA = re.compile(r"#.*\bnoqa\b", re.IGNORECASE)
+_NOQA = re.compile(r"[^#]*#.*\bnoqa\b", re.IGNORECASE)
 
 
 def can_import(text: str, wanted: Iterable[str]) -> bool:
@@ -140,7 +140,7 @@ def _removals(lines: Lines, block: list[ast.stmt], stale: set[str], *, top: bool
             continue
         indices = {index for index, alias in enumerate(statement.names) if _is_stale(statement, alias, stale)}
         rows = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-        if not indices or any(_NOQA.search(lines.line(row)) for row in rows):
+        if not indices or any(_NOQA.match(lines.line(row)) for row in rows):
             continue
         span = _span(lines, statement)
         if len(indices) < len(statement.names):

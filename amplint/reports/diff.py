@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 
 from amplint.notebooks.reading import cells_of
 from amplint.reports.places import in_file
-from amplint.reports.text import visible
+from amplint.reports.text import visible, without_commands
 from amplint.source.encoding import shown_text
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
+CI_SYSTEMS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+"""Variables of the environment in which a line of output can be a command."""
+
+
 def unified(filename: str, old: bytes, new: bytes, *, escape: bool) -> str:
     """A diff that `patch -p0` takes; with `escape`, for a terminal, control characters are made visible.
+
+    Where a CI system reads along, what it would take for a command is made visible in any case: a patch of such lines
+    does not apply.
 
     That of a notebook has a part for each cell that changes, and is for reading.
     """
@@ -35,6 +43,8 @@ def _diff(name: str, old: str, new: str, escape: bool) -> str:
 
 def _shown(piece: str, escape: bool) -> str:
     line = piece.removesuffix("\n")
+    if any(name in os.environ for name in CI_SYSTEMS):
+        line = without_commands(line)
     if escape:
         line = visible(line.removesuffix("\r").replace("\t", "    "))
     return line + ("\n" if piece.endswith("\n") else "\n\\ No newline at end of file\n")

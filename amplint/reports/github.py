@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
 from amplint.reports.prose import paragraphs
-from amplint.reports.text import visible_lines
+from amplint.reports.text import visible, visible_lines
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -34,4 +34,5 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(escaped.replace(":", "%3A").replace(",", "%2C"))

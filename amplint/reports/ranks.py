@@ -22,7 +22,7 @@ def unequal(record: Record) -> str:
         return ""
     shown = [
         f"  {visible(from_here(count.filename))}:{count.row}  {count.phase}: "
-        + ", ".join(f"{what} on rank {rank}" for rank, what in count.did)
+        + ", ".join(f"{visible(what)} on rank {rank}" for rank, what in count.did)
         for count in counts[:_LINES]
     ]
     more = [f"  ... and {len(counts) - _LINES} more"] if len(counts) > _LINES else []

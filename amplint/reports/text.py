@@ -25,6 +25,11 @@ def visible(text: str) -> str:
     return _COMMAND.sub(lambda found: _hex_of(found.group()), _INVISIBLE.sub(_escape, text))
 
 
+def without_commands(text: str) -> str:
+    """`text` with nothing escaped but commands to CI systems."""
+    return _COMMAND.sub(lambda found: _hex_of(found.group()), text)
+
+
 def visible_lines(text: str) -> str:
     """`text` with its lines, each made `visible`."""
     return "\n".join(visible(line) for line in text.splitlines())

@@ -27,7 +27,8 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
     ran = [*_lines(record, found, width), *against_float32(record, width)]
-    return "\n".join([head, *dry, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]) + "\n"
+    told = [head, *dry, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]
+    return "\n".join(map(visible, told)) + "\n"
 
 
 def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str]:

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amplint.semantics.events import Event
+    from amplint.semantics.python.machine import Stopped
     from amplint.semantics.reading.program import Program
 
 
+SECONDS = 6.0
+"""How many processor seconds the interpretation of one file may take where nobody says otherwise."""
+
+
 def interpret(
-    program: Program, tell: Callable[[Event], None], kinds: Set[str], assuming: Set[str] | None = None
-) -> None:
+    program: Program,
+    tell: Callable[[Event], None],
+    kinds: Set[str],
+    assuming: Set[str] | None = None,
+    seconds: float = SECONDS,
+) -> Stopped | None:
     """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
+
+    Where that takes too many statements or processor `seconds`, the rest is left out, and what it returns says where.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
@@ -21,4 +32,4 @@ def interpret(
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    run(program, tell, kinds, TRACKERS, assuming)
+    return run(program, tell, kinds, TRACKERS, assuming, seconds)

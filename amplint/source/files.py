@@ -13,18 +13,26 @@ def read(path: str | os.PathLike[str], limit: int | None = None) -> bytes:
     Nothing else is opened: a FIFO would wait for a writer, and a device has no end. Raises OSError where the file
     cannot be read, is not regular or holds more than `limit` bytes.
     """
-    _require_regular(os.stat(path), path)
+    _require(os.stat(path), path, limit)
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(os.open(path, flags), "rb") as file:
-        _require_regular(os.fstat(file.fileno()), path)
+        _require(os.fstat(file.fileno()), path, limit)
         content: bytes | None = file.read() if limit is None else file.read(limit + 1)
     if content is None:  # a file of the kernel that has nothing to say now
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), os.fspath(path))
-    if limit is not None and len(content) > limit:
-        raise OSError(errno.EFBIG, f"the file is larger than {limit:,} bytes", os.fspath(path))
+    if limit is not None:
+        require_size(len(content), limit, path)
     return content
 
 
-def _require_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+def require_size(size: int, limit: int, path: str | os.PathLike[str]) -> None:
+    """Raise OSError where `size`, in bytes, is above `limit`."""
+    if size > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit:,} bytes", os.fspath(path))
+
+
+def _require(status: os.stat_result, path: str | os.PathLike[str], limit: int | None) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    if limit is not None:
+        require_size(status.st_size, limit, path)

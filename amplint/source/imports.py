@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from amplint.records import dataclass
 
 _STATEMENT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(?P<module>\.*[\w.]*)[ \t]*import[ \t]*"
-    r"(?P<names>\([^)]*\)|(?:[^\\\n;#]|\\\r?\n)*)|import[ \t]+(?P<modules>[^\n;#]+))",
+    r"^[ \t]*(?:from[ \t]+(?P<module>[\w.]*)[ \t]*import[ \t]*"
+    r"(?P<names>\((?:[^()#]|#[^\n]*)*\)|(?:[^\\\n;#]|\\\r?\n)*)|import[ \t]+(?P<modules>[^\n;#]+))",
     re.MULTILINE,
 )
 _COMMENT = re.compile(r"#[^\n]*")

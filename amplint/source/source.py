@@ -9,6 +9,7 @@ punctuation.
 from __future__ import annotations
 
 import ast
+import bisect
 import functools
 import re
 import warnings
@@ -32,6 +33,8 @@ RUN_ROWS = 200
 WORD = re.compile(r"[A-Za-z_]\w*")
 _LIMITS = re.compile("too many|Exceeds the limit")
 """What Python says of a file that its own limits keep from running: too deep, or with an endless number in it."""
+_MARK = "\ufeff"
+"""A second byte order mark, which only libcst would overlook."""
 _TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
@@ -232,14 +235,31 @@ class Source:
 
     def chunk_of(self, node: cst.CSTNode) -> Chunk:
         """The chunk whose tree holds `node`. Raises ForeignNode for a node of another file."""
-        for chunk in self.chunks:
-            if chunk.grown and (node is chunk.module or node in chunk.parents):
-                return chunk
-        raise ForeignNode(type(node).__name__)
+        chunk = self._home(node)
+        if chunk is None:
+            raise ForeignNode(type(node).__name__)
+        return chunk
 
     def owns(self, node: cst.CSTNode) -> bool:
         """Whether `node` belongs to a tree of this file."""
-        return any(chunk.grown and (node is chunk.module or node in chunk.parents) for chunk in self.chunks)
+        return self._home(node) is not None
+
+    def _home(self, node: cst.CSTNode) -> Chunk | None:
+        if node not in self._homes:
+            row = getattr(node.at, "lineno", 0)
+            likely = self.chunks[max(0, bisect.bisect_right(self._first_rows, row) - 1) :][:1] if row else []
+            chunks = (one for some in (likely, self.chunks) for one in some if one.grown)
+            self._homes[node] = next((one for one in chunks if node is one.module or node in one.parents), None)
+        return self._homes[node]
+
+    @functools.cached_property
+    def _first_rows(self) -> list[int]:
+        return [chunk.first_row for chunk in self.chunks]
+
+    @functools.cached_property
+    def _homes(self) -> dict[cst.CSTNode, Chunk | None]:
+        """The chunks of the nodes that have been asked for, None for those of other files."""
+        return {}
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file."""
@@ -301,7 +321,7 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, as
             body = ast.parse(text).body
     except SyntaxError as failure:
         message = str(failure.msg)
-        if not _LIMITS.match(message):
+        if not _LIMITS.match(message) and not text.startswith(_MARK):
             try:
                 from amplint.source.concrete import parse
             except ModuleNotFoundError:  # without libcst, as in the playground of the site, Python has the last word

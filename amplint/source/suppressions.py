@@ -11,11 +11,13 @@ from amplint.findings import Position, Span
 from amplint.records import dataclass
 from amplint.source.encoding import SourceError, decode
 
-_NOQA = r"noqa\b(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:\s*,?\s*[a-z]+[0-9]+)*))?"
-_OWN = r"amplint\s*:\s*(?P<own>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<selectors>[^\]]*)\])?"
+_NOQA = r"noqa\b(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:\s*(?:,\s*)?[a-z]+[0-9]+)*))?"
+_OWN = r"amplint\s*:\s*(?P<own>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<selectors>[^\]#]*)\])?"
 _DIRECTIVE = re.compile(rf"#\s*(?:{_NOQA}|{_OWN})", re.IGNORECASE)
 _HINT = re.compile(rb"noqa|amplint\s*:", re.IGNORECASE)
-_OWN_HINT = re.compile(rb"amplint\s*:|noqa\s*:[^\r\n]*AMP\d", re.IGNORECASE)
+_OWN_HINT = re.compile(rb"amplint\s*:", re.IGNORECASE)
+_LISTED = re.compile(rb"noqa\s*:[^\r\n]*", re.IGNORECASE)
+_CODE_HINT = re.compile(rb"AMP\d", re.IGNORECASE)
 _LAYOUT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER})
 
 
@@ -48,7 +50,9 @@ def may_suppress(raw: bytes) -> bool:
 def may_be_unused(raw: bytes) -> bool:
     """Whether the file may hold a suppression that is reported when it suppresses nothing."""
     folded = raw.lower()
-    return (b"amplint" in folded or b"noqa" in folded) and _OWN_HINT.search(raw) is not None
+    if b"amplint" in folded and _OWN_HINT.search(raw) is not None:
+        return True
+    return b"noqa" in folded and any(_CODE_HINT.search(listed) for listed in _LISTED.findall(raw))
 
 
 def suppressions(raw: bytes) -> list[Suppression]:

@@ -173,11 +173,15 @@ def is_precision(text: object) -> bool:
 
 SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
 """Bytes of which a file that uses a gradient scaler holds at least one."""
-HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]*dtype")
-"""What a file holds in which a tensor can be seen to be half."""
+HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]{0,4000}dtype")
+"""What a file holds in which a tensor can be seen to be half.
+
+What is repeated in such patterns has an end, so that a search costs no more than the text is long.
+"""
 HALF_ASSUMED = re.compile(
-    HALF_SIGNS.pattern + rb"|type_as\(|\.to\([^()]*dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
-    rb"|norm\([^\n]*\.grad\b|\.grad\b[^\n]*\.norm\("
+    HALF_SIGNS.pattern
+    + rb"|type_as\(|\.to\([^()]{0,400}dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
+    rb"|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
 )
 """What a file holds that gives away how half meets its operations."""
 HUGE_NUMBERS = re.compile(
@@ -189,4 +193,4 @@ HUGE_ASSUMED = re.compile(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MIN
 TINY_NUMBERS = re.compile(
     rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )
-INFINITIES = re.compile(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .*\binf\b")
+INFINITIES = re.compile(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")

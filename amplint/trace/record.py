@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, field
-from typing import Any
+from typing import Any, NoReturn
 
 from amplint.records import dataclass
 from amplint.trace.compared import Comparison
@@ -319,10 +319,11 @@ class Record:
     def from_json(cls, text: str) -> Record:
         """Read what `to_json` wrote. Raises UnreadableRecord."""
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse)
             version = data["schema"]
             if version != SCHEMA:
                 raise UnreadableRecord(f"a trace of format {version}; this amplint reads format {SCHEMA}")
+            _require_valid(data)
             rows = [(_operation(row), row) for row in data["operations"]]
             return cls(
                 torch=data["torch"],
@@ -347,7 +348,7 @@ class Record:
                 divergences=[_divergence(row) for row in data["divergences"]],
                 comparison=Comparison.of(data["comparison"]) if data["comparison"] is not None else None,
             )
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as failure:
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as failure:
             raise UnreadableRecord("not a trace that amplint has written") from failure
 
     def _modules(self) -> set[str]:
@@ -367,6 +368,20 @@ def digest(content: bytes) -> str:
 def is_floating(dtype: str) -> bool:
     """Whether `dtype` is that of floating point numbers."""
     return "float" in dtype
+
+
+def _refuse(name: str) -> NoReturn:
+    raise UnreadableRecord(f"not a trace that amplint has written: {name} in it is no JSON")
+
+
+def _require_valid(data: dict[str, Any]) -> None:
+    from amplint.trace.schema import schema
+    from amplint.trace.validation import problem
+
+    wanted = schema()
+    wrong = problem(data, wanted, wanted["$defs"])
+    if wrong is not None:
+        raise UnreadableRecord(f"not a trace that amplint has written: {wrong[:200]} is not as its schema has it")
 
 
 def _operation(row: dict[str, Any]) -> Operation:

@@ -16,7 +16,7 @@ from amplint.trace.findings import findings, findings_of_ranks
 from amplint.trace.merge import Unmergeable, merged
 from amplint.trace.ranks import file_of, rank_and_ranks
 from amplint.trace.record import HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
-from docs.schema import schema
+from amplint.trace.schema import schema
 from tests.conftest import Command
 
 SCRIPT = """\

@@ -10,6 +10,7 @@ from typing import Any
 
 from amplint.codemods.mmcv.settings import DELETE
 from amplint.codemods.refusal import Refusal
+from amplint.engine.config import MAX_FILE_SIZE
 from amplint.fixes.names import parse
 from amplint.records import dataclass
 from amplint.source.encoding import SourceError, decode
@@ -109,7 +110,7 @@ def _wrapper_of(base: str, row: int, path: str, convert: Convert, seen: tuple[st
     if not path or where.suffix != ".py" or str(where) in seen or len(seen) > 20:
         return None
     try:
-        text, _ = decode(read(where))
+        text, _ = decode(read(where, MAX_FILE_SIZE))
         above = inherited(text, str(where), convert, (*seen, str(where)))
         if above.wrapper is None:
             return None

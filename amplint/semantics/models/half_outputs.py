@@ -31,7 +31,7 @@ _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
 _SIDES_KEPT = 4
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
-_CALLED = re.compile(r"(\w+)\(")
+_CALLED = re.compile(r"\b(\w+)\(")
 
 
 def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:

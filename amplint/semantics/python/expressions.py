@@ -28,6 +28,9 @@ from amplint.semantics.values.values import (
 from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
 
+LONG_CHAIN = 8
+"""Of a condition with more parts only these are remembered, and not what the whole came to."""
+
 
 def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
     """The value of an expression; `state` is advanced past its effects. Raises PathEnds where it cannot complete."""
@@ -48,7 +51,8 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     """Whether a condition holds; where it can be either, both are tried and what was chosen is remembered."""
     if isinstance(node, cst.BooleanOperation):
         both = isinstance(node.operator, cst.And)
-        whole = None if _may_have_effects(node) else _whole(machine, state, node, both)
+        apart = _is_long(node) or _may_have_effects(node)
+        whole = None if apart else _whole(machine, state, node, both)
         known = None if whole is None else truth(machine, state, evaluate(machine, state, node))
         if known is None:
             left = decide(machine, state, node.left)
@@ -71,6 +75,15 @@ def _whole(machine: Machine, state: State, node: cst.BooleanOperation, both: boo
     """`a and b` by both its sides, also where one is enough to know it: joined paths may know different ones."""
     sides = [symbol_of(machine, evaluate(machine, state, side)) for side in (node.left, node.right)]
     return machine.unknown("and" if both else "or", parts=tuple(sides))
+
+
+def _is_long(node: cst.BaseExpression) -> bool:
+    """Whether a condition is a chain of so many that to know of each beginning of it would cost their square."""
+    length = 0
+    while isinstance(node, cst.BooleanOperation) and length < LONG_CHAIN:
+        node = node.left
+        length += 1
+    return length == LONG_CHAIN
 
 
 @functools.lru_cache(maxsize=512)

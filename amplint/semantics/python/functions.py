@@ -412,5 +412,6 @@ def remember_yield(machine: Machine, state: State) -> None:
     depth = state.frames[state.frame].get(DEPTH)
     first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
     entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
-    finishes = any(resumes(machine.calls[-1]) for resumes in machine.hooks.resumes)
+    node = machine.calls[-1] if machine.calls else None  # outside of functions Python refuses to run it
+    finishes = node is not None and any(resumes(node) for resumes in machine.hooks.resumes)
     state.bind(state.frame, ENTERED, Entered(entered, finishes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 
@@ -10,7 +12,7 @@ from amplint.semantics.python import attributes, calls
 from amplint.semantics.python.definitions import bind_chunks, node_of
 from amplint.semantics.python.expressions import evaluate
 from amplint.semantics.python.functions import call_function
-from amplint.semantics.python.machine import STEP_BUDGET, BudgetSpent, Machine
+from amplint.semantics.python.machine import STEP_BUDGET, BudgetSpent, Machine, Stopped
 from amplint.semantics.python.statements import Flow, run_block, run_body
 from amplint.semantics.python.tracker import Tracker, Trackers
 from amplint.semantics.reading import demos
@@ -39,14 +41,24 @@ def interpret(
     kinds: Set[str],
     trackers: Iterable[type[Tracker]],
     assuming: Set[str] | None = None,
-) -> None:
+    seconds: float = math.inf,
+) -> Stopped | None:
     """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
+
+    Where that takes too many statements or processor `seconds`, the rest is left out, and what it says is where.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
-        program, tell, kinds, partial(Trackers, trackers), evaluate, run_body, assumes=assuming is not None
+        program,
+        tell,
+        kinds,
+        partial(Trackers, trackers),
+        evaluate,
+        run_body,
+        assumes=assuming is not None,
+        seconds=seconds,
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)
@@ -63,8 +75,10 @@ def interpret(
     starts = _run_module(machine)
     _start_everything(machine, starts)
     _run_demonstrations(machine, starts)
-    for file_ends in machine.hooks.file_ends:
-        file_ends(starts)
+    with contextlib.suppress(BudgetSpent):
+        for file_ends in machine.hooks.file_ends:
+            file_ends(starts)
+    return machine.stopped
 
 
 def _run_module(machine: Machine) -> list[State]:
@@ -103,7 +117,7 @@ def _run_demonstrations(machine: Machine, starts: list[State]) -> None:
 
 
 def _restart(machine: Machine) -> None:
-    machine.complete = False
+    machine.hypothetical = False
     machine.steps_left = STEP_BUDGET // 4
     machine.loops = machine.calls = ()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from amplint.findings import Guessed
+from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.python.novelty import Novelty
 from amplint.semantics.python.summaries import Summaries
@@ -45,6 +48,11 @@ STEP_BUDGET = 30_000
 
 Few files come near it: none of 30 public training scripts takes more than 18,000.
 """
+MOST_STEPS = 4 * STEP_BUDGET
+"""How many statements are run of one file in all."""
+STEPS_PER_LOOK = 8
+"""After so many statements the clock is looked at."""
+_processor_time = getattr(time, "thread_time", time.process_time)
 EXACT_STEPS = 500
 
 
@@ -89,6 +97,19 @@ class PathEnds(Exception):
 
 class BudgetSpent(Exception):
     """The file's share of work is used up; what has been found so far stands."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Where work first ended because the share of a file was used up.
+
+    `node` is the statement, `function` the name of the function or method around it, empty at the top level of a file,
+    and `spent` what is used up: so many statements, or so many seconds.
+    """
+
+    node: cst.CSTNode
+    function: str
+    spent: str
 
 
 class Choices:
@@ -158,6 +179,7 @@ class Machine:
         run_body: RunBody,
         *,
         assumes: bool = False,
+        seconds: float = math.inf,
     ) -> None:
         self.program = program
         self._evaluate = evaluate
@@ -167,6 +189,10 @@ class Machine:
         self.option: Module | None = None
         self.complete = True
         self.steps_left = STEP_BUDGET
+        self.stopped: Stopped | None = None
+        self._all_steps_left = MOST_STEPS
+        self._seconds = seconds
+        self._ends = _processor_time() + seconds
         self.relevant: set[Chunk] = set()
         self.slice = Slice(())
         self.chunk: Chunk | None = None
@@ -261,8 +287,25 @@ class Machine:
     def spend(self) -> None:
         """Account for one statement. Raises BudgetSpent."""
         self.steps_left -= 1
-        if self.steps_left < 0:
-            raise BudgetSpent
+        self._all_steps_left -= 1
+        if self.steps_left < 0 or self._all_steps_left < 0:
+            self._stop(f"{STEP_BUDGET:,} statements")
+        if self._all_steps_left % STEPS_PER_LOOK == 0 and _processor_time() > self._ends:
+            self._stop(f"{self._seconds:g} seconds")
+
+    def _stop(self, spent: str) -> NoReturn:
+        self.complete = False
+        if self.stopped is None and self.statement is not None:
+            self.stopped = Stopped(self.statement, self._running(), spent)
+        raise BudgetSpent
+
+    def _running(self) -> str:
+        """The name of the function or method that runs, empty at the top level."""
+        node = self.calls[-1] if self.calls else None
+        if not isinstance(node, cst.FunctionDef):
+            return ""
+        cls = self.chunk.name if self.chunk is not None and self.chunk.is_class else None
+        return f"{cls}.{node.name.value}" if cls else node.name.value
 
     def unknown(self, *key: Hashable, parts: tuple[int, ...] = ()) -> Unknown:
         """The unknown value of an operation on `parts`."""

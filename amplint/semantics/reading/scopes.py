@@ -26,7 +26,7 @@ EXTREME_NUMBER = re.compile(
 _BOUND = re.compile(
     r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
 )
-_CALLED = re.compile(r"(\w+)\(")
+_CALLED = re.compile(r"\b(\w+)\(")
 _MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
 _TYPED_POSITIONS = re.compile(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
 _THREAD_TARGET = re.compile(
@@ -53,6 +53,8 @@ THREAD_CALLS = frozenset(
 )
 _HANDS_TO_THREADS = THREAD_CALLS | {"target", "starmap_async"}
 LONG_RUN = 300
+LONGEST_NAME = 50
+"""What has more parts is no name; to look at each part of it with those before it would cost their square."""
 SHORT_FUNCTION = 40
 _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
 _RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
@@ -75,11 +77,11 @@ _KEEPS_SCALER = (
 
 
 def dotted(node: cst.CSTNode) -> str | None:
-    """`a.b.c` for a chain of names, None for anything else."""
+    """`a.b.c` for a chain of at most `LONGEST_NAME` names and one more, None for anything else."""
     if type(node) is cst.Name:
         return node.value
     parts: list[str] = []
-    while type(node) is cst.Attribute:
+    while type(node) is cst.Attribute and len(parts) < LONGEST_NAME:
         parts.append(node.attr.value)
         node = node.value
     if type(node) is not cst.Name:

@@ -113,7 +113,7 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if region is not None and ("cuda" not in (region.devices or ()) or op in LIFTED):
         return  # autocast runs these in float32
     certain = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
-    if not certain:
+    if not certain and conversion(machine, value.symbol) in (None, *HALF_DTYPES):
         machine[Seams].refusing[node] = Operand(place, value)
     plain = (
         isinstance(value, Tensor) or name not in _AMBIGUOUS or _is_weight(machine, value.symbol) or _goes_along(node)

@@ -11,6 +11,8 @@ Fact: TypeAlias = "int | tuple[str, int]"
 """What an assumption is about: a symbol's truth, ("is none", symbol), ("value of", symbol) or ("member", symbol)."""
 Facts: TypeAlias = "dict[Fact, Const]"
 NOTHING: Facts = {}
+DEPTH = 8
+"""Conditions are asked for again with each condition around them; what lies deeper is left open."""
 
 
 class Known(Protocol):
@@ -20,17 +22,22 @@ class Known(Protocol):
         """What is assumed under `key`, None when nothing is."""
 
 
-def known(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
-    """Whether `symbol` is true where `facts` hold, None when it can be either."""
+def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bool | None:
+    """Whether `symbol` is true where `facts` hold, None when it can be either.
+
+    Of conditions in conditions, `depth` levels are looked into.
+    """
     fact = facts.get(symbol) or facts.get(("value of", symbol))
     if fact is not None:
         return bool(fact.value)
     kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
     if kind == "not":
-        inner = known(symbols, facts, parts[0])
+        inner = known(symbols, facts, parts[0], depth)
         return None if inner is None else not inner
     if kind in ("and", "or"):
-        sides = [known(symbols, facts, part) for part in parts]
+        if not depth:
+            return None
+        sides = [known(symbols, facts, part, depth - 1) for part in parts]
         decides = kind == "or"
         return decides if decides in sides else None if None in sides else not decides
     if kind in ("==", "in"):

@@ -1,7 +1,8 @@
-"""The JSON Schema of a trace, derived from the classes that hold one."""
+"""The JSON Schema of a trace, derived from the classes that hold one; what is read is compared with it."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections import Counter
@@ -26,9 +27,12 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Divergence", "kind"): ("dtype", "count", "backward", "nonfinite", "skipped"),
 }
 """Class and field -> the words that it is one of."""
-_NUMBER_KEYS = {"pattern": "^-?[0-9]+$"}
+_LEAST = {"row": 0, "steps": 0, "ranks": 1, "lines": 1}
+"""Field -> the smallest number in it."""
+_NUMBER_KEYS = {"pattern": "^-?[0-9]{1,6}$"}
 
 
+@functools.cache
 def schema() -> Schema:
     """The schema of what `Record.to_json` writes, of draft 2020-12."""
     definitions: dict[str, Schema] = {}
@@ -52,7 +56,9 @@ def _described(kind: type, definitions: dict[str, Schema]) -> Schema:
     properties = {}
     for each in fields(kind):
         words = _WORDS.get((kind.__name__, each.name))
-        properties[each.name] = {"enum": list(words)} if words else _type(hints[each.name], definitions)
+        found = {"enum": list(words)} if words else _type(hints[each.name], definitions)
+        least = {"minimum": _LEAST[each.name]} if each.name in _LEAST and hints[each.name] is int else {}
+        properties[each.name] = {**found, **least}
     return {
         "description": inspect.getdoc(kind),
         "type": "object",
