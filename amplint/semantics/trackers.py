@@ -27,6 +27,7 @@ from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.models import Models
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
+from amplint.semantics.models.sharding import Sharding
 from amplint.semantics.models.threads import Threads
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
@@ -93,6 +94,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     FixedDevices,
     # parameters and tensors
     Parameters,
+    Sharding,
     HeldShards,
     Weights,
     Layers,

@@ -42,6 +42,16 @@ INSTEAD = {
 
 LOOPS = {"loop": "train", "lightning loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+ROUNDING = frozenset(
+    {
+        *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adafactor", "sgd"),
+        *("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit"),
+    }
+)
+"""What `TrainingArguments(optim=...)` calls optimizers that round each update to the dtype of its weight.
+
+The first is the default. Source: `OptimizerNames` of transformers 4.30 to 5.23; others compensate, or are not known.
+"""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

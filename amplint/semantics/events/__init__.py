@@ -43,7 +43,7 @@ from amplint.semantics.events.operations import (
     Sensitive,
     best,
 )
-from amplint.semantics.events.parameters import HalfStepped
+from amplint.semantics.events.parameters import HalfStepped, PolicyMade, ShardedStep, Shards, ShardsClipped
 from amplint.semantics.events.protocol import (
     BFLOAT16,
     WIDE,
@@ -151,6 +151,7 @@ __all__ = [
     "PairEvent",
     "PenaltyScaled",
     "Place",
+    "PolicyMade",
     "Purpose",
     "RanRegion",
     "Recipe",
@@ -169,6 +170,9 @@ __all__ = [
     "ScriptEnd",
     "Sensitive",
     "Setting",
+    "ShardedStep",
+    "Shards",
+    "ShardsClipped",
     "Stage",
     "StaysHalf",
     "SteppedAnother",

@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfManaged(Event):
-    """A framework scales the gradients of float16 parameters; `cast` made them float16."""
+    """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions."""
 
     manager: Manager
     cast: cst.CSTNode

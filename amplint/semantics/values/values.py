@@ -137,13 +137,15 @@ class Trained:
 
     `model` is the symbol of the model it was given the parameters of, and nothing else; `origins` are the symbols of
     whatever went into what it was given. `plain` tells that its class is PyTorch's and leaves unscaling to the scaler.
-    `epsilon` is what it adds to its denominators in the parameters' dtype, where that is known.
+    `epsilon` is what it adds to its denominators in the parameters' dtype, where that is known, and `decay` the share
+    of each weight that a step takes away.
     """
 
     model: int | None
     origins: frozenset[int]
     plain: bool
     epsilon: float | None = None
+    decay: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
