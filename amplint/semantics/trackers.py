@@ -11,6 +11,7 @@ from amplint.semantics.frameworks.api_uses import ApiUses
 from amplint.semantics.frameworks.callees import Callees
 from amplint.semantics.frameworks.decorators import SwitchDecorators
 from amplint.semantics.frameworks.frameworks import Frameworks
+from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.trainers import Trainers
 from amplint.semantics.losses.penalties import Penalties
 from amplint.semantics.losses.readings import Readings
@@ -76,6 +77,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     HalfModels,
     Windows,
     Frameworks,
+    MicroBatches,
     Trainers,
     CustomFunctions,
     Threads,

@@ -24,6 +24,18 @@ PRECISIONS = {
 }  # fmt: skip
 """What the frameworks call a mixed precision -> the dtype of its autocast regions, float32 for none."""
 
+DIVIDING = frozenset({"accelerate"})
+"""Frameworks whose `backward` divides the loss by the number of micro-batches that they were made for.
+
+Source: `Accelerator.backward`, unchanged from accelerate 0.12 to 1.15; DeepSpeed, which it can run, divides as well.
+"""
+WINDOW = "accumulate"
+"""The method that such a framework begins a micro-batch with; its prepared optimizers step at the end of a window."""
+CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_"})
+"""Methods that unscale and clip at once, whether a window ends or not (accelerate 0.12 to 1.15).
+
+Under DeepSpeed, which clips by itself, they do nothing.
+"""
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments, ready for the framework to step."""
 

@@ -6,7 +6,15 @@ from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleare
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
-from amplint.semantics.events.frameworks import Bypassed, HalfManaged, InertDecorator, ManagedBackward, Setting
+from amplint.semantics.events.frameworks import (
+    Bypassed,
+    ClippedEachTime,
+    DividedTwice,
+    HalfManaged,
+    InertDecorator,
+    ManagedBackward,
+    Setting,
+)
 from amplint.semantics.events.functions import (
     CustomFunctionEvent,
     HandedOver,
@@ -109,11 +117,13 @@ __all__ = [
     "CheckpointLacksScaler",
     "Checkpointed",
     "Clash",
+    "ClippedEachTime",
     "ClippedEarly",
     "CustomFunctionEvent",
     "DeviceFixed",
     "DisabledForOneDevice",
     "DividedLossRead",
+    "DividedTwice",
     "Event",
     "Evidence",
     "FarConstant",

@@ -40,6 +40,23 @@ class Bypassed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedEachTime(Event):
+    """`manager` clips on every micro-batch of its windows; `spelled` names it there."""
+
+    call: cst.Call
+    manager: Manager
+    spelled: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DividedTwice(Event):
+    """`manager` runs backward on a loss that `division` has divided by the number that it divides by itself."""
+
+    division: cst.CSTNode
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Setting(Event):
     """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
 

@@ -153,13 +153,14 @@ class Manager:
     """An object of a framework that scales losses and steps optimizers itself: an `Accelerator`, a `Fabric`.
 
     `kind` is the framework, `precision` the dtype of its regions (float32 for none, None where it is not known), and
-    `accumulates` tells that it may divide the loss by a number of micro-batches.
+    `accumulates` tells that it may divide the loss by a number of micro-batches: `steps`, where it was given that.
     """
 
     symbol: int
     kind: str
     precision: str | None
     accumulates: bool
+    steps: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)
