@@ -10,6 +10,7 @@ from amplint.semantics.frameworks.apex import Apex
 from amplint.semantics.frameworks.api_uses import ApiUses
 from amplint.semantics.frameworks.callees import Callees
 from amplint.semantics.frameworks.decorators import SwitchDecorators
+from amplint.semantics.frameworks.deepspeed import DeepSpeed
 from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.trainers import Trainers
@@ -78,6 +79,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Windows,
     Frameworks,
     MicroBatches,
+    DeepSpeed,
     Trainers,
     CustomFunctions,
     Threads,

@@ -57,6 +57,22 @@ class DividedTwice(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EngineConfigured(Event):
+    """DeepSpeed gets a `config` that is spelled out, at `written` where a variable holds it."""
+
+    config: Items
+    written: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EngineInRegion(Event):
+    """DeepSpeed's engine, which `made` configures without autocast, runs in a region that is on since `entered`."""
+
+    made: cst.CSTNode
+    entered: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Setting(Event):
     """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
 
