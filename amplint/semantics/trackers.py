@@ -50,6 +50,7 @@ from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
+from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.exchanges import Exchanges
@@ -118,6 +119,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Apex,
     Seams,
     Clashes,
+    Attention,
     Outside,
     HalfOutputs,
     Penalties,
