@@ -45,6 +45,9 @@ functions (AMP401, 402, 404, 405, 408, 501 to 504, 601 and 605) then also tell, 
 precision to tensors of which nothing says the dtype. Where nothing but its name tells what a thing is, a finding says
 so: [what is guessed by names](guesses.md).
 
+Of AMP7, the codes AMP71x are about models that PyTorch shards, AMP72x about DeepSpeed, AMP73x about Accelerate and
+Fabric, and AMP74x about frameworks that run the whole loop.
+
 The rules about [runs](trace.md) (AMP8) belong to `amplint trace`. Opportunities (AMP9) are off by default: they are
 selected by code, prefix, name or `ALL`, and their repair is a [conversion](codemods.md) of the whole file. Where
 `--select` names nothing else, `--fix` makes it without `--unsafe-fixes`.

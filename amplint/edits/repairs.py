@@ -198,6 +198,15 @@ def keep_in_float32(event: Event, cast: cst.CSTNode | None, rewrite: Rewriter) -
     return Fix("Keep the parameters in float32", edits, Applicability.UNSAFE) if done else None
 
 
+def load_in_float32(cast: cst.CSTNode, rewrite: Rewriter) -> Fix | None:
+    """Let `cast`, which loads a model in half or converts it, leave the weights in float32."""
+    if not isinstance(cast, cst.Call):
+        return None
+    loaded = rewrite.find_argument(cast, "torch_dtype") or rewrite.find_argument(cast, "dtype")
+    edit = rewrite.float_instead(cast) if loaded is not None else rewrite.drop_conversion(cast)
+    return Fix("Keep the parameters in float32", (edit,), Applicability.UNSAFE) if edit is not None else None
+
+
 def squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     """The expressions of the tensor that `node` squares."""
     if isinstance(node, cst.BinaryOperation):

@@ -140,7 +140,7 @@ class Linter:
         rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
         others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
         torch = target.settings.torch_version
-        job = Job(target.filename, target.path, raw, rules, others, torch, asked, target.settings.max_seconds)
+        job = Job(target.filename, target.path, raw, rules, others, torch, asked, seconds=target.settings.max_seconds)
         folder = os.path.dirname(target.path) if rules or others else ""
         return _Work(target, page, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
 

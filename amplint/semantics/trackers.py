@@ -10,7 +10,9 @@ from amplint.semantics.frameworks.apex import Apex
 from amplint.semantics.frameworks.api_uses import ApiUses
 from amplint.semantics.frameworks.callees import Callees
 from amplint.semantics.frameworks.decorators import SwitchDecorators
+from amplint.semantics.frameworks.deepspeed import DeepSpeed
 from amplint.semantics.frameworks.frameworks import Frameworks
+from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.trainers import Trainers
 from amplint.semantics.losses.penalties import Penalties
 from amplint.semantics.losses.readings import Readings
@@ -27,6 +29,7 @@ from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.models import Models
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
+from amplint.semantics.models.sharding import Sharding
 from amplint.semantics.models.threads import Threads
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
@@ -47,6 +50,7 @@ from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
+from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.exchanges import Exchanges
@@ -75,6 +79,8 @@ TRACKERS: tuple[type[Tracker], ...] = (
     HalfModels,
     Windows,
     Frameworks,
+    MicroBatches,
+    DeepSpeed,
     Trainers,
     CustomFunctions,
     Threads,
@@ -93,6 +99,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     FixedDevices,
     # parameters and tensors
     Parameters,
+    Sharding,
     HeldShards,
     Weights,
     Layers,
@@ -112,6 +119,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Apex,
     Seams,
     Clashes,
+    Attention,
     Outside,
     HalfOutputs,
     Penalties,

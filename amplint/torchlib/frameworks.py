@@ -24,6 +24,18 @@ PRECISIONS = {
 }  # fmt: skip
 """What the frameworks call a mixed precision -> the dtype of its autocast regions, float32 for none."""
 
+DIVIDING = frozenset({"accelerate"})
+"""Frameworks whose `backward` divides the loss by the number of micro-batches that they were made for.
+
+Source: `Accelerator.backward`, unchanged from accelerate 0.12 to 1.15; DeepSpeed, which it can run, divides as well.
+"""
+WINDOW = "accumulate"
+"""The method that such a framework begins a micro-batch with; its prepared optimizers step at the end of a window."""
+CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_"})
+"""Methods that unscale and clip at once, whether a window ends or not (accelerate 0.12 to 1.15).
+
+Under DeepSpeed, which clips by itself, they do nothing.
+"""
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments, ready for the framework to step."""
 
@@ -42,6 +54,16 @@ INSTEAD = {
 
 LOOPS = {"loop": "train", "lightning loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+ROUNDING = frozenset(
+    {
+        *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adafactor", "sgd"),
+        *("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit"),
+    }
+)
+"""What `TrainingArguments(optim=...)` calls optimizers that round each update to the dtype of its weight.
+
+The first is the default. Source: `OptimizerNames` of transformers 4.30 to 5.23; others compensate, or are not known.
+"""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

@@ -104,10 +104,6 @@ NO_CONTEXTS = frozenset(
 """Functions that change a setting for good: what they return cannot be entered."""
 
 SHARDED_SCALER = "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
-SHARDING_WRAPPERS = frozenset(
-    f"torch.distributed.fsdp.{module}FullyShardedDataParallel" for module in ("", "fully_sharded_data_parallel.")
-)
-"""What keeps only a part of the parameters on each rank, out of sight of a plain scaler."""
 
 NEUTRAL_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.suppress", "torch.profiler.record_function"})
 EXIT_STACKS = frozenset({"contextlib.ExitStack", "contextlib.AsyncExitStack"})

@@ -18,3 +18,8 @@ ELEMENTWISE = frozenset(
 """The classes whose step has no operation that autocast casts to half."""
 ELSEWHERE_COMPUTED = ("fused", "capturable")
 """Switches under which the denominator is computed otherwise."""
+DECAYS = {"AdamW": (("lr", 1, 1e-3), ("weight_decay", 4, 1e-2))}
+"""Class -> what it multiplies, each with its position and default, for the share of each weight that a step takes away.
+
+Others add the decay to the gradient, which Adam then divides by its size.
+"""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import load_in_float32
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
-from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import TITLES
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class TrainerWithHalfModel(Rule):
     reason = "Gradients are float16 like their parameters, and the scaler raises: Attempting to unscale FP16 gradients."
 
     def on_half_managed(self, event: HalfManaged) -> Iterator[Report]:
+        if event.manager.precision != "float16":
+            return
         yield self.report(
             event,
             f"{TITLES[event.manager.kind]} scales the gradients of a float16 model",
@@ -71,8 +73,4 @@ class TrainerWithHalfModel(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalfManaged)
-        if not isinstance(event.cast, cst.Call):
-            return None
-        loaded = rewrite.find_argument(event.cast, "torch_dtype") or rewrite.find_argument(event.cast, "dtype")
-        edit = rewrite.float_instead(event.cast) if loaded is not None else rewrite.drop_conversion(event.cast)
-        return Fix("Keep the parameters in float32", (edit,), Applicability.UNSAFE) if edit is not None else None
+        return load_in_float32(event.cast, rewrite)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd
+from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd, ShardedStep
 from amplint.semantics.values.values import Autocast
 from amplint.source import syntax as cst
 
@@ -25,6 +25,9 @@ class Float16WithoutScaler(Rule):
     small ones learn slowly or not at all, and nothing raises. A `GradScaler` multiplies the loss by a factor that keeps
     them, divides it out before the step, and skips steps that overflowed. bfloat16 has float32's range and needs none.
     Where float16 is one of several dtypes to choose from, this is an info.
+
+    The same holds for a model that FSDP shards with a policy of `param_dtype=torch.float16`, which scales nothing
+    either. There `fully_shard` takes a plain `GradScaler`, `FullyShardedDataParallel` a `ShardedGradScaler`.
 
     ## Example
     ```python
@@ -52,13 +55,14 @@ class Float16WithoutScaler(Rule):
     code = "AMP208"
     name = "float16-without-scaler"
     severity = Severity.WARNING
-    screen = (b"autocast", b"backward", b".step(")
+    screen = ((b"autocast", b"MixedPrecision"), b"backward", b".step(")
     fixable = Applicability.UNSAFE
     reason = "Small gradients become 0 in float16; a scaler keeps them in its range."
 
     def __init__(self) -> None:
         self.plain: dict[cst.CSTNode, Autocast] = {}
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
+        self.sharded: dict[cst.CSTNode, ShardedStep] = {}
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None and not ran.distant):
@@ -72,7 +76,21 @@ class Float16WithoutScaler(Rule):
             self.steps.setdefault(gradients.backward, event)
         yield from ()
 
+    def on_sharded_step(self, event: ShardedStep) -> Iterator[Report]:
+        raw = event.gradients.state is GradState.RAW and event.gradients.consumed is None
+        if raw and event.shards.dtype == "float16":
+            self.sharded.setdefault(event.shards.node, event)
+        yield from ()
+
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for met in self.sharded.values() if not event.may_scale else ():
+            yield self.report(
+                met,
+                f"{met.shards.sharder.title} computes in float16, and nothing scales the loss",
+                advice="Use a gradient scaler, or bfloat16 where the hardware has it.",
+                at=met.shards.node,
+                notes=[(met.node, "the optimizer takes what is left")],
+            )
         for backward, step in self.steps.items() if event.names_cuda and not event.may_scale else ():
             region = self.plain[backward]
             certain = region.is_float16_on_cuda
@@ -89,7 +107,8 @@ class Float16WithoutScaler(Rule):
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, OptimizerStep)
+        if not isinstance(event, OptimizerStep):
+            return None
         made, call = event.index.made.get(event.optimizer.symbol), event.gradients.backward
         if call is None or not self.plain[call].is_float16_on_cuda:
             return None

@@ -57,10 +57,12 @@ class HalfParametersTrained(Rule):
     fixable = Applicability.UNSAFE
 
     def on_half_stepped(self, event: HalfStepped) -> Iterator[Report]:
+        if event.shards is not None and event.shards.dtype == event.dtype:
+            return  # a policy that promises float32 weights is AMP711's
         yield self.report(
             event,
             f"the optimizer updates {event.dtype} parameters, of which there is no float32 copy",
-            reason=f"{event.dtype} loses an update that is less than 1/{RATIO[event.dtype]} of the weight.",
+            reason=f"{event.dtype} loses an update below 1/{RATIO[event.dtype]} of the weight{_decay(event)}.",
             advice="Keep the parameters in float32 and let autocast cast them.",
             at=event.cast,
             notes=[(event.made, "the optimizer is made here"), (event.node, "this step rounds the updates")],
@@ -69,3 +71,9 @@ class HalfParametersTrained(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalfStepped)
         return keep_in_float32(event, event.cast, rewrite)
+
+
+def _decay(event: HalfStepped) -> str:
+    """That weight decay is lost, where it is for every weight: half a step of the dtype is more."""
+    lost = event.decay is not None and 0 < event.decay < 0.5 / RATIO[event.dtype]
+    return f", and with it all of the weight decay: {event.decay:.1g} of the weight" if lost else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, Operand, Operation
+from amplint.semantics.events import Clash, Event, InputsDiffer, Operand, Operation
 from amplint.torchlib.names import WIDE_DTYPES
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, story
@@ -24,6 +24,9 @@ class DtypeMismatchAfterAutocast(Rule):
     made half meets float32 weights, and PyTorch raises `expected m1 and m2 to have the same dtype`. Assignments to
     elements, `index_copy_`, `index_add_` and their kind are not converted inside of a region either: a float32 buffer
     does not take half values. The other way round, the layers of a model that was converted to half refuse float32.
+
+    Attention of other libraries (`flash_attn`, `xformers`) is not known to autocast and wants one dtype for queries,
+    keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.
 
     Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, as an info.
 
@@ -74,6 +77,16 @@ class DtypeMismatchAfterAutocast(Rule):
         notes = [(half.half.node, text)] if half.half.node is not None else ()
         yield self.report(event, f"{event.op} raises: {event.raises}", advice=advice, notes=notes)
 
+    def on_inputs_differ(self, event: InputsDiffer) -> Iterator[Report]:
+        why = event.half.half
+        yield self.report(
+            event,
+            f"{event.op} raises: its inputs are float32 and {event.half.dtype}",
+            reason="Autocast knows nothing of this operation and does not convert its inputs.",
+            advice=f"Convert the float32 ones: x.to(torch.{event.half.dtype}).",
+            notes=[(why.node, why.text)] if why is not None and why.node is not None else (),
+        )
+
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.refusal is None:
             return
@@ -94,6 +107,10 @@ class DtypeMismatchAfterAutocast(Rule):
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, InputsDiffer):
+            like = f"{rewrite.operand(event.half.node)}.dtype"
+            edits = (rewrite.replace(one.node, f"{rewrite.operand(one.node)}.to({like})") for one in event.wide)
+            return Fix("Convert to one dtype", tuple(edits), Applicability.UNSAFE)
         if not isinstance(event, Operation):
             return None
         half = half_of(event)

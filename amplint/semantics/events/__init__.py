@@ -6,7 +6,17 @@ from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleare
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
-from amplint.semantics.events.frameworks import Bypassed, HalfManaged, InertDecorator, ManagedBackward, Setting
+from amplint.semantics.events.frameworks import (
+    Bypassed,
+    ClippedEachTime,
+    DividedTwice,
+    EngineConfigured,
+    EngineInRegion,
+    HalfManaged,
+    InertDecorator,
+    ManagedBackward,
+    Setting,
+)
 from amplint.semantics.events.functions import (
     CustomFunctionEvent,
     HandedOver,
@@ -37,13 +47,14 @@ from amplint.semantics.events.operations import (
     HalfAverage,
     HalfSum,
     How,
+    InputsDiffer,
     Operand,
     Operation,
     ScaledLate,
     Sensitive,
     best,
 )
-from amplint.semantics.events.parameters import HalfStepped
+from amplint.semantics.events.parameters import HalfStepped, PolicyMade, ShardedStep, Shards, ShardsClipped
 from amplint.semantics.events.protocol import (
     BFLOAT16,
     WIDE,
@@ -109,11 +120,15 @@ __all__ = [
     "CheckpointLacksScaler",
     "Checkpointed",
     "Clash",
+    "ClippedEachTime",
     "ClippedEarly",
     "CustomFunctionEvent",
     "DeviceFixed",
     "DisabledForOneDevice",
     "DividedLossRead",
+    "DividedTwice",
+    "EngineConfigured",
+    "EngineInRegion",
     "Event",
     "Evidence",
     "FarConstant",
@@ -133,6 +148,7 @@ __all__ = [
     "How",
     "Index",
     "InertDecorator",
+    "InputsDiffer",
     "Job",
     "LeftOut",
     "LossOfOutput",
@@ -151,6 +167,7 @@ __all__ = [
     "PairEvent",
     "PenaltyScaled",
     "Place",
+    "PolicyMade",
     "Purpose",
     "RanRegion",
     "Recipe",
@@ -169,6 +186,9 @@ __all__ = [
     "ScriptEnd",
     "Sensitive",
     "Setting",
+    "ShardedStep",
+    "Shards",
+    "ShardsClipped",
     "Stage",
     "StaysHalf",
     "SteppedAnother",

@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfManaged(Event):
-    """A framework scales the gradients of float16 parameters; `cast` made them float16."""
+    """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions."""
 
     manager: Manager
     cast: cst.CSTNode
@@ -37,6 +37,39 @@ class Bypassed(Event):
     step: cst.CSTNode
     spelled: str | None
     synced: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedEachTime(Event):
+    """`manager` clips on every micro-batch of its windows; `spelled` names it there."""
+
+    call: cst.Call
+    manager: Manager
+    spelled: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DividedTwice(Event):
+    """`manager` runs backward on a loss that `division` has divided by the number that it divides by itself."""
+
+    division: cst.CSTNode
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EngineConfigured(Event):
+    """DeepSpeed gets a `config` that is spelled out, at `written` where a variable holds it."""
+
+    config: Items
+    written: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EngineInRegion(Event):
+    """DeepSpeed's engine, which `made` configures without autocast, runs in a region that is on since `entered`."""
+
+    made: cst.CSTNode
+    entered: cst.CSTNode | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -168,3 +168,12 @@ class HalfAverage(Event):
     """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
 
     dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class InputsDiffer(Event):
+    """Another library's `op` gets inputs of two dtypes, some `wide` and one `half`, which nothing converts for it."""
+
+    op: str
+    wide: tuple[Operand, ...]
+    half: Operand

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
+from amplint.semantics.events.protocol import Gradients
 from amplint.source import syntax as cst
+from amplint.torchlib.sharding import Policy, Sharder
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """A model is sharded since the call at `node`, by `sharder`.
+
+    `dtype` is what its policy computes in, None where there is no policy or it is not known. `outdated` are the
+    optimizers that were made before, and hold parameters that are no longer the model's.
+    """
+
+    node: cst.Call
+    sharder: Sharder
+    dtype: str | None = None
+    outdated: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -12,7 +30,8 @@ class HalfStepped(Event):
     """A step of an optimizer of `torch.optim` updates parameters that `cast` made `dtype`, float16 or bfloat16.
 
     `made` constructs the optimizer, whose class is `cls`. `epsilon` is what it adds to its denominators in that dtype,
-    None where it does nothing like it or the number is not known.
+    None where it does nothing like it or the number is not known. `decay` is what it takes of each weight, as far as
+    the learning rate is written there. `shards` tells that the model is sharded.
     """
 
     dtype: str
@@ -20,3 +39,41 @@ class HalfStepped(Event):
     made: cst.Call
     cls: str
     epsilon: float | None
+    decay: float | None
+    shards: Shards | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ShardedStep(Event):
+    """A step of an optimizer of `torch.optim`, which `made` constructs, for a model that is sharded.
+
+    `outdated` tells that the optimizer holds parameters that are no longer the model's.
+    """
+
+    made: cst.Call
+    shards: Shards
+    gradients: Gradients
+    outdated: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ShardsClipped(Event):
+    """The norm of the gradients of a model that FSDP has sharded is limited.
+
+    The model's `own` method does so, or PyTorch's function.
+    """
+
+    call: cst.Call
+    shards: Shards
+    own: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PolicyMade(Event):
+    """A policy says in which dtypes a sharded model computes; `dtypes` holds what each argument asks for that is known.
+
+    What is not given is None there.
+    """
+
+    policy: Policy
+    dtypes: Mapping[str, str | None]

@@ -23,6 +23,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
+    NONE,
     TRUE,
     Autocast,
     Const,
@@ -51,6 +52,7 @@ def make(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> M
         kind,
         _precision(kind, arguments),
         _accumulates(arguments),
+        _steps(arguments),
     )
 
 
@@ -66,6 +68,12 @@ def _precision(kind: str, arguments: Arguments) -> str | None:
 def _accumulates(arguments: Arguments) -> bool:
     hidden = any(argument.star for argument in arguments.given) or arguments.get("gradient_accumulation_plugin")
     return bool(hidden) or arguments.value("gradient_accumulation_steps") not in (None, Const(1))
+
+
+def _steps(arguments: Arguments) -> Value | None:
+    """The number of micro-batches in a window, None where there is no window or the number is hidden."""
+    given = arguments.value("gradient_accumulation_steps")
+    return given if given not in (NONE, Const(1)) else None
 
 
 def call_method(
@@ -181,14 +189,19 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
 
 
 def _tell(machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.Call) -> None:
-    syncing = machine.unknown("attribute", "sync_gradients", parts=(manager.symbol,))
     machine.emit(
-        state, Bypassed, node, manager=manager, call=call, step=step, spelled=_spelled(machine, state, manager),
-        synced=state.facts.get(syncing.symbol) == TRUE,
+        state, Bypassed, node, manager=manager, call=call, step=step, spelled=spelled(machine, state, manager),
+        synced=synced(machine, state, manager),
     )  # fmt: skip
 
 
-def _spelled(machine: Machine, state: State, manager: Manager) -> str | None:
+def synced(machine: Machine, state: State, manager: Manager) -> bool:
+    """Whether `manager` is known to finish a window of micro-batches."""
+    syncing = machine.unknown("attribute", "sync_gradients", parts=(manager.symbol,))
+    return state.facts.get(syncing.symbol) == TRUE
+
+
+def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
     """An expression that gives `manager` in the current function."""
     frame: int | None = state.frame
     seen: set[str] = set()

@@ -12,44 +12,55 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import LOOPS, PRECISIONS, loop_kind
+from amplint.torchlib.frameworks import LOOPS, PRECISIONS, ROUNDING, loop_kind
+from amplint.torchlib.names import HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
 _MODEL = "<model>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
+_OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
-    """What a call builds that trains with float16 regions and a scaler, None for everything else."""
+    """What a call builds that trains in mixed precision around weights as they come, None for everything else."""
     kind = loop_kind(name)
     if kind is None or any(argument.star for argument in arguments.given):
         return None
-    manager = Manager(machine.symbols.intern("manager", id(node), machine.sites), kind, "float16", False)
+    symbol = machine.symbols.intern("manager", id(node), machine.sites)
     if kind == ARGUMENTS:
-        return manager if _asks_for_float16(arguments) else None
+        precision = _asked(arguments)
+        return Manager(symbol, kind, precision, False) if precision is not None else None
     if kind == LOOP:
         given = arguments.value("args", 1)
         model = arguments.value("model", 0)
-        half = isinstance(given, Manager) and given.kind == ARGUMENTS
-        if model is None or not half or arguments.value("peft_config") not in _NOTHING:
+        if not isinstance(given, Manager) or given.kind != ARGUMENTS or model is None:
             return None
-        state.set_attribute(manager.symbol, _MODEL, model)
-        return manager
-    precision = arguments.value("precision")
+        if any(arguments.value(name) not in _NOTHING for name in _OTHER_WEIGHTS):
+            return None
+        state.set_attribute(symbol, _MODEL, model)
+        return Manager(symbol, kind, given.precision, False)
+    asked = arguments.value("precision")
+    precision = PRECISIONS.get(asked.value) if isinstance(asked, Const) else None
     other = [arguments.value("strategy"), arguments.value("plugins")]
-    half = isinstance(precision, Const) and PRECISIONS.get(precision.value) == "float16"
-    return manager if half and all(value in (*_NOTHING, Const("auto"), Const("ddp")) for value in other) else None
+    plain = all(value in (*_NOTHING, Const("auto"), Const("ddp")) for value in other)
+    return Manager(symbol, kind, precision, False) if precision in HALF_DTYPES and plain else None
 
 
-def _asks_for_float16(arguments: Arguments) -> bool:
-    return arguments.value("fp16") == TRUE and all(arguments.value(name) in _NOTHING for name in _OTHER_ENGINES)
+def _asked(arguments: Arguments) -> str | None:
+    """The dtype of the mixed precision that training arguments ask for, None where another engine may run it."""
+    if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
+        return None
+    half, bfloat16 = arguments.value("fp16") == TRUE, arguments.value("bf16") == TRUE
+    optimizer = arguments.value("optim") or Const("adamw_torch")
+    rounds = isinstance(optimizer, Const) and optimizer.value in ROUNDING
+    return "float16" if half else "bfloat16" if bfloat16 and rounds else None
 
 
 def run(
     machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
 ) -> Value | None:
-    """`trainer.train()`, `trainer.fit(model)`: tell where the model's parameters are float16."""
+    """`trainer.train()`, `trainer.fit(model)`: tell where the model's parameters are half."""
     if LOOPS.get(manager.kind) != name:
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
@@ -59,11 +70,12 @@ def run(
 
 
 def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
-    """`manager` trains `model`: tell where it scales the gradients of float16 parameters."""
+    """`manager` trains `model`: tell where it has parameters in the dtype that it should be cast to."""
     known = state[ModelStates].known.get(parameters.root(machine, model))
-    if known is not None and known.half is not None and manager.precision == "float16":
-        guesses = machine.guessed(known.half)
-        machine.emit(state, HalfManaged, node, manager=manager, cast=known.half, guesses=guesses)
+    cast = None if known is None else known.half if manager.precision == "float16" else known.bfloat16
+    if cast is not None and manager.precision in HALF_DTYPES:
+        guesses = machine.guessed(cast)
+        machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
 
 
 class Trainers(Tracker):

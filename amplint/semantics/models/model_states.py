@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from amplint.records import dataclass
+from amplint.semantics.events import Shards
 from amplint.semantics.values.state import Iteration, Part
 from amplint.source import syntax as cst
 
@@ -14,12 +15,18 @@ class Model:
     """What made a model's parameters float16 or bfloat16, and what sharded them."""
 
     half: cst.CSTNode | None = None
-    sharded: cst.CSTNode | None = None
+    shards: Shards | None = None
     bfloat16: cst.CSTNode | None = None
 
-    def traits(self) -> tuple[bool, ...]:
+    @property
+    def sharded(self) -> cst.CSTNode | None:
+        """What keeps parts of the gradients on each rank, out of sight of who does not ask the model."""
+        return self.shards.node if self.shards is not None and self.shards.sharder.clips else None
+
+    def traits(self) -> tuple[Hashable, ...]:
         """What is known of the model, whatever brought it about."""
-        return (self.half is None, self.sharded is None, self.bfloat16 is None)
+        shards = self.shards and (self.shards.sharder.title, self.shards.dtype, self.shards.outdated)
+        return (self.half is None, shards, self.bfloat16 is None)
 
 
 class ModelStates(Part):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 from amplint.findings import Guessed
-from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, Stage
+from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, ShardedStep, Stage
 from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.gradients import carrying
+from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted
@@ -37,15 +40,14 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import CHANGES_PARAMETERS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
-from amplint.torchlib.names import SHARDING_WRAPPERS
-from amplint.torchlib.optimizers import ELSEWHERE_COMPUTED, EPSILONS
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
 CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
 """Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _PLACE = "place of"
-NOT_SHARDED = "NO_SHARD"
 UNSEEN = Trained(None, frozenset(), plain=False)
 
 
@@ -61,16 +63,16 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.guess(node, _taken_for_model(machine, state, owner, node))
-    _set(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
+    change(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
     """`Class.from_pretrained(...)`, by its qualified `name`: parameters come in the dtype asked for, or quantized."""
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
-    half = asked == Const("float16") or dtype_of(machine, asked) == "float16"
-    if half and all(arguments.value(option) in (None, NONE, FALSE) for option in _QUANTIZING):
+    dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
+    if dtype in HALF_DTYPES and all(arguments.value(option) in (None, NONE, FALSE) for option in _QUANTIZING):
         machine.guess(node, PRETRAINED.taken(name))
-        _set(state, symbol_of(machine, model), half=node)
+        change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
 
 
 def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
@@ -124,14 +126,8 @@ def _is_dropped(statement: cst.CSTNode | None, node: cst.Call) -> bool:
     return False
 
 
-def wrap(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
-    """`FullyShardedDataParallel(model)`: every rank keeps a part of the parameters."""
-    strategy = arguments.value("sharding_strategy", 2)
-    if not (isinstance(strategy, Ref) and strategy.name.endswith(NOT_SHARDED)):
-        _set(state, root(machine, symbol_of(machine, model)), sharded=node)
-
-
-def _set(state: State, symbol: int, **changes: cst.CSTNode | None) -> None:
+def change(state: State, symbol: int, **changes: Any) -> None:
+    """What is known of the model `symbol` changes."""
     known = state[ModelStates].known.get(symbol, Model())
     known = replace(known, **changes)
     state.change(ModelStates).known = {**state[ModelStates].known, symbol: known}
@@ -160,7 +156,7 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            _set(state, symbol, half=None, bfloat16=None)
+            change(state, symbol, half=None, bfloat16=None)
 
 
 def root(machine: Machine, symbol: int) -> int:
@@ -174,16 +170,38 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     """An optimizer of `torch.optim` is constructed."""
     given = arguments.value("params", 0)
     fused = arguments.value("fused")
-    sources = _sources(machine, given) or set()
-    models = {root(machine, source) for source in sources}
-    for source in sources:
+    held = sources(machine, given) or set()
+    models = {root(machine, source) for source in held}
+    for source in held:
         key = machine.symbols.key(source)
         if key[:2] == ("converted", "float16") and models.isdisjoint(state[ModelStates].known):
-            _set(state, root(machine, source), half=key[2])  # type: ignore[arg-type]
+            change(state, root(machine, source), half=key[2])
     model = models.pop() if len(models) == 1 else None
+    _renew(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
-    epsilon = _epsilon(optimizer.cls.rpartition(".")[2], arguments)
-    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon)
+    cls = optimizer.cls.rpartition(".")[2]
+    epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
+    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
+
+
+def _renew(state: State, model: int | None, optimizer: int) -> None:
+    """An optimizer made anew holds the parameters that its model has now."""
+    known = state[ModelStates].known.get(model) if model is not None else None
+    if model is not None and known is not None and known.shards is not None and optimizer in known.shards.outdated:
+        change(state, model, shards=replace(known.shards, outdated=known.shards.outdated - {optimizer}))
+
+
+def _decay(cls: str, arguments: Arguments) -> float | None:
+    """The share of each weight that a step takes away, None where it may be another for some parameters."""
+    given = arguments.value("params", 0)
+    if cls not in DECAYS or isinstance(given, Items) or any(argument.star for argument in arguments.given):
+        return None
+    factors = [
+        passed.value if (passed := arguments.get(name, position)) is not None else Const(default)
+        for name, position, default in DECAYS[cls]
+    ]
+    rate, decay = map(number, factors)
+    return rate * decay if rate is not None and decay is not None else None
 
 
 def _epsilon(cls: str, arguments: Arguments) -> float | None:
@@ -199,10 +217,10 @@ def _epsilon(cls: str, arguments: Arguments) -> float | None:
     return number(passed.value) if passed is not None else default
 
 
-def _sources(machine: Machine, value: Value | None) -> set[int] | None:
+def sources(machine: Machine, value: Value | None) -> set[int] | None:
     """The models whose parameters `value` is made up of, None where something else went into it."""
     if isinstance(value, Items):
-        groups = [_sources(machine, item) for item in value.values if not isinstance(item, Const)]
+        groups = [sources(machine, item) for item in value.values if not isinstance(item, Const)]
         return None if None in groups else set().union(*filter(None, groups))
     return _chosen_from(machine, value.symbol) if isinstance(value, Unknown) else None
 
@@ -264,8 +282,14 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
         if cast is not None:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
-                epsilon=trained.epsilon, guesses=machine.guessed(cast),
+                epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guessed(cast),
             )  # fmt: skip
+    if model.shards is not None:
+        machine.emit(
+            state, ShardedStep, node, made=made, shards=model.shards,
+            gradients=carrying(gradients_of(machine, state, optimizer.symbol)),
+            outdated=optimizer.symbol in model.shards.outdated,
+        )  # fmt: skip
 
 
 def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
@@ -307,23 +331,13 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
 class Parameters(Tracker):
     """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
 
-    triggers = frozenset({"FullyShardedDataParallel", "half", "float16", "bfloat16"})
+    triggers = frozenset({"half", "float16", "bfloat16"})
     methods = CONVERSIONS | {"parameters", "named_parameters", "trainable_parameters"}
     part = ModelStates
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.trained: dict[int, Trained] = {}
-
-    def library(self) -> Mapping[str, Handler]:
-        """What shards a model."""
-        return dict.fromkeys(SHARDING_WRAPPERS, self._wrap)
-
-    def _wrap(self, state: State, call: Call) -> Value | None:
-        if not call.arguments.given:
-            return None
-        wrap(self.machine, state, call.node, call.arguments.values[0], call.arguments)
-        return call.arguments.values[0]
 
     def offers(self, name: str) -> bool:
         """What wraps a model."""

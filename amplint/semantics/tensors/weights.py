@@ -13,11 +13,12 @@ from amplint.semantics.tensors import provenance
 from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Manager, Module, Tensor, Value
+from amplint.semantics.values.values import Const, Instance, Manager, Module, Ref, Tensor, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
+from amplint.torchlib.sharding import SHARDERS
 
 _WEIGHTS = "<weights>"
 
@@ -140,9 +141,10 @@ class Weights(Tracker):
         return None
 
     def call_begins(self, state: State, call: Call) -> None:
-        """What a framework gets may run in a region of its own from here on."""
+        """What a framework gets may run in a region of its own from here on, what is sharded in its policy's dtype."""
         runs_half = isinstance(call.owner, Manager) and call.owner.precision != "float32"
-        for value in call.arguments.values if runs_half else ():
+        shards = isinstance(call.callee, Ref) and call.callee.name in SHARDERS
+        for value in call.arguments.values if shards or runs_half else ():
             for _, _, layer in list(_owned(state, value, set())):
                 if isinstance(layer, Module):
                     state.set_attribute(layer.symbol, _WEIGHTS, Tensor(layer.symbol, rank=SOME_DIMENSIONS))

@@ -137,13 +137,15 @@ class Trained:
 
     `model` is the symbol of the model it was given the parameters of, and nothing else; `origins` are the symbols of
     whatever went into what it was given. `plain` tells that its class is PyTorch's and leaves unscaling to the scaler.
-    `epsilon` is what it adds to its denominators in the parameters' dtype, where that is known.
+    `epsilon` is what it adds to its denominators in the parameters' dtype, where that is known, and `decay` the share
+    of each weight that a step takes away.
     """
 
     model: int | None
     origins: frozenset[int]
     plain: bool
     epsilon: float | None = None
+    decay: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +153,14 @@ class Manager:
     """An object of a framework that scales losses and steps optimizers itself: an `Accelerator`, a `Fabric`.
 
     `kind` is the framework, `precision` the dtype of its regions (float32 for none, None where it is not known), and
-    `accumulates` tells that it may divide the loss by a number of micro-batches.
+    `accumulates` tells that it may divide the loss by a number of micro-batches: `steps`, where it was given that.
     """
 
     symbol: int
     kind: str
     precision: str | None
     accumulates: bool
+    steps: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)

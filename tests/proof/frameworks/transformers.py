@@ -20,8 +20,9 @@ class AutoModel(torch.nn.Linear):
 class TrainingArguments:
     """What a `Trainer` has to do."""
 
-    def __init__(self, output_dir: str, fp16: bool = False, learning_rate: float = 0.1) -> None:
+    def __init__(self, output_dir: str, fp16: bool = False, bf16: bool = False, learning_rate: float = 0.1) -> None:
         self.fp16 = fp16
+        self.half = {"enabled": fp16 or bf16, "dtype": torch.bfloat16 if bf16 else torch.float16}
         self.learning_rate = learning_rate
 
 
@@ -39,7 +40,7 @@ class Trainer:
         scaler = torch.amp.GradScaler("cuda", enabled=self.args.fp16)
         for inputs in self.batches:
             optimizer.zero_grad()
-            with torch.autocast("cuda", enabled=self.args.fp16):
+            with torch.autocast("cuda", **self.args.half):
                 loss = self.model(inputs.to("cuda")).float().mean() * 1e-2
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
@@ -49,5 +50,5 @@ class Trainer:
 
     def predict(self, inputs: torch.Tensor) -> torch.Tensor:
         """What the model says."""
-        with torch.no_grad(), torch.autocast("cuda", enabled=self.args.fp16):
+        with torch.no_grad(), torch.autocast("cuda", **self.args.half):
             return self.model(inputs.to("cuda")).float()

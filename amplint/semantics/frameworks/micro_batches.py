@@ -1,0 +1,89 @@
+"""Windows of micro-batches that Accelerate keeps: it divides the loss by their number, and tells when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.semantics.events import ClippedEachTime, DividedTwice
+from amplint.semantics.frameworks.frameworks import spelled, synced
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Operands, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import NONE, Const, Manager, Value
+from amplint.source import syntax as cst
+from amplint.source.tree import every, walk
+from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
+
+_STEPS = "gradient_accumulation_steps"
+
+
+class MicroBatches(Tracker):
+    """Follows divisions of losses, and what is clipped in a window.
+
+    `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`, by
+    what came of it, the divisions of something that is no sum, with the symbol of the divisor.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.windows: set[cst.CSTNode] = set()
+        self.blocks: dict[cst.CSTNode, Manager] = {}
+        self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
+
+    def is_needed(self) -> bool:
+        """Only for rules that ask for it."""
+        return not self.machine.wanted.isdisjoint({ClippedEachTime.kind, DividedTwice.kind})
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """A micro-batch begins, its loss is handed over, or its gradients are clipped."""
+        manager = call.owner
+        if not isinstance(manager, Manager) or manager.kind not in DIVIDING:
+            return
+        if call.name == WINDOW:
+            self.windows.add(call.node)
+        elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):
+            if any(known == manager and _stands_open(block, call.node) for block, known in self.blocks.items()):
+                name = spelled(self.machine, state, manager)
+                self.machine.emit(state, ClippedEachTime, call.node, call=call.node, manager=manager, spelled=name)
+        elif call.name == "backward" and call.arguments.given and manager.steps is not None:
+            self._handed(state, call, manager, call.arguments.values[0])
+
+    def _handed(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
+        division, by = self.divisions.get(symbol_of(self.machine, loss), (None, -1))
+        assert manager.steps is not None
+        own = self.machine.unknown("attribute", _STEPS, parts=(manager.symbol,)).symbol
+        if division is not None and by in (symbol_of(self.machine, manager.steps), own):
+            self.machine.emit(state, DividedTwice, call.node, division=division, manager=manager)
+
+    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+        """A `with` statement begins a micro-batch."""
+        if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
+            manager = self.machine.evaluate(state, item.func.value)
+            if isinstance(manager, Manager):
+                self.blocks[by] = manager
+
+    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """A division."""
+        if operands.kind == "Divide" and operands.right[1] not in (NONE, Const(1)):
+            by = symbol_of(self.machine, operands.right[1])
+            if self.machine.symbols.key(symbol_of(self.machine, operands.left[1]))[0] != "Add":
+                self.divisions[symbol_of(self.machine, result)] = (operands.node, by)
+        return None
+
+
+def _stands_open(block: cst.CSTNode, call: cst.Call) -> bool:
+    """Whether `call` stands in `block`, below no condition that may tell where a window ends."""
+    if not any(node is call for node in walk(block)):
+        return False
+    around = (one for one in every(block, cst.If) if any(node is call for node in walk(one)))
+    return not any(_may_end(one.test) for one in around)
+
+
+def _may_end(test: cst.BaseExpression) -> bool:
+    counts = any(isinstance(node, cst.Modulo) for node in walk(test))
+    return counts or any("sync" in name or "step" in name for name in _names(test))
+
+
+def _names(test: cst.BaseExpression) -> Iterator[str]:
+    return (node.value for node in every(test, cst.Name))

@@ -1,0 +1,123 @@
+"""Sharded models: what shards them, in which dtypes they then compute, and what still goes by the whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from amplint.semantics.events import PolicyMade, Shards, ShardsClipped
+from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.models.parameters import Parameters, change, root, sources
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors.tensors import dtype_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import FALSE, NONE, Const, Ref, Unknown, Value
+from amplint.source import syntax as cst
+from amplint.torchlib.names import CLIPPERS
+from amplint.torchlib.sharding import POLICIES, SHARDERS, Sharder
+
+_CLIPS = "clip_grad_norm_"
+_PLAIN = frozenset(name for name in CLIPPERS if name.endswith(f".{_CLIPS}"))
+_GROUPS = frozenset({"param_groups"})
+_NOT_SHARDED = "NO_SHARD"
+
+
+def _shard(machine: Machine, state: State, node: cst.Call, sharder: Sharder, arguments: Arguments) -> None:
+    """The model that is given first is sharded from here on."""
+    strategy = arguments.value(*sharder.strategy) if sharder.strategy is not None else None
+    if isinstance(strategy, Ref) and strategy.name.endswith(_NOT_SHARDED):
+        return
+    model = root(machine, symbol_of(machine, arguments.values[0]))
+    stays = _keeps_originals(sharder, arguments)
+    outdated = frozenset() if stays else frozenset(_optimizers(machine, model))
+    dtype = _computes_in(machine, state, arguments.value(*sharder.policy))
+    change(state, model, shards=Shards(node, sharder, dtype, outdated))
+
+
+def _keeps_originals(sharder: Sharder, arguments: Arguments) -> bool:
+    if any(argument.star for argument in arguments.given):
+        return True
+    return sharder.keeps_originals is not None and arguments.value(sharder.keeps_originals) not in (None, FALSE)
+
+
+def _optimizers(machine: Machine, model: int) -> list[int]:
+    """The optimizers made so far for the parameters of `model`; those of other paths are never stepped on this one."""
+    return [symbol for symbol, trained in machine[Parameters].trained.items() if trained.model == model]
+
+
+def _computes_in(machine: Machine, state: State, policy: Value | None) -> str | None:
+    known = state.heap.get(policy.symbol, {}) if isinstance(policy, Unknown) else {}
+    return dtype_of(machine, known.get("param_dtype"))
+
+
+def _renewed(state: State) -> None:
+    """Parameters are put into optimizers by hand: none is outdated any more."""
+    for symbol, model in state[ModelStates].known.items():
+        if model.shards is not None and model.shards.outdated:
+            change(state, symbol, shards=replace(model.shards, outdated=frozenset()))
+
+
+class Sharding(Tracker):
+    """Follows what shards models, and the clipping of their gradients."""
+
+    triggers = frozenset({"fully_shard", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", _CLIPS})
+    methods = frozenset({_CLIPS})
+
+    def library(self) -> Mapping[str, Handler]:
+        """What shards a model, and the policies for it."""
+        return {**dict.fromkeys(SHARDERS, self._shard), **dict.fromkeys(POLICIES, self._policy)}
+
+    def _shard(self, state: State, call: Call) -> Value | None:
+        if not call.arguments.given or not isinstance(call.callee, Ref):
+            return None
+        _shard(self.machine, state, call.node, SHARDERS[call.callee.name], call.arguments)
+        return call.arguments.values[0]
+
+    def _policy(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        policy, symbol = POLICIES[call.callee.name], self.machine.identity(state, call.node)
+        if not any(argument.star for argument in call.arguments.given):
+            given = {name: call.arguments.value(name, place) or NONE for place, name in enumerate(policy.parameters)}
+            for name, value in given.items():
+                state.set_attribute(symbol, name, value)
+            dtypes = {
+                name: dtype_of(self.machine, value)
+                for name, value in given.items()
+                if value == NONE or dtype_of(self.machine, value) is not None
+            }
+            self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes)
+        return Unknown(symbol)
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """`torch.nn.utils.clip_grad_norm_` may be given the parameters of a model whose shards are elsewhere."""
+        if isinstance(call.callee, Ref) and call.callee.name in _PLAIN and call.arguments.given:
+            limit = call.arguments.value("max_norm", 1)
+            models = sources(self.machine, call.arguments.values[0]) or set()
+            if len(models) == 1 and limit != Const(None):
+                self._clipped(state, call.node, models.pop(), own=False)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """The model's own clipping."""
+        if call.owner is not None:
+            self._clipped(state, call.node, symbol_of(self.machine, call.owner), own=True)
+        return None
+
+    def _clipped(self, state: State, node: cst.Call, model: int, own: bool) -> None:
+        known = state[ModelStates].known.get(root(self.machine, model), Model())
+        if known.shards is not None and known.shards.sharder.clips:
+            self.machine.emit(state, ShardsClipped, node, call=node, shards=known.shards, own=own)
+
+    def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
+        """`group["params"] = ...` gives an optimizer other parameters."""
+        if not isinstance(value, Const):
+            _renewed(state)
+
+    def passed_over(self, state: State, statement: cst.CSTNode) -> None:
+        """A loop over the groups of an optimizer may do so."""
+        chunk = self.machine.chunk
+        sets = chunk is not None and any(f"[{quote}params{quote}] =" in chunk.text for quote in "'\"")
+        if sets and self.machine.slice.mentions(statement, _GROUPS):
+            _renewed(state)

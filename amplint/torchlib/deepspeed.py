@@ -1,0 +1,35 @@
+"""What DeepSpeed's engine does with precision, by its configuration, and since when.
+
+Read in its source, versions 0.16 to 0.19.6: `runtime/torch_autocast.py`, `runtime/precision_config.py` and
+`runtime/config.py`.
+"""
+
+from __future__ import annotations
+
+INITIALIZE = frozenset({"deepspeed.initialize"})
+"""What returns the engine as the first of four."""
+CONFIGS = ("config", "config_params", "deepspeed", "hf_ds_config")
+"""Arguments that take a configuration: of `initialize`, of `TrainingArguments`, of Accelerate's plugin."""
+CONFIGURED = ("deepspeed", "transformers", "trl", "accelerate")
+"""The packages whose functions and classes take one."""
+AUTOCAST = "torch_autocast"
+"""The block that asks for PyTorch's autocast, since 0.17.2 (<https://github.com/deepspeedai/DeepSpeed/pull/6993>).
+
+Without it, 0.17.2 to 0.17.5 raise AssertionError where a region is on around the engine, and from 0.17.6 on the engine
+switches the region off inside of it (<https://github.com/deepspeedai/DeepSpeed/pull/7543>).
+"""
+PRECISIONS = ("fp16", "bf16")
+"""The blocks of which only one may be enabled, in all versions."""
+OF_BFLOAT16 = frozenset(
+    {
+        *("enabled", "immediate_grad_update", "check_grad_overflow"),
+        *("bf16_master_weights_and_grads", "bf16_optimizer_states"),
+    }
+)
+"""The settings of the block "bf16"; since 0.17.1 others raise ValidationError, and had no effect before."""
+OF_FLOAT16 = frozenset(
+    {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}
+)
+"""The settings of a scale of losses, which only the block "fp16" has."""
+SCALE_POWER = ("initial_scale_power", 16)
+"""The setting of the first scale, a power of 2, and its default."""

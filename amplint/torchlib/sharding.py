@@ -1,0 +1,90 @@
+"""What PyTorch's sharding does to the parameters of a model: one entry for each way, with its version and source.
+
+None of them keeps a copy of the weights in another dtype than the one they come in: a policy's `param_dtype` is what
+they are cast to for each pass, and the optimizer updates what was sharded, and keeps its state in that dtype.
+"""
+
+from __future__ import annotations
+
+from amplint.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sharder:
+    """A function or class that shards the model it is given first.
+
+    `policy` is the argument that says in which dtypes it computes. An optimizer made before it holds parameters that
+    are no longer the model's, unless the argument `keeps_originals` is given. With `clips` each rank sees a part of the
+    gradients only: their norm is known to the method `clip_grad_norm_` of the model alone, and their inf and NaN to
+    `ShardedGradScaler`. `strategy` is the argument that can switch sharding off, `NO_SHARD`, with its position.
+    """
+
+    names: frozenset[str]
+    title: str
+    policy: tuple[str, int | None]
+    since: str
+    source: str
+    keeps_originals: str | None = None
+    clips: bool = False
+    strategy: tuple[str, int] | None = None
+
+
+FULLY_SHARD = Sharder(
+    frozenset(
+        f"torch.distributed.{module}.fully_shard"
+        for module in ("fsdp", "fsdp._fully_shard", "_composable.fsdp", "_composable.fsdp.fully_shard")
+    ),
+    "fully_shard",
+    policy=("mp_policy", None),
+    since="2.4",
+    source="https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+)
+WRAPPER = Sharder(
+    frozenset(
+        f"torch.distributed.fsdp.{module}FullyShardedDataParallel" for module in ("", "fully_sharded_data_parallel.")
+    ),
+    "FullyShardedDataParallel",
+    policy=("mixed_precision", 6),
+    since="1.11",
+    source="https://docs.pytorch.org/docs/stable/fsdp.html",
+    keeps_originals="use_orig_params",
+    clips=True,
+    strategy=("sharding_strategy", 2),
+)
+SHARDERS = {name: sharder for sharder in (FULLY_SHARD, WRAPPER) for name in sharder.names}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A class that says in which dtypes a sharded model computes, with the order of its arguments.
+
+    Gradients are reduced in `reduce_dtype`, and where that is not given in `param_dtype`.
+    """
+
+    names: frozenset[str]
+    parameters: tuple[str, ...]
+    source: str
+
+
+POLICIES = {
+    name: policy
+    for policy in (
+        Policy(
+            frozenset(
+                f"torch.distributed.{module}.MixedPrecisionPolicy"
+                for module in ("fsdp", "fsdp._fully_shard", "_composable.fsdp", "_composable.fsdp.fully_shard")
+            ),
+            ("param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs"),
+            FULLY_SHARD.source,
+        ),
+        Policy(
+            frozenset(
+                f"torch.distributed.fsdp.{module}MixedPrecision"
+                for module in ("", "api.", "fully_sharded_data_parallel.")
+            ),
+            ("param_dtype", "reduce_dtype", "buffer_dtype", "keep_low_precision_grads"),
+            WRAPPER.source,
+        ),
+    )
+    for name in policy.names
+}

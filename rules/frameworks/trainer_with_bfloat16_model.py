@@ -1,0 +1,86 @@
+"""AMP741."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.edits.repairs import load_in_float32
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, HalfManaged
+from amplint.torchlib.frameworks import LOOPS, TITLES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+_BY_LAUNCH = ", unless a launcher brings DeepSpeed or FSDP, which make their own"
+
+
+class TrainerWithBfloat16Model(Rule):
+    """A framework is asked for bfloat16 mixed precision and given a model in bfloat16: no float32 weights are left.
+
+    ## Why is this bad?
+    `bf16=True` of Hugging Face's Trainer and `precision="bf16-mixed"` of Lightning mean autocast around float32
+    weights. Weights that were loaded in bfloat16 stay in it, and the optimizer updates them directly: what is less than
+    1/256 of its weight is lost. With a learning rate of 1e-5, one step of Adam changes every sixth weight of a usual
+    layer, and gains of norm layers, near 1, never move. Weight decay is lost for all of them. Nothing raises or warns.
+
+    DeepSpeed keeps float32 copies by itself, and Accelerate makes them where FSDP shards: nothing is reported where the
+    script asks for either. A launcher may do so out of sight: of an `Accelerator` or a `Fabric`, which are made for
+    that, this is an info.
+
+    ## Example
+    ```python
+    model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)
+    trainer = Trainer(model=model, args=TrainingArguments("out", bf16=True), train_dataset=dataset)
+    trainer.train()
+    ```
+
+    ## Use instead
+    ```python
+    model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    trainer = Trainer(model=model, args=TrainingArguments("out", bf16=True), train_dataset=dataset)
+    trainer.train()
+    ```
+    Nothing is reported where only part of the model may be trained: it is frozen, quantized, or handed to PEFT.
+
+    ## Fix safety
+    Unsafe: the weights are kept in float32, which takes twice the memory for them and for the optimizer's state.
+
+    ## References
+    - <https://huggingface.co/docs/transformers/perf_train_gpu_one#mixed-precision>
+    - <https://github.com/huggingface/transformers/pull/42805>
+    - <https://github.com/meta-pytorch/torchtune/issues/2254>
+    """
+
+    code = "AMP741"
+    name = "trainer-with-bfloat16-model"
+    severity = Severity.WARNING
+    screen = (
+        re.compile(rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"),
+        b"bfloat16",
+        (b"accelerate", b"lightning", b"transformers", b"trl"),
+        (b".step(", b".train(", b".fit("),
+    )
+    fixable = Applicability.UNSAFE
+    reason = "The optimizer updates bfloat16 weights, which lose an update below 1/256 of the weight."
+
+    def on_half_managed(self, event: HalfManaged) -> Iterator[Report]:
+        manager = event.manager
+        if manager.precision != "bfloat16":
+            return
+        certain = manager.kind in LOOPS
+        yield self.report(
+            event,
+            f"{TITLES[manager.kind]} trains bfloat16 weights, of which there is no float32 copy"
+            + ("" if certain else _BY_LAUNCH),
+            advice="Keep the parameters in float32; mixed precision casts them to bfloat16 for each pass.",
+            notes=[(event.cast, "the parameters become bfloat16 here")],
+            severity=None if certain else Severity.INFO,
+        )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, HalfManaged)
+        return load_in_float32(event.cast, rewrite)

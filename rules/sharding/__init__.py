@@ -1,0 +1,1 @@
+"""Models that FSDP has sharded, and what still takes them for whole ones."""

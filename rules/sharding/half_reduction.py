@@ -1,0 +1,88 @@
+"""AMP714."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.findings import Applicability, Fix, Severity
+from amplint.rule import Report, Rule
+from amplint.semantics.events import Event, PolicyMade
+from amplint.source import syntax as cst
+from amplint.torchlib.names import HALF_DTYPES
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+class HalfReduction(Rule):
+    """A policy of FSDP adds gradients up in half across ranks, or converts buffers to half.
+
+    ## Why is this bad?
+    Gradients of all ranks are added in `reduce_dtype`, which is `param_dtype` where it is not given. In bfloat16 each
+    sum keeps 8 bits: of 256 equal gradients a running sum loses most of the later half. In float16 sums overflow and
+    small gradients vanish. `buffer_dtype` rounds what a model keeps beside its weights: positions and angles of rotary
+    embeddings, running statistics, schedules of noise.
+
+    float32 costs bandwidth for gradients, and nothing to speak of for buffers. This is an info: how much is lost
+    depends on the number of ranks and on the buffers of the model.
+
+    ## Example
+    ```python
+    policy = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16, buffer_dtype=torch.bfloat16)
+    ```
+
+    ## Use instead
+    ```python
+    policy = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.float32)
+    ```
+
+    ## Fix safety
+    Unsafe: gradients travel in twice as many bytes.
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html>
+    - <https://github.com/meta-pytorch/torchtune/issues/2267>
+    - <https://github.com/facebookresearch/d2go/pull/585>
+    """
+
+    code = "AMP714"
+    name = "half-reduction"
+    severity = Severity.INFO
+    screen = (b"MixedPrecision", b"torch.distributed", (b"float16", b"half"))
+    fixable = Applicability.UNSAFE
+
+    def on_policy_made(self, event: PolicyMade) -> Iterator[Report]:
+        lost = _lost(event)
+        if lost:
+            yield self.report(
+                event,
+                " and ".join(f"{what} in {dtype}" for _, what, dtype in lost),
+                reason="Sums over ranks and buffers need more digits than half has; weights are cast without them.",
+                advice=f"Pass {', '.join(f'{name}=torch.float32' for name, *_ in lost)}.",
+            )
+
+    def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, PolicyMade)
+        if not isinstance(event.node, cst.Call):
+            return None
+        edits = [
+            rewrite.set_argument(event.node, name, "torch.float32", event.policy.parameters.index(name))
+            for name, *_ in _lost(event)
+        ]
+        done = tuple(filter(None, edits))
+        if len(done) < len(edits):
+            return None
+        return Fix("Ask for float32", done, Applicability.UNSAFE, imports=("import torch",))
+
+
+def _lost(event: PolicyMade) -> list[tuple[str, str, str]]:
+    """The arguments that ask for half or leave it at that, what they are for, and the dtype."""
+    dtypes = event.dtypes
+    computed = dtypes.get("param_dtype") if "reduce_dtype" in dtypes else None
+    reduced, kept = dtypes.get("reduce_dtype") or computed, dtypes.get("buffer_dtype")
+    found = [
+        ("reduce_dtype", "gradients are added up", reduced),
+        ("buffer_dtype", "buffers are kept", kept),
+    ]
+    return [(name, what, dtype) for name, what, dtype in found if dtype in HALF_DTYPES]
