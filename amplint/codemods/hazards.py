@@ -16,6 +16,8 @@ _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdi
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """What bounds a tensor -> the place of the upper bound, the tensor being the first argument."""
+_WORDS = {"sparse", *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES}
+"""One of these is in all such code."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Numbers that are nearer to 1 than this become 1."""
 
@@ -29,6 +31,8 @@ def is_sparse(node: cst.CSTNode) -> bool:
 
 def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for."""
+    if chunk.words.isdisjoint(_WORDS):
+        return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import deque
@@ -16,7 +17,7 @@ from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _DTYPES = re.compile(r"\b(?:bfloat16|float16)\b")
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
@@ -68,9 +69,30 @@ def _findings_in(chunk: Chunk, main: Source) -> list[Finding]:
     """What is found in a chunk of another file than `main`, whose tensors can all be half."""
     if not _relative(chunk.source, main):
         return []
-    last = chunk.first_row + chunk.text.count("\n")
-    found = all_findings(chunk.source.text, chunk.source.path)
-    return [one for one in found if chunk.first_row <= one.span.start.row <= last]
+    found, rows = _assumed_findings(chunk.source.text, chunk.source.path), _rows_in_regions(chunk)
+    return [one for one in found if any(one.span.start.row in run for run in rows)]
+
+
+@functools.lru_cache(maxsize=64)
+def _assumed_findings(text: str, path: str) -> list[Finding]:
+    """What is found in a file if all its tensors can be half."""
+    rules = tuple(rule for rule in all_rules() if rule.assumed)
+    return findings_of(rules, text, path, frozenset(rule.code for rule in rules))
+
+
+def _rows_in_regions(chunk: Chunk) -> list[range]:
+    """The rows of a chunk that can run in a region: of a class only `forward`, and the methods that it calls."""
+    if not chunk.is_class:
+        return [range(chunk.first_row, chunk.first_row + chunk.text.count("\n") + 1)]
+    methods = {one.name.value: one for one in every(chunk.module, cst.FunctionDef)}
+    waiting, run = ["forward"], dict[str, range]()
+    while waiting:
+        name = waiting.pop()
+        if name in methods and name not in run:
+            span = chunk.span(methods[name])
+            run[name] = range(span.start.row, span.end.row + 1)
+            waiting += (one.attr.value for one in every(methods[name], cst.Attribute))
+    return list(run.values())
 
 
 def _regions(source: Source) -> Iterator[cst.CSTNode]:

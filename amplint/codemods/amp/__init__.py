@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp import devices, limits
+from amplint.codemods.amp import devices, limits, managed
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
@@ -39,11 +39,12 @@ REPAIRS = (
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
     """Regions round forward passes and losses, and for float16 a scaler; nothing where either is there already."""
-    if ".backward(" not in text and "optimizer_step" not in text:
+    trains = ".backward(" in text or "optimizer_step" in text
+    if not trains and not managed.may_be(text):
         return Plan()
     script = Script(text, path)
     try:
-        return _planned(script, wish)
+        return managed.plan(script, wish.dtype) or (_planned(script, wish) if trains else Plan())
     except Refusal as refusal:
         return Plan(refused=refusal.remarks(script.source))
 

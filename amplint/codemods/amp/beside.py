@@ -11,6 +11,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
@@ -78,7 +79,10 @@ class Beside:
         """Whether `call` hands to another library what a region has made, as it is."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
         return strange and any(
-            paths(one.value) & half - self._differentiated and not _is_wide(one) for one in call.args
+            path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)
+            for argument in call.args
+            if not _is_wide(argument)
+            for path in paths(argument.value)
         )
 
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
