@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from amplint.codemods import convert
 from amplint.codemods.conversion import Conversion, Converted, Remark, Wish
-from amplint.engine.config import MAX_FILE_SIZE
+from amplint.engine.config import size_limit
 from amplint.engine.diagnostics import describe
 from amplint.engine.run import opened
 from amplint.findings import Position, Span
@@ -21,7 +21,7 @@ def convert_file(filename: str, path: str, wish: Wish, *, write: bool) -> Conver
     """Convert the file at `path`, which reports call `filename`, and replace it with `write`. Raises nothing."""
     raw = b""
     try:
-        raw = read(path, MAX_FILE_SIZE)
+        raw = read(path, size_limit(path))
         conversion, new = convert_bytes(raw, wish, path)
         if write and new != raw:
             replace_file(path, new, expected=raw)

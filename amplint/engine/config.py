@@ -22,6 +22,8 @@ _SIZE_LIMIT = 10_000_000
 
 MAX_FILE_SIZE = 10_000_000
 """Bytes above which a file is not read where nobody says otherwise."""
+_WITH_OUTPUTS = 10
+"""How much larger a notebook may be, most of which are pictures."""
 
 
 class ConfigError(Exception):
@@ -51,6 +53,11 @@ class Settings:
     torch_version: str | None = None
     max_file_size: int = MAX_FILE_SIZE
     max_seconds: float = SECONDS
+
+
+def size_limit(path: str, most: int = MAX_FILE_SIZE) -> int:
+    """The bytes above which the file at `path` is not read, where `most` are those of a script."""
+    return most * _WITH_OUTPUTS if path.endswith(".ipynb") else most
 
 
 def load(file: Path, rules: Rules, root: Path | None = None) -> Settings | None:

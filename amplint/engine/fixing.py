@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from amplint.engine.config import Settings
+from amplint.engine.config import Settings, size_limit
 from amplint.engine.diagnostics import CutShort, RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
 from amplint.engine.discover import Target
 from amplint.engine.run import Linter, opened, unreadable
@@ -56,7 +56,7 @@ def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
 def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
     """Repair the file `target` and, with `write`, replace it; a file that cannot be written has that as a finding."""
     try:
-        raw = read(target.path, target.settings.max_file_size)
+        raw = read(target.path, size_limit(target.path, target.settings.max_file_size))
     except OSError as failure:
         return Repaired(b"", b"", [unreadable(target, failure)])
     repaired = repair(raw, target, linter)

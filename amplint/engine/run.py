@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
-from amplint.engine.config import ConfigError
+from amplint.engine.config import ConfigError, size_limit
 from amplint.engine.deep import call_deep
 from amplint.engine.diagnostics import ALWAYS_ON, SyntaxErrorFound, UnreadableFile, defect, diagnostic
 from amplint.engine.discover import Target
@@ -75,7 +75,7 @@ class Linter:
         Repairs are made of them, so none is taken from earlier runs.
         """
         try:
-            require_size(len(raw), target.settings.max_file_size, target.path)
+            require_size(len(raw), size_limit(target.path, target.settings.max_file_size), target.path)
             page = opened(target.path, raw)
         except OSError as failure:
             return [unreadable(target, failure)]
@@ -104,7 +104,7 @@ class Linter:
         done: dict[int, _Work] = {}
         for index, target in enumerate(targets):
             try:
-                raw = read(target.path, target.settings.max_file_size)
+                raw = read(target.path, size_limit(target.path, target.settings.max_file_size))
                 work = self._prepare(target, opened(target.path, raw))
                 findings = self._known(work)
             except ConfigError:
