@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 from amplint.engine.run import POOL_BYTES, cores
 from benchmarks.chains import chain
+from tests.processes import lives, wait_until, workers
 from tests.test_cli import BAD
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
@@ -41,30 +42,6 @@ def begun(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def workers(pid: int) -> list[int]:
-    """The processes that the threads of process `pid` have started."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for children in threads for child in children.read_text(encoding="utf-8").split()]
-
-
-def lives(pid: int) -> bool:
-    """Whether process `pid` still runs; one that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def wait_until(condition: Callable[[], object], seconds: float) -> bool:
-    """Whether `condition` has come true after at most so many seconds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @pytest.mark.skipif(cores() < 2, reason="one processor core needs no worker processes")

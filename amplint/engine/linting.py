@@ -52,6 +52,10 @@ def lint_files(
 
     `progress` is told how many files have been linted since it was told last. Raises ConfigError.
     """
+    if write:
+        from amplint.fixes.write import sweep  # what only repairs need
+
+        sweep(target.path for target in targets)
     results = zip(targets, linter.check_all(targets, progress), strict=True)
     return (
         _repaired(target, findings, linter, write=write) if fix else Linted(target, findings)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from amplint.hardening import Uninterrupted
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
+_NAME_KEPT = 40
+_TEMPORARY = re.compile(rf"\.(.{{1,{_NAME_KEPT}}})\.[a-z0-9_]{{8}}\.tmp")
 
 
 class FileChangedError(OSError):
@@ -33,7 +45,7 @@ def create_file(path: str | os.PathLike[str], raw: bytes) -> None:
     """Put a new file with the content `raw` at `path`, at once. Raises OSError, FileExistsError where there is one."""
     target = Path(path)
     with Uninterrupted():
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
+        handle, name = _temporary(target)
         try:
             with os.fdopen(handle, "wb") as temporary:
                 temporary.write(raw)
@@ -48,19 +60,56 @@ def create_file(path: str | os.PathLike[str], raw: bytes) -> None:
             raise
 
 
+def sweep(paths: Iterable[str]) -> None:
+    """Remove what a run that was killed while it replaced one of the files at these absolute `paths` has left.
+
+    What a run that goes on has locked stays.
+    """
+    if fcntl is None:
+        return
+    wanted: dict[str, set[str]] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        wanted.setdefault(folder, set()).add(name[:_NAME_KEPT])
+    for folder, names in wanted.items():
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                found = _TEMPORARY.fullmatch(entry.name)
+                if found is not None and found[1] in names and entry.is_file(follow_symlinks=False):
+                    _remove_unlocked(entry.path)
+
+
+def _remove_unlocked(path: str) -> None:
+    with suppress(OSError), open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+
+
+def _temporary(target: Path) -> tuple[int, str]:
+    """A new file beside `target`, by its descriptor and its name; it is locked until it is closed."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:_NAME_KEPT]}.", suffix=".tmp", dir=target.parent)
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle, name
+
+
 def _replace(target: Path, status: os.stat_result, raw: bytes, expected: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".tmp", dir=target.parent)
+    handle, name = _temporary(target)
     try:
         with os.fdopen(handle, "wb") as temporary:
             temporary.write(raw)
             temporary.flush()
             os.fsync(temporary.fileno())
-        _copy_owner(name, status)
-        os.chmod(name, stat.S_IMODE(status.st_mode))
-        with open(target, "r+b") as current:
-            if current.read() != expected:
-                raise FileChangedError(f"{target} was changed by someone else meanwhile")
-        os.replace(name, target)
+            _copy_owner(name, status)
+            os.chmod(name, stat.S_IMODE(status.st_mode))
+            with open(target, "r+b") as current:
+                if current.read() != expected:
+                    raise FileChangedError(f"{target} was changed by someone else meanwhile")
+            if fcntl is not None:
+                os.replace(name, target)
+        if fcntl is None:  # a file that is open cannot be renamed there
+            os.replace(name, target)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)
