@@ -22,8 +22,8 @@ from tests.conftest import Command
 from tests.test_cli import BAD
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
-QUICK_S = 3.0
-"""Processor seconds, on a busy machine, for what takes a tenth of that on an idle one."""
+QUICK_S = 8.0
+"""Processor seconds, on a busy machine, for what takes less than two on an idle one."""
 SIZES = {
     "`if a and a and ...`": 400,
     "the same, one name": 400,
