@@ -15,6 +15,7 @@ from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.semantics import SECONDS
+from amplint.source.remembered import forget
 
 if TYPE_CHECKING:
     from amplint.semantics.python.machine import Stopped
@@ -67,6 +68,9 @@ def _analyse(job: Job, modules: Modules) -> Analysis:
         return Analysis([diagnostic(SyntaxErrorFound, job.filename, message)])
     except Exception as failure:
         return Analysis([defect(job.filename, "The analysis", failure)])
+    finally:
+        forget()
+        modules.trim()
 
 
 def _interpreted(job: Job, modules: Modules) -> Analysis:

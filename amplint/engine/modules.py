@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
+_KEPT = 2_000_000
+"""Characters of text whose files are kept from one analysis to the next: their trees can take a hundred times that."""
 
 
 class Modules:
@@ -71,12 +73,14 @@ class Modules:
         from amplint.source.encoding import SourceError
         from amplint.source.source import Source
 
-        if path not in self._sources:
-            raw = self.raw(path)
-            self._sources[path] = None
+        if path in self._sources:
+            found = self._sources.pop(path)
+        else:
+            raw, found = self.raw(path), None
             with contextlib.suppress(SourceError):
-                self._sources[path] = None if raw is None else Source.from_bytes(path, raw, path, followed=True)
-        return self._sources[path]
+                found = None if raw is None else Source.from_bytes(path, raw, path, followed=True)
+        self._sources[path] = found
+        return found
 
     def stand_in(self, module: str) -> Source | None:
         """What stands for a module of an installed library; it is in no file."""
@@ -85,6 +89,14 @@ class Modules:
         if module in STAND_INS and module not in self._stand_ins:
             self._stand_ins[module] = Source(module, STAND_INS[module])
         return self._stand_ins.get(module)
+
+    def trim(self) -> None:
+        """Drop the files that were used longest ago, as far as there are too many; no analysis is under way."""
+        kept = 0
+        for path, source in reversed(list(self._sources.items())):
+            kept += len(source.text) if source is not None else 0
+            if kept > _KEPT:
+                del self._sources[path]
 
     def forget(self, path: str) -> None:
         """The file has changed."""

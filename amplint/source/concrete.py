@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import libcst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+from libcst.metadata import CodePosition, CodeRange, MetadataWrapper, PositionProvider
 
 from amplint.findings import Position
 from amplint.source import syntax as cst
@@ -28,33 +28,40 @@ def parse(text: str, first_row: int) -> libcst.Module:
 
 def lowered(text: str, layout: Layout) -> cst.Module:
     """The tree of a whole file by libcst. Raises SourceError."""
-    wrapper = MetadataWrapper(parse(text, 1), unsafe_skip_copy=True)
-    places = wrapper.resolve(PositionProvider)
+    tree = parse(text, 1)
+    places = MetadataWrapper(tree, unsafe_skip_copy=True).resolve(PositionProvider)
+    module: cst.Module = _Lowering(places, layout).made(tree)
+    return module
 
-    def offset(row: int, column: int) -> int:
-        return layout.starts[row - 1] + column
 
-    def made(node: libcst.CSTNode) -> Any:
+class _Lowering:
+    """Makes nodes of `syntax` of those of libcst; no closure, which would keep libcst's tree in a reference cycle."""
+
+    def __init__(self, places: Mapping[libcst.CSTNode, object], layout: Layout) -> None:
+        self._places = places
+        self._starts = layout.starts
+
+    def made(self, node: libcst.CSTNode) -> Any:
         kind: type[cst.CSTNode] = next(
             vars(cst)[one.__name__] for one in type(node).__mro__ if one.__name__ in vars(cst)
         )
-        twin = kind(*(value(getattr(node, name)) for name in kind.fields))
-        place = places[node]
+        twin = kind(*(self._value(getattr(node, name)) for name in kind.fields))
+        place = self._places[node]
         assert isinstance(place, CodeRange)
-        twin.at = (offset(place.start.line, place.start.column), offset(place.end.line, place.end.column))
+        twin.at = (self._offset(place.start), self._offset(place.end))
         return twin
 
-    def value(held: object) -> Any:
+    def _value(self, held: object) -> Any:
         if isinstance(held, libcst.Dot):
             return "."
         if isinstance(held, libcst.CSTNode):
-            return made(held)
+            return self.made(held)
         if isinstance(held, str) or held is None:
             return held
-        return [value(each) for each in held] if isinstance(held, Sequence) else None
+        return [self._value(each) for each in held] if isinstance(held, Sequence) else None
 
-    tree: cst.Module = made(wrapper.module)
-    return tree
+    def _offset(self, place: CodePosition) -> int:
+        return self._starts[place.line - 1] + place.column
 
 
 def pairs(node: cst.CSTNode, twin: libcst.CSTNode) -> Iterator[tuple[cst.CSTNode, libcst.CSTNode]]:

@@ -1,15 +1,19 @@
-"""What is said of a chunk of source, remembered for as long as the chunk is there: many files lead to the same ones."""
+"""Caches of what is read off source code: kept for a chunk, or until a file has been analysed."""
 
 from __future__ import annotations
 
 import functools
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from amplint.source.source import Chunk
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+_ENTRIES = 2_048
+_forgotten: list[Callable[[], None]] = []
 
 
 def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
@@ -23,3 +27,16 @@ def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
         return known[chunk]
 
     return remembered
+
+
+def per_file(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, run once for the same arguments until `forget`: syntax trees among them are not kept any longer."""
+    cached = functools.lru_cache(_ENTRIES)(function)
+    _forgotten.append(cached.cache_clear)
+    return cached  # type: ignore[return-value]  # whose parameters are any hashable ones to `functools`
+
+
+def forget() -> None:
+    """Drop what `per_file` has kept: a file has been analysed."""
+    for clear in _forgotten:
+        clear()

@@ -13,6 +13,7 @@ import bisect
 import functools
 import re
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,18 @@ class Chunk:
     def __init__(
         self, source: Source, text: str, first_row: int, name: str | None, statements: list[ast.stmt] | None
     ) -> None:
-        self.source = source
+        self._source = weakref.ref(source)
         self.text = text
         self.first_row = first_row
         self.name = name
         self._statements = statements
+
+    @property
+    def source(self) -> Source:
+        """The file; it holds its chunks, which hold no more than a weak reference to it."""
+        source = self._source()
+        assert source is not None, "the file of a chunk is gone"
+        return source
 
     @functools.cached_property
     def words(self) -> frozenset[str]:

@@ -6,7 +6,6 @@ iteration to the next as the scale does; dividing by `get_scale()` helps only un
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -23,6 +22,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.policy import words
 
@@ -169,7 +169,7 @@ def _is_number(machine: Machine, value: Value) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=2048)
+@per_file
 def _speaks_of_scale(node: cst.CSTNode) -> bool:
     texts = (inner.value for inner in walk(node) if isinstance(inner, (cst.SimpleString, cst.FormattedStringText)))
     return any(SPEAKS_OF_SCALE.search(text) for text in texts)
@@ -208,7 +208,7 @@ def _about_finiteness(state: State) -> bool:
     return False
 
 
-@functools.lru_cache(maxsize=2048)
+@per_file
 def _not_finite(condition: cst.CSTNode) -> frozenset[bool]:
     """The sides of a condition on which something can be infinite or NaN as far as it asks about that."""
     sides: set[bool] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
@@ -49,6 +48,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import valued
@@ -271,7 +271,7 @@ def _purpose(machine: Machine, training: bool | None, gradients: bool | None) ->
     return Purpose.EVALUATION, () if gradients is False else EVALUATES.taken(names[-1], "purpose")
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _trains(function: cst.FunctionDef) -> tuple[Guessed, ...] | None:
     """The name by which a function trains, if it does: its own, or one that it calls; none is needed for `backward`."""
     called = (node.func for node in walk(function) if isinstance(node, cst.Call))

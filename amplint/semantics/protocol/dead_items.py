@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 
@@ -13,6 +12,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State, rounds_since
 from amplint.semantics.values.values import Function, Items, Method, Partial, Tensor, Value
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import children, target_names, walk
 
 DEAD = "dead"
@@ -55,7 +55,7 @@ def join(machine: Machine, state: State) -> None:
 
 def ended(machine: Machine, states: Iterable[State], loop: cst.For | cst.While) -> None:
     """A loop is done: what its last round went over is no longer held where nothing behind the loop can name it."""
-    around = machine.calls[-1] if machine.calls else machine.chunk and machine.chunk.module
+    around = machine.calls[-1] if machine.calls else machine.chunk.module if machine.chunk else None
     if isinstance(loop, cst.For) and around is not None:
         for state in states:
             if any(_goes_over(machine, key, loop) for key in state[Progress].gradients):
@@ -72,7 +72,7 @@ def _forget(state: State, names: Set[str]) -> None:
     state.frames[state.frame] = {name: value for name, value in table.items() if name not in names}
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _bound_for_itself(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
     """The variables that only `loop` and others that bind them too mention, of all that is `around` it."""
     inner = walk(loop.body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 
 from amplint.records import dataclass
@@ -35,6 +34,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import every
 from amplint.torchlib.constants import CONSTANTS
 
@@ -165,7 +165,7 @@ def is_enumeration(machine: Machine, state: State, cls: Class) -> bool:
     return any(isinstance(base, Ref) and base.name.startswith("enum.") for base in every)
 
 
-@functools.lru_cache(maxsize=256)
+@per_file
 def members(cls: Class) -> dict[str, cst.CSTNode]:
     """Name -> method definition or assigned expression, for the body of a class."""
     node = node_of(cls)
@@ -183,7 +183,7 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
     return found
 
 
-@functools.lru_cache(maxsize=256)
+@per_file
 def declared(cls: Class) -> dict[str, cst.Annotation]:
     """Name -> annotation, for the variables that the body of a class declares."""
     node = node_of(cls)
@@ -250,7 +250,7 @@ class SelfAssignment:
     value: cst.BaseExpression | None
 
 
-@functools.lru_cache(maxsize=256)
+@per_file
 def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
     found: dict[str, list[SelfAssignment]] = {}
     for name, method in members(cls).items():

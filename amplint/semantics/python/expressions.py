@@ -26,6 +26,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import children, walk
 
 LONG_CHAIN = 8
@@ -86,7 +87,7 @@ def _is_long(node: cst.BaseExpression) -> bool:
     return length == LONG_CHAIN
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _may_have_effects(node: cst.BaseExpression) -> bool:
     """Whether more happens in a condition than that names and attributes are compared."""
     return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from amplint.semantics.python.constants import held
@@ -35,6 +34,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import walk
 
 ENTERED = "<entered>"
@@ -381,7 +381,7 @@ def _at(state: State, frame: int) -> State:
     return twin
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
     if isinstance(node, cst.Lambda):
         return frozenset()

@@ -78,6 +78,7 @@ def interpret(
     with contextlib.suppress(BudgetSpent):
         for file_ends in machine.hooks.file_ends:
             file_ends(starts)
+    machine.close()
     return machine.stopped
 
 

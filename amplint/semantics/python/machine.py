@@ -229,6 +229,10 @@ class Machine:
         self._kinds: dict[Chunk, dict[str, str]] = {}
         self.hooks = hooks(self)
 
+    def close(self) -> None:
+        """Drop the trackers, which hold the machine: the trees between them are freed without a search for cycles."""
+        del self.hooks
+
     def __getitem__(self, kind: type[T]) -> T:
         """The tracker of this kind."""
         return self.hooks.known[kind]  # type: ignore[return-value]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 
@@ -10,7 +9,7 @@ from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
 from amplint.source.imports import imports
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import per_chunk, per_file
 from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
 
@@ -46,7 +45,7 @@ _RETURNED = re.compile(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 _FLAG_STEPS = 3
 
 
-@functools.lru_cache(maxsize=16)
+@per_file
 def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
     """The device that the work around `node` is given, where that can be of any type; None where nothing shows that.
 
@@ -241,7 +240,7 @@ def _can_differ(values: list[str], *, nowhere: bool) -> bool:
     return not all(fixed) or len({found.group(1) for found in fixed if found is not None}) > 1
 
 
-@functools.lru_cache(maxsize=64)
+@per_file
 def _assigned(source: Source) -> dict[str, list[str]]:
     """Variable, attribute, keyword or function -> what `source` gives it or it returns, as far as the line says it."""
     found: dict[str, list[str]] = {}

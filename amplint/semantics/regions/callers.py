@@ -7,6 +7,7 @@ import functools
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.source import Source
 from amplint.torchlib.policy import treatment
 
@@ -37,7 +38,7 @@ def _treated(version: str | None) -> frozenset[str]:
     )
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool:
     if not isinstance(node, cst.FunctionDef) or node.name.value != "forward":
         return False

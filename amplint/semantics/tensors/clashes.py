@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +40,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import INDICES, LOSS
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import per_chunk, per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import having, valued
@@ -106,7 +105,7 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     return bool(names) and not any(map(LOSS.search, [*names, *stored])) and _has_layers(function)
 
 
-@functools.lru_cache(maxsize=256)
+@per_file
 def _has_layers(function: cst.CSTNode) -> bool:
     """Whether a function calls parts of its object, or what it takes from a list of them."""
     loops = {name for loop in every(function, cst.For) for name in target_names(loop.target)}

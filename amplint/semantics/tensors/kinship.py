@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import LEGACY_TENSORS
@@ -22,7 +22,7 @@ _RESHAPES = having("reshapes") | {"contiguous"}
 _PLACED = words("device shape size get_device new")
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors, and those that it says are some."""
     found = set[str]()
@@ -110,7 +110,7 @@ def _names(node: cst.CSTNode) -> set[str]:
     return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _taken_in(function: cst.CSTNode) -> frozenset[str]:
     """The variables of a function that hold the size or the device of something."""
     assigned = [node for node in walk(function) if isinstance(node, cst.Assign) and _takes_place(node.value)]

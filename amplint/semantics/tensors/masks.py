@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Tensor, Value
 from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.policy import words
@@ -91,7 +91,7 @@ def computed_before_choice(machine: Machine, place: cst.BaseExpression) -> bool:
     return isinstance(place, cst.Name) and body is not None and place.value in _computed_before_choice(body)
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
     found, chosen = set[str](), False
     for node in every(function, cst.Assign, cst.AugAssign, cst.Name, cst.Comparison):
@@ -103,7 +103,7 @@ def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
     return frozenset(found)
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _chooses_by_dtype(function: cst.CSTNode) -> bool:
     return any(map(_is_choice, every(function, cst.Name, cst.Comparison)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 from amplint.findings import Guessed
@@ -14,6 +13,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Unknown, Value
 from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import walk
 from amplint.torchlib.operations import KNOWN
 from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
@@ -55,7 +55,7 @@ def _is_torch(machine: Machine, state: State, name: str) -> bool:
     return isinstance(value, Ref) and value.name.partition(".")[0] == "torch"
 
 
-@functools.lru_cache(maxsize=512)
+@per_file
 def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
     """The names that stand for tensors, each with the other names by which alone that is told."""
     calls = (node for node in walk(function.body) if isinstance(node, cst.Call))
