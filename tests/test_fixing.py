@@ -77,6 +77,12 @@ def test_an_endless_repair_ends() -> None:
     assert outcome.fixed == ROUNDS
 
 
+def test_a_fix_that_would_be_repeated_is_left_out() -> None:
+    outcome = repaired("a1\nb1\n", replacing("a", "a(a)"), replacing("b", "c"))
+    assert outcome.after == b"a1\nc1\n"
+    assert [finding.message for finding in outcome.findings] == ["a"]
+
+
 def test_unsafe_fixes_are_used_when_allowed() -> None:
     check = replacing("a", "b", unsafe=True)
     assert repaired("a\n", check).after == b"a\n"

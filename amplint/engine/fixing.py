@@ -71,8 +71,8 @@ def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
 def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
     """Apply the fixes of what is found in `raw`, the content of `target`, and of what is found after that.
 
-    A fix whose result is not valid, cannot be encoded or breaks the analysis is left out; the others go on. Where the
-    analysis was cut short, there is one round.
+    A fix whose result is not valid, cannot be encoded, breaks the analysis or leaves its own finding there is left out;
+    the others go on. Where the analysis was cut short, there is one round.
     """
     try:
         page = opened(target.path, raw)
@@ -110,8 +110,21 @@ def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _S
     broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))
     if not broken <= was_broken:
         return None
+    if any(_repeats(fix, state.findings, findings) for fix in applied):
+        return None
     codes = {finding.fix: finding.code for finding in state.findings}
     return _State(page, findings, raw, (*state.codes, *(codes[fix] for fix in applied)))
+
+
+def _repeats(fix: Fix, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+    """Whether as much is found `after` the fix as `before`, and is to be repaired by writing the same around it."""
+    cured = next(finding for finding in before if finding.fix == fix)
+    left = [one for one in after if (one.code, one.message) == (cured.code, cured.message)]
+    if len(left) < sum((one.code, one.message) == (cured.code, cured.message) for one in before):
+        return False
+    written = [edit.content for edit in fix.edits if edit.content]
+    again = [edit.content for one in left if one.fix for edit in one.fix.edits]
+    return bool(written) and all(any(content in other for other in again) for content in written)
 
 
 def edited(page: Page, fixes: Sequence[Fix]) -> tuple[bytes | None, list[Fix]]:
