@@ -81,6 +81,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--seed", type=int, default=22)
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
     chance = random.Random(options.seed)
     seen: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
