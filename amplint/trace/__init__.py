@@ -18,7 +18,8 @@ def watch(
 
     `steps` is how many optimizer steps to record, all of them when None; the first `skip` are left out, and of the
     others every `every`-th is recorded. `numerics` is how much of the numbers is looked at: `off` only counts
-    operations by dtype; `sample` finds where inf and NaN come from and takes samples of the rest; `full` takes all.
+    operations by dtype; `sample` finds where inf and NaN come from, before the window too, and takes samples of the
+    rest; `full` takes all.
     With `compare_float32` every operation runs once more in float32, which tells what half precision changes.
     The block gets a `Record`, which is complete when the block ends.
 

@@ -118,6 +118,8 @@ class Held:
 class NonFinite:
     """An operation that made inf or NaN out of finite numbers, at its first time; what follows from it is left out.
 
+    In a step that is not recorded it may be the `step` (`op`) of an optimizer, with gradients that are not finite.
+
     Places are as in `Operation`. `kind` is `inf` or `nan` (where both: `nan`), `dtype` that of the result. `scale` is
     the loss scale at that time, None without a scaler. `finite_in_float32` tells whether float32 makes finite numbers
     of the same inputs; None where that was not tried.

@@ -86,7 +86,7 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._operators.on = False
+        self._operators.on = self._operators.alert = False
         self._steps.detach()
         self._modules.detach()
         self._operators.detach()
@@ -136,8 +136,9 @@ class Watch:
 
     def _watch_step(self, number: int, *, on: bool) -> None:
         self._step = self._numerics.step = number
-        self._operators.on = on
-        self._numerics.on = on and self._numerics.enabled
+        alert = self._numerics.enabled and not on and not self._window.is_past(number)
+        self._operators.on, self._operators.alert = on, alert
+        self._numerics.on, self._numerics.alert = on and self._numerics.enabled, alert
 
     def _end_step(self) -> None:
         self._operators.end_step()
