@@ -63,6 +63,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         strays=tables.strays(record),
         spreads=tables.spreads(record),
         losses=tables.losses(record),
+        lost_in_half=tables.lost_in_half(record),
         steps=tables.scaler_steps(record),
         held=tables.held(record),
         updates=updates,
