@@ -226,6 +226,8 @@ class Divergence:
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
 
+    Of all that ran, recorded or not, `taken` counts steps of which the first `skip` were left out, `backwards` calls of
+    `backward()`, and `started` processes that the run started, which are not watched.
     `gpu` names the GPU that a dry run pretended, and is empty for a real run.
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
     `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
@@ -255,6 +257,10 @@ class Record:
     updates: list[Update] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     comparison: Comparison | None = None
+    taken: int = 0
+    skip: int = 0
+    backwards: int = 0
+    started: int = 0
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -278,8 +284,14 @@ class Record:
         )
 
     def assert_no_findings(self) -> None:
-        """Check that the run shows no problem above an info. Raises AssertionError that names them."""
+        """Check that the run shows no problem above an info. Raises AssertionError that names them.
+
+        Raises it also where nothing was recorded, which shows nothing.
+        """
         __tracebackhide__ = True
+        from amplint.trace.absence import absence
+
+        assert self.operations, f"nothing was recorded: {absence(self) or 'no operation ran in the window'}"
         from amplint.findings import Severity
         from amplint.trace.findings import findings
 
@@ -294,6 +306,10 @@ class Record:
             "torch": self.torch,
             "device": self.device,
             "steps": self.steps,
+            "taken": self.taken,
+            "skip": self.skip,
+            "backwards": self.backwards,
+            "started": self.started,
             "rank": self.rank,
             "ranks": self.ranks,
             "cut": self.cut,
@@ -331,6 +347,10 @@ class Record:
                 torch=data["torch"],
                 device=data["device"],
                 steps=data["steps"],
+                taken=data["taken"],
+                skip=data["skip"],
+                backwards=data["backwards"],
+                started=data["started"],
                 rank=data["rank"],
                 ranks=data["ranks"],
                 cut=data["cut"],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import time
+from multiprocessing import process
 from types import TracebackType
 from typing import ClassVar
 
@@ -67,6 +69,7 @@ class Watch:
         self._step = 0
         self._folder = os.getcwd()
         self._began = time.time()
+        self._processes = _processes()
 
     def __enter__(self) -> Record:
         if Watch._running:
@@ -150,6 +153,9 @@ class Watch:
                 self._numerics.break_off()
             self._end_step()
             self._numerics.write(self.record)
+        self.record.taken, self.record.skip = self._step, self._window.skip
+        self.record.backwards = self._operators.calls.backwards
+        self.record.started = _processes() - self._processes
         self.record.operations, self.record.seconds = self._operators.operations()
         if self.record.gpu:
             self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
@@ -159,3 +165,8 @@ class Watch:
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
         self.record.device = max(set(devices), key=lambda one: (one != "cpu", devices.count(one)), default="")
+
+
+def _processes() -> int:
+    """How many processes this one has started by `multiprocessing`."""
+    return int(next(copy.copy(process._process_counter)))  # type: ignore[attr-defined]
