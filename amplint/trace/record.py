@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, field
@@ -222,7 +223,7 @@ class Divergence:
     step: int | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
 
@@ -298,6 +299,29 @@ class Record:
         bad = [found for found in findings(self) if found.severity > Severity.INFO]
         lines = [f"{found.filename}:{found.span.start.row}: {found.code} {found.message}" for found in bad]
         assert not bad, "\n".join(lines)
+
+    def summary(self, width: int = 80) -> str:
+        """The report of the run, with its findings, in lines of at most `width` columns where that can be."""
+        from amplint.trace.showing import text
+
+        return text(self, width)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the page of the run, which works offline. Raises ImportError without `amplint[report]`, and OSError."""
+        from amplint.trace.showing import page
+
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page(self))
+
+    def __repr__(self) -> str:
+        """In one line what it is of, not all that it holds."""
+        steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
+        return f"<Record of {steps}, {self.operations.total()} operations on {self.device or 'no device'}>"
+
+    def _repr_html_(self) -> str:
+        from amplint.trace.showing import cell
+
+        return cell(self)
 
     def to_json(self) -> str:
         """The record as a JSON text."""

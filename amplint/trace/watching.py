@@ -14,6 +14,7 @@ import torch
 from torch.optim import Optimizer
 
 from amplint.trace.frames import raising_line
+from amplint.trace.gpus import Gpu
 from amplint.trace.held import held, parameters
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
@@ -39,18 +40,27 @@ class Watch:
     computes what is recorded in float32 as well, and looks at numbers at `sample` at least. A run without any step
     is recorded as a whole: only when a first step is over is known that there are steps to skip.
 
+    With `gpu` it is a dry run on that GPU: the block believes in it, and CannotFollow ends what that is not enough for.
+
     Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
     """
 
     _running: ClassVar[bool] = False
 
     def __init__(
-        self, window: Window, *, stop: bool = False, numerics: str = "sample", compare_float32: bool = False
+        self,
+        window: Window,
+        *,
+        stop: bool = False,
+        numerics: str = "sample",
+        compare_float32: bool = False,
+        gpu: Gpu | None = None,
     ) -> None:
         if compare_float32 and numerics == "off":
             numerics = "sample"
         rank, ranks = rank_and_ranks()
         self.record = Record(torch=torch.__version__, rank=rank, ranks=ranks, numerics=numerics)
+        self.gpu = gpu
         self._window = window
         self._stop = stop
         self._modules = Modules()
@@ -66,6 +76,7 @@ class Watch:
         self._known: set[Optimizer] = set()
         self._dtypes: dict[torch.Tensor, torch.dtype] = {}
         self._modes = contextlib.ExitStack()
+        self._pretence = contextlib.ExitStack()
         self._step = 0
         self._folder = os.getcwd()
         self._began = time.time()
@@ -74,6 +85,11 @@ class Watch:
     def __enter__(self) -> Record:
         if Watch._running:
             raise RuntimeError("a run is being watched already")
+        if self.gpu is not None:
+            from amplint.trace.dry import dry_run
+
+            self.record.gpu = self.gpu.name
+            self._pretence.enter_context(dry_run(self.gpu))
         Watch._running = True
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
         self._operators.attach()
@@ -98,7 +114,10 @@ class Watch:
         self.record.cut = failure is not None and not isinstance(failure, (WindowPassed, SystemExit))
         if failure is not None and self.record.cut:
             self._operators.calls.failed(failure, *raising_line(failure))
-        self._write()
+        try:
+            self._write()
+        finally:
+            self._pretence.__exit__(kind, failure, trace)
 
     @property
     def step(self) -> int:
