@@ -30,7 +30,7 @@ ALLOWED = {
     "engine": {"hardening", "notebooks", *MIDDLE},
     "adoption": {"engine", "notebooks", *MIDDLE},
     "codemods": {"edits", "engine", "notebooks", *MIDDLE},
-    "trace": {"engine", "rule", "torchlib", "hardening", "__init__", *BOTTOM},
+    "trace": {"engine", "reports", "rule", "torchlib", "hardening", "__init__", *BOTTOM},
     "reports": {"engine", "notebooks", "trace", *MIDDLE},
     "api": {"codemods", "engine", "hardening", *MIDDLE},
     "agents": {"__init__", "api", "codemods", "engine", "reports", "trace", *MIDDLE},
@@ -148,6 +148,17 @@ def test_imports_run_one_way() -> None:
         if other not in {part_of(path), *(ALLOWED_FOR_TYPING if found.typing_only else ALLOWED)[part_of(path)]}
     ]
     assert not wrong
+
+
+def test_only_what_shows_a_record_imports_reports() -> None:
+    importing = {
+        relative(path)
+        for path in ENGINE
+        if part_of(path) == "trace"
+        for found in imports_of(path)
+        if is_below(found.module, "amplint.reports")
+    }
+    assert importing == {"amplint/trace/showing.py"}
 
 
 def test_the_interpreter_names_no_tracker() -> None:

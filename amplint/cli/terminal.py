@@ -21,13 +21,21 @@ _LONG_S = 2.0
 _CLEAR = "\r\x1b[2K"
 
 
+def is_terminal(stream: object) -> bool:
+    """Whether `stream`, which a script may have put in the place of standard error, is a terminal."""
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]
+    except (AttributeError, ValueError):  # an object of the script's, or closed
+        return False
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Whether to write ANSI colours to `stream`; NO_COLOR and FORCE_COLOR count when they are not empty."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:

@@ -127,7 +127,7 @@ def run(
     from amplint.trace.whereabouts import Whereabouts
 
     if skip is None:
-        skip = 0 if compare_float32 else 1  # what spoils the weights in the first step is seen there only
+        skip = 0 if compare_float32 else 1  # what spoils the weights in the first step is compared there only
     window = Window(steps, skip, every)
     watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
     line = StepLine(Whereabouts(watch, window.end), hidden=quiet or watch.record.rank != 0)

@@ -27,11 +27,15 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 
 
 class Calls(TorchFunctionMode):
-    """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`."""
+    """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
+
+    `backwards` counts all calls of `Tensor.backward`.
+    """
 
     def __init__(self, modules: Modules, is_on: Callable[[], bool]) -> None:
         super().__init__()
         self.current: Any = None
+        self.backwards = 0
         self._modules = modules
         self._is_on = is_on
         self._counts: Counter[_Key] = Counter()
@@ -41,6 +45,7 @@ class Calls(TorchFunctionMode):
         """Run `func` and remember it meanwhile."""
         before, self.current = self.current, func
         if func in _COUNTED:
+            self.backwards += func is Tensor.backward
             self._count(name_of(func), "", calling_line(), args, ())
         try:
             return func(*args, **kwargs) if kwargs else func(*args)

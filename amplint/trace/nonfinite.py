@@ -17,7 +17,7 @@ from amplint.trace.placement import is_on_host
 from amplint.trace.record import NonFinite, dtype_name
 from amplint.trace.replays import Replays
 from amplint.trace.tally import Kind
-from amplint.trace.values import has_infinite_scalar, is_finite, is_plain
+from amplint.trace.values import has_infinite_scalar, is_finite, is_plain, is_sound
 
 _LIMIT = 500
 
@@ -28,23 +28,23 @@ class Origins:
     They may be meant: an inf in a mask that a softmax follows, a NaN in a metric. So they count when something comes of
     them in the same step: something in the backward pass that is not finite, a single number on the way to it, what a
     whole model returns, or an exception, where a NaN was on the way. `current` tells the step, the loss scale, and
-    whether a scaler multiplies a loss: what comes of that belongs to the backward pass.
+    whether a scaler multiplies a loss: what comes of that belongs to the backward pass. `replays` runs them again.
     """
 
-    def __init__(self, replays: Replays, current: Callable[[], tuple[int, float | None, bool]]) -> None:
+    def __init__(self, current: Callable[[], tuple[int, float | None, bool]]) -> None:
         self.found: dict[tuple[Any, ...], NonFinite] = {}
         self._pending: dict[tuple[Any, ...], NonFinite] = {}
         self._on_the_way = False
-        self._replays = replays
+        self.replays = Replays(1)
         self._current = current
-        self._flags = Flags(self._judge, self._confirm)
+        self._flags = Flags(self._judge, self.confirm)
 
     def begins_finite(self, args: Any) -> bool:
         """Whether what an operation is to change in place is finite now; elsewhere than on a CPU `Flags` knows."""
         first = args[0] if args else None
         if isinstance(first, (list, tuple)):
             return all(self.begins_finite((part,)) for part in first)
-        return not (isinstance(first, Tensor) and first.is_cpu and is_plain(first)) or is_finite(first)
+        return not isinstance(first, Tensor) or is_sound(first)
 
     def look(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
@@ -64,7 +64,7 @@ class Origins:
         if not is_on_host(output):
             self._flags.leave_model(output)
         elif self._pending and not is_finite(output):
-            self._confirm()
+            self.confirm()
 
     def end_step(self) -> None:
         """What nothing has come of by now is meant."""
@@ -76,7 +76,7 @@ class Origins:
         """The script has failed, in the middle of a step."""
         self._flags.read()
         if self._on_the_way:
-            self._confirm()
+            self.confirm()
 
     def _hit(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], made: list[Tensor], began: bool) -> None:
         others = [tensor for tensor in inputs if not any(tensor is result for result in made)]
@@ -84,7 +84,7 @@ class Origins:
         nan = any(bool(tensor.isnan().any()) for tensor in made)
         cured = None
         if origin and kind.replayable:
-            exact = self._replays.replay(kind, args, kwargs)
+            exact = self.replays.replay(kind, args, kwargs)
             cured = all(is_finite(tensor) for tensor in exact if is_plain(tensor)) if exact else None
         self._judge(Result.of(kind, inputs, made), nan, origin, cured)
 
@@ -98,9 +98,10 @@ class Origins:
                 self._pending.setdefault(key, _nonfinite(kind, phase, step, nan, scale, cured))
         self._on_the_way |= nan and result.leads_to_gradients
         if result.matters:
-            self._confirm()
+            self.confirm()
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
+        """Something has come of what was found in this step."""
         self.found.update(self._pending)
         self._pending.clear()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import HigherOrderOperator
 from torch.optim import Optimizer
 
 from amplint.trace.comparison import Comparer
@@ -16,7 +17,8 @@ from amplint.trace.held import parameters
 from amplint.trace.nonfinite import Origins
 from amplint.trace.record import NUMERICS, Record
 from amplint.trace.replays import Replays
-from amplint.trace.tally import Kind, rewrites
+from amplint.trace.spoilt import Spoilt
+from amplint.trace.tally import Kind, makes_numbers, rewrites
 from amplint.trace.updates import Updates
 from amplint.trace.values import unseen
 
@@ -31,6 +33,8 @@ class Numerics:
     Every result is looked at for inf and NaN. Float16 results are compared with float32, each of them at `full` and one
     of eight at `sample`, and of activations, weights, gradients and updates more or fewer elements are taken.
     `scale` is the loss scale that gradients carry, None without a scaler; `scaling` says that one multiplies a loss.
+    While `alert`, and not `on`, only origins of inf and NaN are looked for: in the forward pass on the CPU, and among
+    gradients that an optimizer is about to use.
     Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
     computed in float32 as well. Raises ValueError for a level that there is not.
     """
@@ -39,7 +43,7 @@ class Numerics:
         if level not in NUMERICS:
             raise ValueError(f"numerics is one of {', '.join(NUMERICS)}")
         self._full = level == "full"
-        self.on = False
+        self.on = self.alert = False
         self.enabled = level != "off"
         self.step = 0
         self.scale: float | None = None
@@ -47,32 +51,43 @@ class Numerics:
         self._path = path
         self._compare = compare
         self._rewrites: dict[Any, bool] = {}
+        self._makes_numbers: dict[Any, bool] = {}
         self._last: Tensor | None = None
+        self._origins = Origins(lambda: (self.step, self.scale, self.scaling))
+        self._spoilt = Spoilt()
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: what was seen does not belong to the record."""
+        """Begin anew: what was seen does not belong to the record, but for where inf and NaN came from."""
         size = _FULL if self._full else _SAMPLE
-        self._replays = Replays(1 if self._full else _EVERY)
-        self._origins = Origins(self._replays, lambda: (self.step, self.scale, self.scaling))
+        self._replays = self._origins.replays = Replays(1 if self._full else _EVERY)
         self._exponents = Exponents(size, _CALLS if self._full else 1)
         self._updates = Updates(size, self._path)
         self._comparer = Comparer() if self._compare else None
 
     def before(self, func: Any, args: Any, kwargs: Any) -> bool:
         """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
-        if self._comparer is not None:
+        if self.on and self._comparer is not None:
             self._comparer.before(func, args, kwargs or {})
         known = self._rewrites.get(func)
         if known is None:
             known = self._rewrites[func] = rewrites(func)
         return not known or self._origins.begins_finite(args)
 
+    def makes_numbers(self, func: Any) -> bool:
+        """Whether `func` may make inf or NaN, in any dtype."""
+        makes = self._makes_numbers.get(func)
+        if makes is None:
+            makes = self._makes_numbers[func] = not isinstance(func, HigherOrderOperator) and makes_numbers(func)
+        return makes
+
     def look(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
     ) -> None:
         """Look at what an operation made of its inputs."""
         self._origins.look(kind, args, kwargs, inputs, outputs, began)
+        if not self.on:
+            return
         if kind.replayable and kind.computes:
             self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
         if self._comparer is not None:
@@ -80,12 +95,14 @@ class Numerics:
 
     def leave_module(self, path: str, output: object, *, outermost: bool) -> None:
         """A module has returned `output`, the first tensor of which is looked at; the `outermost` is a whole model."""
-        if not self.on or torch._C._is_tracing():
+        if not (self.on or (self.alert and outermost)) or torch._C._is_tracing():
             return
         with unseen():
             for tensor in _first_tensor(output):
                 if outermost:
                     self._origins.leave_model(tensor)
+                if not self.on:
+                    continue
                 if tensor is not self._last:  # a container returns what its last part returned
                     self._exponents.take("activation", path, tensor)
                 if self._comparer is not None:
@@ -109,6 +126,10 @@ class Numerics:
         if self.on:
             with unseen():
                 self._updates.begin(optimizer)
+        elif self.alert:
+            with unseen():
+                if self._spoilt.look(optimizer, self.step):
+                    self._origins.confirm()
 
     def end(self, optimizer: Optimizer) -> None:
         """`optimizer` has stepped."""
@@ -126,6 +147,8 @@ class Numerics:
                 self._updates.end_step(self.step, lines, skipped)
             if self._comparer is not None:
                 self._comparer.end_step(skipped=bool(skipped))
+        elif self.alert:
+            self._origins.end_step()
 
     def break_off(self) -> None:
         """The script has failed, in the middle of a step."""
@@ -136,6 +159,9 @@ class Numerics:
     def write(self, record: Record) -> None:
         """Put what was seen into `record`."""
         record.nonfinite = list(self._origins.found.values())
+        for spoilt in self._spoilt.found():
+            if all(origin.step > spoilt.step for origin in record.nonfinite):
+                record.nonfinite.insert(0, spoilt)
         record.losses = list(self._replays.losses())
         record.histograms = list(self._exponents.histograms())
         record.updates = self._updates.updates()

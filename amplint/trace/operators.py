@@ -31,11 +31,13 @@ from amplint.trace.numerics import Numerics
 from amplint.trace.placement import device_type
 from amplint.trace.record import Operation
 from amplint.trace.tally import Kind, may_overflow, replayable
+from amplint.trace.values import is_sound
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations while `on`, those of optimizers only with `optimizers`.
 
+    While `alert`, and not `on`, forward operations run without being counted, and only their results are looked at.
     Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to leave them out the modes are
     taken off PyTorch's stack meanwhile.
     """
@@ -44,7 +46,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, modules: Modules, *, optimizers: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.on = False
+        self.on = self.alert = False
         self.numerics: Numerics | None = None
         self._optimizers = optimizers
         self._optimizing = False
@@ -63,6 +65,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and count it."""
         if not self.on or isinstance(func, HigherOrderOperator):
+            if self.alert and self.numerics is not None and self.numerics.makes_numbers(func):
+                return self._run_alert(self.numerics, func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
         numerics = self.numerics
         began = numerics is None or numerics.before(func, args, kwargs)
@@ -108,11 +112,12 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Do not count what runs in this context: it is the tracer's own."""
-        before, self.on = self.on, False
+        before = self.on, self.alert
+        self.on = self.alert = False
         try:
             yield
         finally:
-            self.on = before
+            self.on, self.alert = before
 
     def end_step(self) -> None:
         """Forget which lines the backward pass of this step belongs to."""
@@ -128,11 +133,25 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         counts: Counter[Operation] = Counter()
         seconds: dict[Operation, float] = {}
         for kind in self._kinds.values():
+            if not kind.count:
+                continue
             operation = kind.operation()
             counts[operation] += kind.count
             if kind.device == "cpu":
                 seconds[operation] = seconds.get(operation, 0.0) + kind.seconds
         return counts, seconds
+
+    def _run_alert(self, numerics: Numerics, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run `func`, and work out where it is called only if its result is not finite."""
+        if _autograd_node() is not None:
+            return func(*args, **kwargs)
+        began = numerics.before(func, args, kwargs)
+        result = func(*args, **kwargs)
+        outputs = [result] if isinstance(result, Tensor) else tensors((result,))
+        if not all(map(is_sound, outputs)):
+            inputs = [*tensors(args), *tensors(kwargs.values())]
+            numerics.look(self._kind(func, inputs, outputs), args, kwargs, inputs, outputs, began)
+        return result
 
     def _is_innermost(self) -> bool:
         calls = _get_current_function_mode()  # type: ignore[no-untyped-call]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, field
@@ -118,6 +119,8 @@ class Held:
 class NonFinite:
     """An operation that made inf or NaN out of finite numbers, at its first time; what follows from it is left out.
 
+    In a step that is not recorded it may be the `step` (`op`) of an optimizer, with gradients that are not finite.
+
     Places are as in `Operation`. `kind` is `inf` or `nan` (where both: `nan`), `dtype` that of the result. `scale` is
     the loss scale at that time, None without a scaler. `finite_in_float32` tells whether float32 makes finite numbers
     of the same inputs; None where that was not tried.
@@ -220,10 +223,12 @@ class Divergence:
     step: int | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
 
+    Of all that ran, recorded or not, `taken` counts steps of which the first `skip` were left out, `backwards` calls of
+    `backward()`, and `started` processes that the run started, which are not watched.
     `gpu` names the GPU that a dry run pretended, and is empty for a real run.
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
     `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
@@ -253,6 +258,10 @@ class Record:
     updates: list[Update] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     comparison: Comparison | None = None
+    taken: int = 0
+    skip: int = 0
+    backwards: int = 0
+    started: int = 0
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -276,14 +285,43 @@ class Record:
         )
 
     def assert_no_findings(self) -> None:
-        """Check that the run shows no problem above an info. Raises AssertionError that names them."""
+        """Check that the run shows no problem above an info. Raises AssertionError that names them.
+
+        Raises it also where nothing was recorded, which shows nothing.
+        """
         __tracebackhide__ = True
+        from amplint.trace.absence import absence
+
+        assert self.operations, f"nothing was recorded: {absence(self) or 'no operation ran in the window'}"
         from amplint.findings import Severity
         from amplint.trace.findings import findings
 
         bad = [found for found in findings(self) if found.severity > Severity.INFO]
         lines = [f"{found.filename}:{found.span.start.row}: {found.code} {found.message}" for found in bad]
         assert not bad, "\n".join(lines)
+
+    def summary(self, width: int = 80) -> str:
+        """The report of the run, with its findings, in lines of at most `width` columns where that can be."""
+        from amplint.trace.showing import text
+
+        return text(self, width)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the page of the run, which works offline. Raises ImportError without `amplint[report]`, and OSError."""
+        from amplint.trace.showing import page
+
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page(self))
+
+    def __repr__(self) -> str:
+        """In one line what it is of, not all that it holds."""
+        steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
+        return f"<Record of {steps}, {self.operations.total()} operations on {self.device or 'no device'}>"
+
+    def _repr_html_(self) -> str:
+        from amplint.trace.showing import cell
+
+        return cell(self)
 
     def to_json(self) -> str:
         """The record as a JSON text."""
@@ -292,6 +330,10 @@ class Record:
             "torch": self.torch,
             "device": self.device,
             "steps": self.steps,
+            "taken": self.taken,
+            "skip": self.skip,
+            "backwards": self.backwards,
+            "started": self.started,
             "rank": self.rank,
             "ranks": self.ranks,
             "cut": self.cut,
@@ -329,6 +371,10 @@ class Record:
                 torch=data["torch"],
                 device=data["device"],
                 steps=data["steps"],
+                taken=data["taken"],
+                skip=data["skip"],
+                backwards=data["backwards"],
+                started=data["started"],
                 rank=data["rank"],
                 ranks=data["ranks"],
                 cut=data["cut"],

@@ -33,9 +33,8 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     script's is shown as Python shows it. The script takes over the process: its arguments, its `sys.path` and its
     `__main__` stay, for what runs at exit needs them. Raises NoScript.
     """
-    if gpu is not None:
-        watch.record.gpu = gpu.name
-    return _status(watch, gpu, *begin(script, arguments, module=module))
+    watch.gpu = gpu
+    return _status(watch, *begin(script, arguments, module=module))
 
 
 def begin(script: str, arguments: Sequence[str], *, module: bool = False) -> tuple[CodeType, ModuleType]:
@@ -59,18 +58,10 @@ def begin(script: str, arguments: Sequence[str], *, module: bool = False) -> tup
     return code, main
 
 
-def _device(gpu: Gpu | None) -> contextlib.AbstractContextManager[None]:
-    if gpu is None:
-        return contextlib.nullcontext()
-    from amplint.trace.dry import dry_run
-
-    return dry_run(gpu)
-
-
-def _status(watch: Watch, gpu: Gpu | None, code: CodeType, main: ModuleType) -> int:
+def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
     warnings.filterwarnings("ignore", _HOOKS, UserWarning)
     try:
-        with _device(gpu), watch:
+        with watch:
             exec(code, vars(main))
     except WindowPassed:
         return 0

@@ -76,11 +76,17 @@ def op_name(func: Any) -> str:
     return str(func._schema.name).rpartition("::")[2]
 
 
+def makes_numbers(func: Any) -> bool:
+    """Whether results of `func` can be larger than what goes in, in any dtype."""
+    name = op_name(func).rstrip("_")
+    return not (func.is_view or "c10d" in func.namespace or name in _MOVERS | _FILLERS | _BOUNDED)
+
+
 def may_overflow(func: Any, inputs: tuple[torch.dtype, ...], outputs: tuple[torch.dtype, ...]) -> bool:
     """Whether `func` may make inf or NaN out of finite numbers. Collectives only bring them from other ranks."""
-    name = op_name(func).rstrip("_")
-    if func.is_view or "c10d" in func.namespace or name in _MOVERS or name in _FILLERS or name in _BOUNDED:
+    if not makes_numbers(func):
         return False
+    name = op_name(func).rstrip("_")
     given, made = [d for d in inputs if d.is_floating_point], [d for d in outputs if d.is_floating_point]
     if name in _CASTS and given and made:
         return torch.finfo(made[0]).max < torch.finfo(given[-1]).max

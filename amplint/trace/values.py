@@ -56,6 +56,11 @@ def is_finite(tensor: Tensor) -> bool:
     return value - value == 0 or bool(tensor.isfinite().all())
 
 
+def is_sound(tensor: Tensor) -> bool:
+    """Whether all numbers of `tensor` are finite, or cannot be asked for without waiting for a device."""
+    return not (tensor.is_cpu and is_plain(tensor)) or is_finite(tensor)
+
+
 def has_infinite_scalar(values: Iterable[Any]) -> bool:
     """Whether a Python number among `values`, or in lists there, is inf or NaN."""
     return any(

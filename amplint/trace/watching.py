@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import time
+from multiprocessing import process
 from types import TracebackType
 from typing import ClassVar
 
@@ -12,6 +14,7 @@ import torch
 from torch.optim import Optimizer
 
 from amplint.trace.frames import raising_line
+from amplint.trace.gpus import Gpu
 from amplint.trace.held import held, parameters
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
@@ -37,18 +40,27 @@ class Watch:
     computes what is recorded in float32 as well, and looks at numbers at `sample` at least. A run without any step
     is recorded as a whole: only when a first step is over is known that there are steps to skip.
 
+    With `gpu` it is a dry run on that GPU: the block believes in it, and CannotFollow ends what that is not enough for.
+
     Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
     """
 
     _running: ClassVar[bool] = False
 
     def __init__(
-        self, window: Window, *, stop: bool = False, numerics: str = "sample", compare_float32: bool = False
+        self,
+        window: Window,
+        *,
+        stop: bool = False,
+        numerics: str = "sample",
+        compare_float32: bool = False,
+        gpu: Gpu | None = None,
     ) -> None:
         if compare_float32 and numerics == "off":
             numerics = "sample"
         rank, ranks = rank_and_ranks()
         self.record = Record(torch=torch.__version__, rank=rank, ranks=ranks, numerics=numerics)
+        self.gpu = gpu
         self._window = window
         self._stop = stop
         self._modules = Modules()
@@ -64,13 +76,20 @@ class Watch:
         self._known: set[Optimizer] = set()
         self._dtypes: dict[torch.Tensor, torch.dtype] = {}
         self._modes = contextlib.ExitStack()
+        self._pretence = contextlib.ExitStack()
         self._step = 0
         self._folder = os.getcwd()
         self._began = time.time()
+        self._processes = _processes()
 
     def __enter__(self) -> Record:
         if Watch._running:
             raise RuntimeError("a run is being watched already")
+        if self.gpu is not None:
+            from amplint.trace.dry import dry_run
+
+            self.record.gpu = self.gpu.name
+            self._pretence.enter_context(dry_run(self.gpu))
         Watch._running = True
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
         self._operators.attach()
@@ -86,7 +105,7 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._operators.on = False
+        self._operators.on = self._operators.alert = False
         self._steps.detach()
         self._modules.detach()
         self._operators.detach()
@@ -95,7 +114,10 @@ class Watch:
         self.record.cut = failure is not None and not isinstance(failure, (WindowPassed, SystemExit))
         if failure is not None and self.record.cut:
             self._operators.calls.failed(failure, *raising_line(failure))
-        self._write()
+        try:
+            self._write()
+        finally:
+            self._pretence.__exit__(kind, failure, trace)
 
     @property
     def step(self) -> int:
@@ -136,8 +158,9 @@ class Watch:
 
     def _watch_step(self, number: int, *, on: bool) -> None:
         self._step = self._numerics.step = number
-        self._operators.on = on
-        self._numerics.on = on and self._numerics.enabled
+        alert = self._numerics.enabled and not on and not self._window.is_past(number)
+        self._operators.on, self._operators.alert = on, alert
+        self._numerics.on, self._numerics.alert = on and self._numerics.enabled, alert
 
     def _end_step(self) -> None:
         self._operators.end_step()
@@ -149,6 +172,9 @@ class Watch:
                 self._numerics.break_off()
             self._end_step()
             self._numerics.write(self.record)
+        self.record.taken, self.record.skip = self._step, self._window.skip
+        self.record.backwards = self._operators.calls.backwards
+        self.record.started = _processes() - self._processes
         self.record.operations, self.record.seconds = self._operators.operations()
         if self.record.gpu:
             self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
@@ -158,3 +184,8 @@ class Watch:
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
         self.record.device = max(set(devices), key=lambda one: (one != "cpu", devices.count(one)), default="")
+
+
+def _processes() -> int:
+    """How many processes this one has started by `multiprocessing`."""
+    return int(next(copy.copy(process._process_counter)))  # type: ignore[attr-defined]

@@ -62,8 +62,15 @@ def _may_be_scaled_away(origin: NonFinite) -> bool:
     return origin.phase == "backward" and origin.scale is not None and half
 
 
+def _is_step(origin: NonFinite) -> bool:
+    """Whether an optimizer was seen to step with gradients that are not finite, and nothing of what made them."""
+    return origin.phase == "optimizer" and origin.op == "step"
+
+
 def _message(origin: NonFinite) -> str:
     kind = {"inf": "inf", "nan": "NaN"}[origin.kind]
+    if _is_step(origin):
+        return f"gradients that {origin.api} takes are {kind}, in {origin.dtype}, step {origin.step + 1}"
     where = f" ({origin.module})" if origin.module else ""
     backward = " in the backward pass of this line" if origin.phase == "backward" else ""
     scale = f", at a loss scale of {origin.scale:.9g}" if backward and origin.scale is not None else ""
@@ -72,6 +79,8 @@ def _message(origin: NonFinite) -> str:
 
 
 def _advice(origin: NonFinite) -> str:
+    if _is_step(origin):
+        return f"Record this step, which names the operation: --skip {origin.step} --steps 1."
     if origin.finite_in_float32:
         return "In float32 the same numbers stay finite: convert what goes in with .float()."
     return (

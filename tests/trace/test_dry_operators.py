@@ -202,3 +202,20 @@ def differing(dtype: torch.dtype) -> dict[str, str]:
 def test_operators_run_in_the_dtypes_that_cuda_has_them_in(dtype: torch.dtype) -> None:
     with ThreadPoolExecutor(1) as thread:  # examples remember the stack they are made in, which is long in a test
         assert thread.submit(differing, dtype).result() == {}
+
+
+def test_products_of_half_matrices_that_give_float32() -> None:
+    with dry_run(GPUS["a100"]):
+        one = torch.randn(4, 8, device="cuda", dtype=torch.float16)
+        other = torch.randn(8, 3, device="cuda", dtype=torch.float16)
+        exact = one.float() @ other.float()
+        total = torch.zeros(4, 3, device="cuda")
+        torch.addmm(total, one, other, out_dtype=torch.float32, out=total)
+        made = [
+            total,
+            torch.mm(one, other, out_dtype=torch.float32),
+            torch.bmm(one[None], other[None], out_dtype=torch.float32)[0],
+            torch.addmm(torch.zeros_like(exact), one, other, out_dtype=torch.float32),
+            torch.baddbmm(torch.zeros_like(exact)[None], one[None], other[None], out_dtype=torch.float32)[0],
+        ]
+        assert all(each.dtype == torch.float32 and each.is_cuda and torch.equal(each, exact) for each in made)

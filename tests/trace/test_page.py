@@ -19,7 +19,7 @@ from amplint.cli.main import main
 from amplint.reports.page.document import page
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
-from amplint.trace.record import Divergence, Histogram, Record, digest
+from amplint.trace.record import Divergence, Histogram, NonFinite, Record, digest
 from tests.trace import records
 from tests.trace.documents import Document
 
@@ -112,10 +112,14 @@ def test_only_what_lost_something_is_listed(plain: Record) -> None:
     harmless = replace(plain.losses[0], op="harmless", underflowed=0, overflowed=0)
     plain.losses.append(harmless)
     text = page(plain, [])
-    assert "1 of 2 kinds of operations lost something." in text
+    assert "Of the 2 kinds of operations that were looked at 1 lost something." in text
     assert "harmless" not in text
-    plain.losses = [harmless]
-    assert "None lost anything." in page(plain, [])
+    plain.losses, plain.numerics, plain.nonfinite = [harmless], "sample", []
+    said = "Of the 1 kind of operations that were looked at, one operation of eight, none lost something."
+    assert f"{said}</p>" in page(plain, [])
+    place = ("mul", "", "train.py", 3, "")
+    plain.nonfinite = [NonFinite(0, "forward", *place, "inf", "float16", finite_in_float32=True)]
+    assert f"{said} So did 1 other: see where inf and NaN come from.</p>" in page(plain, [])
 
 
 def luminance(colour: str) -> float:

@@ -144,3 +144,29 @@ def test_a_script_may_close_its_output(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "\nValueError: invalid literal for int()" in ran.stderr
     assert "amplint" not in ran.stderr
+
+
+REPLACED = """\
+import sys
+import torch
+
+class Logger:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def write(self, text):
+        self.stream.write(text)
+
+    def flush(self):
+        self.stream.flush()
+
+sys.stderr = Logger(sys.stderr)
+torch.ones(2) + 1
+"""
+
+
+def test_a_script_that_replaces_standard_error(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REPLACED)
+    ran = trace_afresh(tmp_path, "train.py")
+    assert ran.returncode == 0
+    assert "no steps on cpu" in ran.stderr

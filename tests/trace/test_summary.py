@@ -83,7 +83,8 @@ def test_lines_fit_the_terminal(record: Record, width: int) -> None:
 
 
 def test_nothing_was_seen() -> None:
-    assert summary(Record(torch="2.13.0"), []) == "no steps on no device, torch 2.13.0\n"
+    told = "no steps on no device, torch 2.13.0\n  no operation ran in the process that is watched\n"
+    assert summary(Record(torch="2.13.0"), []) == told
 
 
 def test_what_a_format_makes_of_exponents(record: Record) -> None:

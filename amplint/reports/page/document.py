@@ -17,6 +17,7 @@ from amplint.reports.page import figures, tables
 from amplint.reports.page.listing import listings
 from amplint.reports.ran import digits, share, total_seconds
 from amplint.reports.text import from_here, visible
+from amplint.trace.absence import absence
 from amplint.trace.record import PHASES, Record
 
 _FOLDER = Path(__file__).parent
@@ -46,6 +47,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         script=Markup(script),
         digest=digest,
         record=record,
+        absence=absence(record),
         findings=found,
         files=files,
         anchors={
@@ -63,6 +65,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         strays=tables.strays(record),
         spreads=tables.spreads(record),
         losses=tables.losses(record),
+        lost_in_half=tables.lost_in_half(record),
         steps=tables.scaler_steps(record),
         held=tables.held(record),
         updates=updates,

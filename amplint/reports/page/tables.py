@@ -96,6 +96,20 @@ def losses(record: Record) -> Shown[HalfLoss]:
     return Shown(ordered[:_ROWS], len(ordered[_ROWS:]))
 
 
+def lost_in_half(record: Record) -> str:
+    """How many kinds of operations lost something, of those that were looked at, and what was seen without looking."""
+    lossy = sum(bool(loss.underflowed or loss.overflowed) for loss in record.losses)
+    kinds = f"{len(record.losses)} kind{'s' if len(record.losses) != 1 else ''} of operations that were looked at"
+    looked = ", one operation of eight," if record.numerics == "sample" else ""
+    said = f"Of the {kinds}{looked} {lossy or 'none'} lost something."
+    unseen = {(one.filename, one.row, one.op) for one in record.nonfinite if one.finite_in_float32}
+    unseen -= {(one.filename, one.row, one.op) for one in record.losses if one.overflowed}
+    if unseen:
+        others = f"{len(unseen)} other{'s' if len(unseen) > 1 else ''}"
+        said += f" So did {others}: see where inf and NaN come from."
+    return said
+
+
 def origins(record: Record) -> Shown[NonFinite]:
     """Where inf and NaN come from, first of all in front."""
     return Shown(record.nonfinite[:_ROWS], len(record.nonfinite[_ROWS:]))

@@ -19,6 +19,8 @@ _PRODUCTS = having("blas") | having("convolves")
 """What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 """What gives a tensor that lies with its operand and lengths that the CPU has."""
+_TO_DTYPE = {"dtype": "", "dtype_out": "out"}
+"""Overloads that CUDA alone has, which name the dtype of their result, and the ones without it."""
 _CPU = torch.device("cpu")
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
@@ -60,6 +62,8 @@ def _is_gpu(value: Any) -> bool:
 
 
 def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
+    if func._overloadname in _TO_DTYPE and name in _PRODUCTS:
+        return _into(func, args, kwargs)
     if name in _PRODUCTS and _dtypes((args, kwargs)) == {torch.float16}:
         return _in_float32(func, args, kwargs)
     try:
@@ -69,6 +73,22 @@ def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
         if not only_here or _dtypes((args, kwargs)).isdisjoint(_WIDE):
             raise
         return _in_float32(func, args, kwargs)
+
+
+def _into(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """Run a product of half matrices that gives float32, as CUDA's kernels do and the CPU has none."""
+    dtype = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype))
+    given = [value for value in args if not isinstance(value, torch.dtype)]
+    named = {name: value for name, value in kwargs.items() if not isinstance(value, torch.dtype)}
+    plain = getattr(func.overloadpacket, _TO_DTYPE[func._overloadname] or "default")
+
+    def widened(value: Any) -> Any:
+        return value.to(dtype) if isinstance(value, torch.Tensor) else value
+
+    out = named.pop("out", None)
+    if out is not None:
+        return plain(*tree_map(widened, given), **tree_map(widened, named), out=out)
+    return plain(*tree_map(widened, given), **tree_map(widened, named))
 
 
 def _in_float32(func: OpOverload, args: Any, kwargs: Any) -> Any:

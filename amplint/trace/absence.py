@@ -1,0 +1,31 @@
+"""Why no step of a run was recorded, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amplint.trace.record import Record
+
+
+def absence(record: Record) -> str:
+    """What was seen instead of a step that is recorded, empty where there is one."""
+    if record.steps:
+        return ""
+    if record.taken:
+        taken = f"{_times(record.taken, 'step')} {'was' if record.taken == 1 else 'were'} taken"
+        return f"{taken}, none in the window, which leaves out the first{f' {record.skip}' if record.skip > 1 else ''}"
+    told = [f"backward() ran {_times(record.backwards, 'time')} and no optimizer stepped"] if record.backwards else []
+    if record.started:
+        told.append(f"{_times(record.started, 'process', 'es')} that it started {_was(record.started)} not watched")
+    if not record.operations:
+        told.append("no operation ran in the process that is watched")
+    return "; ".join(told)
+
+
+def _times(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def _was(number: int) -> str:
+    return "is" if number == 1 else "are"

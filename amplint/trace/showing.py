@@ -1,0 +1,39 @@
+"""The reports of a record for who holds it in Python: a text, a page, and what a notebook shows."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from amplint.trace.findings import findings
+
+if TYPE_CHECKING:
+    from amplint.trace.record import Record
+
+
+def text(record: Record, width: int) -> str:
+    """What `amplint trace` prints on a terminal of `width` columns, findings in short."""
+    from amplint.reports.ranks import unequal
+    from amplint.reports.text import from_here, one_line, wrap
+    from amplint.reports.trace import summary
+
+    found = findings(record)
+    told = summary(record, found, width) + unequal(record)
+    for one in found:
+        said = f"{from_here(one.filename)}:{one.span.start.row}: {one.code} {one.message}"
+        told += "\n" + "\n".join(wrap(one_line(said), width, "  ", ""))
+    return told.rstrip("\n") + "\n"
+
+
+def page(record: Record) -> str:
+    """The page that `amplint trace --html` writes. Raises ImportError without what it needs."""
+    try:
+        from amplint.reports.page import document
+    except ImportError as failure:
+        raise ImportError('the page of a run needs more: pip install "amplint[report]"') from failure
+    return document.page(record, findings(record))
+
+
+def cell(record: Record) -> str:
+    """HTML for a notebook: the text, in which nothing of the run is markup."""
+    return f"<pre>{html.escape(text(record, 100))}</pre>"
