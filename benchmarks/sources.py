@@ -94,7 +94,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
         lint(folders[1])
         return 0
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
-    return int(not all([measured(folder) for folder in folders]))
+    kept = [measured(folder) for folder in folders]
+    return int(not all(kept))
 
 
 if __name__ == "__main__":

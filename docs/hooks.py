@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "https://github.com/amplint/amplint/blob/main/"
-PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 """Files at the top of the repository -> pages of the site."""
 
 SHOWN = 3

@@ -197,3 +197,21 @@ def _losses(text: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         warnings.simplefilter("ignore")
         exec(text, {"__name__": "__main__", "print": printed.append})
     return [float(line.rpartition(" ")[2]) for line in printed]
+
+
+def test_a_repair_across_blocks_is_none(amplint: Command, project: Path) -> None:
+    lines = (
+        "import torch",
+        "from torch.distributed.fsdp import FullyShardedDataParallel",
+        "def work():",
+        "    optimizer = torch.optim.AdamW(model.parameters())",
+        "    try:",
+        "        pass",
+        "    finally:",
+        "        model = FullyShardedDataParallel(model, device_id())",
+        "        for _ in ():",
+        "            optimizer.step()",
+    )
+    (project / "train.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ran = amplint("check", "--select", "ALL", "--unsafe-fixes", "--output-format", "concise", "train.py")
+    assert "AMP003" not in ran.out

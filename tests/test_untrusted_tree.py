@@ -200,3 +200,32 @@ def test_a_script_that_is_traced_finds_what_it_finds_without(
     )
     assert plain.endswith("True\n")
     assert traced == plain
+
+
+AUDITED = """\
+import sys
+from amplint.__main__ import main
+
+STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
+REACHES = {"socket.connect", "socket.getaddrinfo", "socket.sendto", "urllib.Request"}
+
+
+def watch(event, arguments):
+    if event in STARTS | REACHES:
+        print("AUDIT", event, arguments, file=sys.stderr)
+
+
+sys.addaudithook(watch)
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", "."), ("check", "--fix", "."), ("convert", "--to", "amp", "."), ("rule", "AMP201")]
+)
+def test_no_program_is_started_and_nothing_is_connected_to(project: Path, arguments: tuple[str, ...]) -> None:
+    (project / "train.py").write_text(SCRIPT, encoding="utf-8")
+    command = [sys.executable, "-c", AUDITED, *arguments]
+    ran = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1), ran.stderr
+    assert "AUDIT" not in ran.stderr, ran.stderr

@@ -72,8 +72,10 @@ class OptimizerBeforeSharding(Rule):
             return None
         block = list(rewrite.block_of(made))
         ends = [rewrite.statement_of(node) for node in (made, sharded)]
-        first, last = (index for index, statement in enumerate(block) if statement in ends)
-        if block[first] is not ends[0] or any(target in rewrite.names(one) for one in block[first + 1 : last + 1]):
+        if any(end not in block for end in ends):
+            return None
+        first, last = map(block.index, ends)
+        if first > last or any(target in rewrite.names(one) for one in block[first + 1 : last + 1]):
             return None
         removed = rewrite.remove_statement(made)
         moved = rewrite.insert_after(sharded, f"{target} = {rewrite.text(made)}")
