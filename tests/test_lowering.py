@@ -40,7 +40,8 @@ PLACED_ELSEWHERE = (
 
 def differences(text: str) -> Iterator[str]:
     """Where the trees of a text differ, chunk by chunk."""
-    for chunk in Source("text.py", text).chunks:
+    source = Source("text.py", text)
+    for chunk in source.chunks:
         theirs = MetadataWrapper(libcst.parse_module(chunk.text), unsafe_skip_copy=True)
         places = theirs.resolve(PositionProvider)
 

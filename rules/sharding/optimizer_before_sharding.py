@@ -71,10 +71,10 @@ class OptimizerBeforeSharding(Rule):
         if target is None or not rewrite.shares_block(made, sharded):
             return None
         block = list(rewrite.block_of(made))
-        ends = [rewrite.statement_of(node) for node in (made, sharded)]
-        if any(end not in block for end in ends):
+        places = {id(statement): place for place, statement in enumerate(block)}
+        first, last = (places.get(id(rewrite.statement_of(node)), -1) for node in (made, sharded))
+        if min(first, last) < 0:
             return None
-        first, last = map(block.index, ends)
         if first > last or any(target in rewrite.names(one) for one in block[first + 1 : last + 1]):
             return None
         removed = rewrite.remove_statement(made)

@@ -25,7 +25,7 @@ def record(tmp_path: Path) -> Record:
 def test_the_summary_has_lines_and_findings(record: Record) -> None:
     text = record.summary(100)
     assert "line by line, worst first:" in text
-    assert "AMP801 mm ran in float32" in text
+    assert "AMP801 mm ran in float32" in " ".join(text.split())  # the path's length decides where lines break
     assert max(map(columns, text.splitlines())) <= 200
 
 

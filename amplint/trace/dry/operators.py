@@ -62,7 +62,7 @@ def _is_gpu(value: Any) -> bool:
 
 
 def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
-    if func._overloadname in _TO_DTYPE and name in _PRODUCTS:
+    if name in _PRODUCTS and func._overloadname in _TO_DTYPE:
         return _into(func, args, kwargs)
     if name in _PRODUCTS and _dtypes((args, kwargs)) == {torch.float16}:
         return _in_float32(func, args, kwargs)
