@@ -17,6 +17,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,8 +119,9 @@ def main() -> int:
     end = time.monotonic() + 60 * options.minutes if options.rounds is None else float("inf")
     tallies = {name: Tally() for name in jobs}
     cases = order(jobs, SEEDS_PER_RUN if options.rounds is None else options.rounds, options.seed)
-    while _one_process(cases, end, tallies, options.save):
-        pass
+    with suppress(KeyboardInterrupt):  # what has been tried until then is told
+        while _one_process(cases, end, tallies, options.save):
+            pass
     print("\n| job | cases | failures | CPU seconds a case | slowest |\n|---|---|---|---|---|")
     for name, tally in tallies.items():
         if tally.cases:
