@@ -77,6 +77,23 @@ def tried(n: int, call: str) -> str:
     return in_loop(line for one in written for line in ("try:", f"    {one}", "except ValueError:", "    pass"))
 
 
+def trainings(n: int) -> str:
+    """As many functions that train, each with a mistake in it."""
+    one = (
+        "def train{number}(model, optimizer, loader):\n"
+        "    scaler = torch.amp.GradScaler('cuda')\n"
+        "    for x in loader:\n"
+        "        optimizer.zero_grad()\n"
+        "        with torch.autocast('cuda', dtype=torch.float16):\n"
+        "            loss = model(x).square().mean()\n"
+        "        scaler.scale(loss).backward()\n"
+        "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "        scaler.step(optimizer)\n"
+        "        scaler.update()\n"
+    )
+    return "import torch\n" + "".join(one.format(number=i) for i in range(n))
+
+
 def chained(n: int) -> str:
     """As many classes, each derived from the one before."""
     classes = "".join(
@@ -216,6 +233,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
             100,
             3200,
         ),
+        "functions that train": Shape(trainings, 25, 800),
         "arguments": Shape(lambda n: in_loop([f"f({', '.join(f'a{i}=x' for i in range(n))})"]), 100, 12800),
         "parameters": Shape(
             lambda n: f"{HEAD}{TAIL}def f({', '.join(f'a{i}=None' for i in range(n))}):\n    scaler.step(opt)\nf(1)\n",

@@ -24,7 +24,7 @@ def drawn(draw: DrawFn) -> Numbers:
     return lambda limit: draw(_up_to(limit))
 
 
-def seeded(seed: int) -> Numbers:
+def seeded(seed: int | str) -> Numbers:
     """Numbers that are the same wherever and whenever they are asked for."""
     chance = random.Random(seed)
     return lambda limit: chance.randint(0, limit)

@@ -3,12 +3,14 @@
     python -m tests.kill [--runs N] [--files N] [--seed N]
 
 Every file has to be as it was or as a repair makes it, no process may live on, and after the next run nothing may lie
-there that was not there before. The exit status is 1 where that is not so.
+there that was not there before. Every tenth run is repeated on a disk that is full and on one that cannot be written,
+where such disks can be mounted. The exit status is 1 where that is not so.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import random
 import shutil
@@ -18,6 +20,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.processes import lives, wait_until, workers
@@ -74,6 +78,58 @@ def orphans(pids: set[int]) -> int:
     return sum(map(lives, pids))
 
 
+@contextmanager
+def disk(size: int) -> Iterator[Path]:
+    """A small disk of its own. Raises OSError where none can be had."""
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+        if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+            raise OSError("no disk can be mounted here")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def refuse(folder: Path, how: str) -> None:
+    """Let nothing be written to a disk any more."""
+    if how == "read-only":
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        return
+    with (folder / "filling").open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError as failure:
+            if failure.errno != errno.ENOSPC:
+                raise
+
+
+def refused(how: str, runs: int, amount: int, chance: random.Random) -> Counter[str]:
+    """What became of runs on a disk that cannot be written, every second of which is killed."""
+    seen: Counter[str] = Counter()
+    with disk(20_000 * amount + 1_000_000) as place:
+        (place / "amplint.toml").touch()
+        files = texts(place, amount)
+        write(files)
+        refuse(place, how)
+        before = {path.name for path in place.iterdir()}
+        started = time.monotonic()
+        seen[f"status {start(place).wait()}"] += 1
+        lasts = time.monotonic() - started
+        state(files, seen)
+        for run in range(1, runs):
+            process = start(place)
+            if run % 2:
+                time.sleep(chance.uniform(0.05, 1.05) * lasts)
+                process.send_signal(SIGNALS[run // 2 % len(SIGNALS)])
+            seen[f"status {process.wait()}"] += 1
+            state(files, seen)
+        seen["left behind"] = len({path.name for path in place.iterdir()} - before)
+        seen["torn or missing"] += seen["new"]  # nothing can have been written
+    return seen
+
+
 def main() -> int:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -120,7 +176,16 @@ def main() -> int:
     print(f"{options.runs} runs over {options.files} files, one of which takes {lasts:.1f} s: {told}")
     print("exit statuses:", ", ".join(f"{what}: {count}" for what, count in sorted(statuses.items())))
     print(f"files besides: {left} after the kill, {after_next} after the next run; processes that live on: {living}")
-    return int(bool(seen["torn or missing"] or living or after_next))
+    wrong = seen["torn or missing"] + living + after_next
+    for how in ("full", "read-only"):
+        try:
+            told = refused(how, options.runs // 10, options.files, chance)
+        except OSError as failure:
+            print(f"a disk that is {how}: skipped, {failure}")
+            continue
+        print(f"a disk that is {how}:", ", ".join(f"{count:,} {what}" for what, count in sorted(told.items())))
+        wrong += told["torn or missing"] + told["left behind"]
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -294,6 +294,7 @@ def test_link_loops(amplint: Command, project: Path) -> None:
         "pkg/up:1:1: AMP002[unreadable-file] error: a symbolic link to a folder it lies in; it is not followed",
     ]
     assert "AMP205" in ran.out.splitlines()[-1]
+    assert ran.err.startswith("5 findings (5 errors) in 5 files.\n")
     assert "AMP002" in amplint("here").out
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import MOST_BYTES, Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
+from amplint.ruleset.opportunities.whole_file import LARGEST
 from amplint.semantics.python import machine
 from benchmarks.doublings import GLOBS, SHAPES, lint, match
 from tests.conftest import Command
@@ -38,6 +39,7 @@ SIZES = {
     "optimizers": 400,
     "subclass chain": 400,
     "functions": 200,
+    "functions that train": 200,
     "decimal digits": 128_000,
     "hexadecimal digits": 128_000,
     "`import a.a...`": 6_400,
@@ -128,6 +130,26 @@ def test_a_large_file(amplint: Command, project: Path, limit: int | None) -> Non
     message = f"AMP002[unreadable-file] error: cannot be read: it is larger than {most:,} bytes (max-file-size)"
     assert (ran.status, ran.out) == (1, f"train.py:1:1: {message}\n")
     assert time.process_time() - started < QUICK_S
+
+
+def test_what_is_too_large_to_be_followed(amplint: Command, project: Path) -> None:
+    filling = "x = 1\n" * (MOST_BYTES // 6)
+    (project / "data.py").write_text(f"{filling}y = (\n", encoding="utf-8")
+    assert (amplint().status, amplint().out) == (0, "")
+    (project / "train.py").write_text(f"{BAD}{filling}", encoding="utf-8")
+    started = time.process_time()
+    ran = amplint("--output-format", "concise")
+    message = "The file is larger than 2,000,000 bytes and was not followed; findings can be missing."
+    assert (ran.status, ran.out) == (0, f"train.py:1:1: AMP005[cut-short] info: {message}\n")
+    assert time.process_time() - started < QUICK_S
+
+
+def test_whole_conversions_are_for_files_of_ordinary_size(amplint: Command, project: Path) -> None:
+    for size in (1_000, LARGEST):
+        text = SHAPES["functions that train"].text(1) + "# filling\n" * (size // 10)
+        (project / "train.py").write_text(text, encoding="utf-8")
+        ran = amplint("--select", "AMP902", "--output-format", "concise")
+        assert ("AMP902" in ran.out) == (size < LARGEST), ran.out
 
 
 def test_large_input(amplint: Command, project: Path) -> None:

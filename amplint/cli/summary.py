@@ -32,7 +32,8 @@ def summary(
         where = len({finding.filename for finding in findings})
         left = " left" if fixed else ""
         what = f"{_count(len(findings), 'finding')}{left} ({', '.join(parts)})"
-        lines.append(f"{what} in {where} of {_count(files, 'file')}.")
+        of = f"{where} of {_count(files, 'file')}" if where <= files else _count(where, "file")
+        lines.append(f"{what} in {of}.")
         lines += _fixable(findings, fixing, safe)
         lines += _marked(findings)
     elif files:

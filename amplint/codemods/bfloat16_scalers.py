@@ -36,8 +36,7 @@ class Scalers:
         """Whether `node` names a scaler."""
         if not isinstance(node, (cst.Name, cst.Attribute)):
             return False
-        last = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        if not any(name.rpartition(".")[2] == last for names in self.known.values() for name in names):
+        if not any(name.rpartition(".")[2] == _last(node) for names in self.known.values() for name in names):
             return False
         text, scope = self.script.text_of(node), self.script.scope(node)
         root = text.partition(".")[0]
@@ -50,12 +49,15 @@ class Scalers:
 
     def mentions(self) -> Iterator[cst.Name | cst.Attribute]:
         """Where the script names a scaler."""
+        lasts = {name.rpartition(".")[2] for names in self.known.values() for name in names}
         for node in self.script.of_kind(cst.Name, cst.Attribute):
+            assert isinstance(node, (cst.Name, cst.Attribute))
+            if _last(node) not in lasts:
+                continue
             above = self.script.source.parent(node)
             member = isinstance(above, cst.Attribute) and above.attr is node
             keyword = isinstance(above, cst.Arg) and above.keyword is node
             if not member and not keyword and not isinstance(above, cst.Param) and self.means(node):
-                assert isinstance(node, (cst.Name, cst.Attribute))
                 yield node
 
     def comparison(self, test: cst.BaseExpression) -> bool | None:
@@ -263,3 +265,7 @@ class Scalers:
         if edit is None:
             raise Refusal(self.script.row(node), "the statement shares its line with others")
         return edit
+
+
+def _last(node: cst.Name | cst.Attribute) -> str:
+    return node.attr.value if isinstance(node, cst.Attribute) else node.value

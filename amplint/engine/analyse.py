@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from amplint.source.source import Source
 
 
+MOST_BYTES = 2_000_000
+"""What is larger is not parsed: syntax trees take two hundred times the space of the text, and more."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A file to analyse: its name in reports, its absolute path, its content, and the rules that may fire in it.
@@ -59,6 +63,8 @@ def analyse(job: Job, modules: Modules) -> Analysis:
 
 
 def _analyse(job: Job, modules: Modules) -> Analysis:
+    if len(job.raw) > MOST_BYTES and b"\0" not in job.raw:
+        return Analysis([_too_large(job)] if job.rules or job.others else [])
     if not (job.rules or job.others) and _python_says(job.raw) is None:
         return Analysis([])
     try:
@@ -107,6 +113,11 @@ def _cut_short(source: Source, stopped: Stopped) -> Finding:
     span = source.span(stopped.node) if source.owns(stopped.node) else START
     message = f"The analysis stopped in {where} after {stopped.spent}; findings can be missing."
     return diagnostic(CutShort, source.filename, message, span=Span(span.start, span.start))
+
+
+def _too_large(job: Job) -> Finding:
+    message = f"The file is larger than {MOST_BYTES:,} bytes and was not followed; findings can be missing."
+    return diagnostic(CutShort, job.filename, message)
 
 
 def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:

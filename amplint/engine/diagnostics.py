@@ -96,7 +96,8 @@ class CutShort(Rule):
     ## What it means
     The file was followed for as many statements, or as many processor seconds, as one file may take. What was found
     until then stands; what depends on the rest was not looked at, so findings can be missing. This is a notice: the
-    exit status is what it would be without it, and `--fix` repairs what was found once.
+    exit status is what it would be without it, and `--fix` repairs what was found once. A file of more than 2 MB is not
+    followed at all; where it holds nothing that any rule is about, nothing is said of it.
 
     ## What to do
     The message names the function in which the analysis stopped. Where there are many conditions or calls in it, code

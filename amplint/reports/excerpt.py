@@ -33,11 +33,12 @@ def excerpt(line: str, row: int, span: Span, room: int) -> tuple[str, str]:
             first += 1
     text = _CUT if low or first else ""
     marks = " " * len(text)
+    rest = sum(widths[first:]) + (len(_CUT) if high < len(line) else 0)
     for index in range(first, len(cells)):
-        rest = sum(widths[index:]) + (len(_CUT) if high < len(line) else 0)
         if len(marks) + rest > room and len(marks) + widths[index] > room - len(_CUT):
             text += _CUT
             break
         text += cells[index]
         marks += ("^" if start <= index < end else " ") * widths[index]
+        rest -= widths[index]
     return text.rstrip(), marks.rstrip()

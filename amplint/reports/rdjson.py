@@ -90,6 +90,8 @@ def _range(lines: Lines, span: Span) -> dict[str, Any]:
 
 
 def _position(lines: Lines, position: Position) -> dict[str, int]:
+    if lines.text.isascii():  # at once, and a line of text can be long
+        return {"line": position.row, "column": position.column}
     before = lines.line(position.row)[: position.column - 1] if position.row <= len(lines) else ""
     beyond = max(0, position.column - 1 - len(before))
     return {"line": position.row, "column": len(before.encode("utf-8", "surrogatepass")) + beyond + 1}

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
+LARGEST = 50_000
+"""Characters of the files that are tried: to convert one takes some ten times as long as to lint it."""
+
+
 class Opportunity(Rule):
     """A conversion that could be had. It is tried once for a file, and where it is refused nothing is said."""
 
@@ -30,6 +34,7 @@ class Opportunity(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not self._conversions:
             source = rewrite.source
-            tried = (as_fix(self.title, source.text, wish, source.path) for wish in self.wishes)
+            wishes = self.wishes if len(source.text) <= LARGEST else ()
+            tried = (as_fix(self.title, source.text, wish, source.path) for wish in wishes)
             self._conversions.append(next((fix for fix in tried if fix is not None), None))
         return self._conversions[0]

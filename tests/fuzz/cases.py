@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -54,6 +55,7 @@ _COOKIES = (
     ),
     *("unicode_escape", "idna", "base64", "quopri", "uu", "shift_jis", "mbcs", "ascii", "big5"),
 )
+_MAGICS = ("%time x = 1", "%%time", "%%bash", "!ls -l", "!!ls", "?x", "x?", "x??", "%load_ext a", "%matplotlib inline")
 _ENDS = ("\n", "\r\n", "\r", "\n\r", "\x0c\n", "\u2028", "\x85", "")
 
 
@@ -140,6 +142,33 @@ def encodings(numbers: Numbers) -> bytes:
 def trees(numbers: Numbers) -> bytes:
     """A program whose tree has been changed; it is always one that Python can parse."""
     return mutant(pick(numbers), pick(numbers), numbers).encode()
+
+
+def notebooks(numbers: Numbers) -> bytes:
+    """A program in cells, with magics, cells of other kinds and keys that are missing or wrong in a few places."""
+    rest = pick(numbers).splitlines(keepends=True)
+    cells: list[dict[str, object]] = []
+    while rest:
+        size = 1 + numbers(29)
+        taken, rest = rest[:size], rest[size:]
+        if numbers(9) == 0:
+            taken.insert(numbers(len(taken)), _MAGICS[numbers(len(_MAGICS) - 1)] + "\n")
+        source: object = "".join(taken) if numbers(1) else taken
+        kind = ("code", "code", "code", "code", "markdown", "raw", "")[numbers(6)]
+        cells.append({"cell_type": kind, "metadata": {}, "outputs": [], "execution_count": None, "source": source})
+    page: dict[str, object] = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": numbers(5)}
+    for _ in range(numbers(2)):
+        place = page if numbers(3) == 0 else cells[numbers(len(cells) - 1)]
+        key = list(place)[numbers(len(place) - 1)] if place else "id"
+        if numbers(2) == 0:
+            place.pop(key, None)
+        else:
+            place[key] = (None, 1, "", [], {}, [None], ["x\n", 1], "\x1b[31m", True)[numbers(8)]
+    raw = json.dumps(page, indent=numbers(2) or None, ensure_ascii=bool(numbers(1))).encode(errors="surrogatepass")
+    if numbers(9) == 0:
+        at = numbers(len(raw) - 1)
+        raw = raw[:at] + bytes([numbers(255)]) + raw[at + numbers(30) :]
+    return raw
 
 
 def shapes(numbers: Numbers) -> bytes:

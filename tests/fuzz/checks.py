@@ -7,16 +7,18 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from amplint.codemods import Wish
-from amplint.codemods.files import convert_text
+from amplint.codemods.files import convert_file
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError, Settings, load
 from amplint.engine.discover import Target
 from amplint.engine.fixing import repair
-from amplint.engine.linting import lint_text
+from amplint.engine.linting import lint_files
 from amplint.engine.patterns import Patterns
 from amplint.engine.projects import Projects
 from amplint.engine.registry import load_registry
@@ -50,6 +52,7 @@ WISHES = (
 FOLDER = Path("/nowhere")
 SETTINGS = Settings(root=FOLDER, select=("ALL",), unsafe_fixes=True)
 TARGET = Target("train.py", str(FOLDER / "train.py"), SETTINGS)
+NOTEBOOK = Target("train.ipynb", str(FOLDER / "train.ipynb"), SETTINGS)
 
 
 def linter() -> Linter:
@@ -74,50 +77,65 @@ def no_defect(found: Sequence[Finding]) -> None:
     assert not broken, broken[0]
 
 
-def linted(raw: bytes) -> None:
+def linted(raw: bytes, target: Target = TARGET) -> None:
     """A file is linted and reported in every format; what is shown has no control characters."""
-    found = linter().check(TARGET, raw)
+    found = linter().check(target, raw)
     no_defect(found)
     rows = len(re.findall("\r\n|\r|\n", shown_text(raw))) + 2
     for finding in found:
         assert finding.span.start <= finding.span.end, finding
         assert 1 <= finding.span.start.row <= rows or finding.cell, finding
-    context = Context(RULES, Sources({"train.py": raw}))
+    context = Context(RULES, Sources({target.filename: raw}))
     for name, report in FORMATS.items():
         text = report(found, context)
         assert not CONTROL.search(text), (name, CONTROL.search(text))
 
 
-def repaired(raw: bytes) -> None:
-    """A repair keeps Python Python, has nothing left to do, and can be shown as a diff."""
-    linted = lint_text(raw, TARGET, linter(), fix=True)
-    no_defect(linted.findings)
-    once = linted.repaired
+@contextmanager
+def written(raw: bytes, name: str) -> Iterator[Path]:
+    """A file that holds `raw` in a folder of its own, in which nothing else may lie at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.write_bytes(raw)
+        yield file
+        assert [path.name for path in Path(folder).iterdir()] == [name], "something is left behind"
+
+
+def repaired(raw: bytes, name: str = TARGET.filename) -> None:
+    """A repair is written whole, keeps Python Python, has nothing left to do, and can be shown as a diff."""
+    with written(raw, name) as file:
+        target = Target(name, str(file), SETTINGS)
+        (linted,) = lint_files([target], linter(), fix=True, write=True)
+        no_defect(linted.findings)
+        once = linted.repaired
+        assert file.read_bytes() == (once.after if once is not None and once.fixed else raw), "the file is torn"
     if once is None or once.after == raw:
         return
-    assert parses(once.after) or not parses(raw), "the repaired file is no Python"
+    assert parses(once.after) or not parses(raw) or name != TARGET.filename, "the repaired file is no Python"
     decode(once.after)
-    unified("train.py", raw, once.after, escape=True)
+    unified(name, raw, once.after, escape=True)
     if not any(finding.code == "AMP005" for finding in once.findings):
-        again = repair(once.after, TARGET, linter())
+        again = repair(once.after, target, linter())
         assert again.after == once.after, "a second repair changes something"
 
 
 def converted(raw: bytes) -> None:
-    """No conversion fails; each keeps Python Python and has nothing left to do."""
+    """No conversion fails; each is written whole, keeps Python Python and has nothing left to do."""
     for wish in WISHES:
         _converted(wish, raw)
 
 
 def _converted(wish: Wish, raw: bytes) -> None:
-    done = convert_text("train.py", TARGET.path, wish, raw)
-    assert not done.failure, (wish, done.failure)
-    if done.after == raw:
-        return
-    assert parses(done.after) or not parses(raw), (wish, "the converted file is no Python")
-    again = convert_text("train.py", TARGET.path, wish, done.after)
-    assert not again.failure, (wish, again.failure)
-    assert again.after == done.after, (wish, "a second conversion changes something")
+    with written(raw, TARGET.filename) as file:
+        done = convert_file(file.name, str(file), wish, write=True)
+        assert not done.failure, (wish, done.failure)
+        assert file.read_bytes() == done.after, (wish, "the file is torn")
+        if done.after == raw:
+            return
+        assert parses(done.after) or not parses(raw), (wish, "the converted file is no Python")
+        again = convert_file(file.name, str(file), wish, write=True)
+        assert not again.failure, (wish, again.failure)
+        assert again.after == done.after, (wish, "a second conversion changes something")
 
 
 def reported(raw: bytes) -> None:
@@ -155,21 +173,31 @@ def configured(raw: bytes) -> None:
 
 
 Check = Callable[[bytes], None]
-Job = tuple[Callable[[Numbers], bytes], Check]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is attacked and how: what makes a case, what must hold of it, how many cases a round has."""
+
+    make: Callable[[Numbers], bytes]
+    check: Check
+    share: int = 1
+
 
 JOBS: dict[str, Job] = {
-    **{f"lint {name}": (way, linted) for name, way in cases.WAYS.items()},
-    "fix trees": (cases.trees, repaired),
-    "fix lines": (cases.lines, repaired),
-    "fix tokens": (cases.tokens, repaired),
-    "fix encodings": (cases.encodings, repaired),
-    "convert trees": (cases.trees, converted),
-    "convert lines": (cases.lines, converted),
-    "convert tokens": (cases.tokens, converted),
-    "records": (records.record, reported),
-    "configuration": (records.configuration, configured),
+    **{f"lint {name}": Job(way, linted, 5 if name == "trees" else 1) for name, way in cases.WAYS.items()},
+    "lint notebooks": Job(cases.notebooks, lambda raw: linted(raw, NOTEBOOK)),
+    "fix trees": Job(cases.trees, repaired, 2),
+    "fix lines": Job(cases.lines, repaired),
+    "fix tokens": Job(cases.tokens, repaired),
+    "fix encodings": Job(cases.encodings, repaired),
+    "fix notebooks": Job(cases.notebooks, lambda raw: repaired(raw, NOTEBOOK.filename)),
+    "convert trees": Job(cases.trees, converted, 2),
+    "convert lines": Job(cases.lines, converted),
+    "convert tokens": Job(cases.tokens, converted),
+    "records": Job(records.record, reported),
+    "configuration": Job(records.configuration, configured),
 }
-"""What is attacked and how: what makes a case, and what must hold of it."""
 
 
 def failure_of(check: Check, raw: bytes) -> str | None:

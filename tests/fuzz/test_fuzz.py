@@ -23,9 +23,9 @@ EXAMPLES = 12
 )
 @given(data=st.data())
 def test_nothing_breaks(name: str, data: st.DataObject) -> None:
-    make, check = JOBS[name]
-    raw = make(drawn(data.draw))
-    failure = failure_of(check, raw)
+    job = JOBS[name]
+    raw = job.make(drawn(data.draw))
+    failure = failure_of(job.check, raw)
     assert failure is None, f"{failure}\n{raw!r}"
 
 
