@@ -96,6 +96,64 @@ def fit(model, optimizers, schedulers, loaders, scaler, steps):
             if scaler.get_scale() >= before:
                 scheduler.step()
 """,
+    "AMP212 schedulers that an object out of sight advances": """
+class Engine:
+    def iterate(self, batch, step):
+        self.optimizers.zero_all()
+        with torch.autocast("cuda"):
+            loss = self.net(batch).mean()
+        self.scaler.scale(loss).backward()
+        self.optimizers.step_all(self.scaler)
+        self.scaler.update()
+        self.optimizers.scheduler_step_all(step)  # expect: AMP212
+        return loss
+""",
+    "AMP212 schedulers that an inherited method advances": """
+from base import Base
+
+class Runner(Base):
+    def training_iteration(self, batch, epoch):
+        self.opt.zero_grad()
+        with torch.autocast("cuda"):
+            loss = self.model(batch).mean()
+        self.grad_scaler.scale(loss).backward()
+        self.grad_scaler.step(self.opt)
+        self.grad_scaler.update()
+        self.step_lr_schedulers()  # expect: AMP212
+        self.scheduler_step(epoch)
+        self.noise_scheduler_step(batch)
+""",
+    "AMP212 schedulers out of sight that wait": """
+class Engine:
+    def iterate(self, batch, step):
+        self.optimizers.zero_all()
+        with torch.autocast("cuda"):
+            loss = self.net(batch).mean()
+        self.scaler.scale(loss).backward()
+        self.optimizers.step_all(self.scaler)
+        before = self.scaler.get_scale()
+        self.scaler.update()
+        if before <= self.scaler.get_scale():
+            self.optimizers.scheduler_step_all(step)
+        return loss
+""",
+    "AMP212 schedulers that a loop takes from pairs": """
+def fit(net, batches, optims, lr_schedules):
+    scaler = torch.amp.GradScaler("cuda")
+    for batch in batches:
+        for o in optims:
+            o.zero_grad()
+        with torch.autocast("cuda"):
+            loss = net(batch).mean()
+        scaler.scale(loss).backward()
+        for o in optims:
+            scaler.step(o)
+        scaler.update()
+        for k, (o, plan) in enumerate(zip(optims, lr_schedules)):
+            plan.step()  # expect: AMP212
+    for o, plan in zip(optims, lr_schedules):
+        plan.step()
+""",
     "AMP503 ctc_loss of half": """
 def loss(logits, targets, lengths, sizes):
     found = logits.bfloat16().log_softmax(-1)

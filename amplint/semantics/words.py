@@ -583,6 +583,17 @@ SCHEDULER = Guess(
     counterexamples=("optimizer", "env", "scaler"),
     decides=True,
 )
+ADVANCES_SCHEDULERS = Guess(
+    name="what advances schedulers of learning rates",
+    of="a function or method out of sight, called after the scaler's step",
+    pattern=r"(?i)^(?!.*(?:optim|scaler|noise)).*(?:sched[a-z]*_?step|step_?(?:all_?)?(?:lr_?)?sched)",
+    because="Schedulers that an object holds advance all at once.",
+    examples=("scheduler_step_all", "lr_schedulers_step", "step_schedulers", "step_lr_scheduler", "stepAllSchedulers"),
+    counterexamples=(
+        "optimizer_scheduler_step", "scaler_scheduler_step", "noise_scheduler_step", "schedule", "step",
+    ),
+    decides=True,
+)  # fmt: skip
 SCHEDULER_CLASS = Guess(
     name="a class or function that makes a scheduler",
     of="what made the owner of `step`, in a conversion",
