@@ -707,12 +707,14 @@ SAYS_MICRO_BATCHES = Guess(
 ENDS_WINDOW = Guess(
     name="a flag that tells the last micro-batch of a window",
     of="a parameter that is a condition",
-    pattern=r"(?i)update|accum|bound|sync",
+    pattern=r"(?i)update|accum|bound|sync|apply_?grad|(?:do|take)_?step",
     because="Callers compute such flags and hand them to the function that steps.",
-    examples=("update_grad", "accumulating", "is_boundary", "sync_gradients"),
-    counterexamples=("training", "enabled", "last"),
+    examples=(
+        "update_grad", "accumulating", "is_boundary", "sync_gradients", "apply_gradient", "do_step", "takeStep",
+    ),
+    counterexamples=("training", "enabled", "last", "step"),
     decides=True,
-)
+)  # fmt: skip
 INSIDE_WINDOW = Guess(
     name="a flag that tells the other micro-batches",
     of="a parameter that is such a flag",
