@@ -26,16 +26,18 @@ _MAKERS = (*_SCHEDULERS, "transformers.get_", "transformers.optimization.get_", 
 
 _TAKEN_FROM = frozenset({"part", "index", "item", "each", "comprehension"})
 _UNCHANGED = frozenset(("call", f"builtins.{name}") for name in ("enumerate", "list", "tuple", "reversed", "iter"))
-_NAMED = {"attribute": 1, "name": -1, "parameter": -1, "variable": -1}
-"""Kinds of symbols that a name leads to, and where in their key it stands."""
+_NAMED = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
+"""Kinds of symbols that a name leads to, or that what a name calls has made, and where in their key it stands."""
 _VIEWS = frozenset({"items", "values"})
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instance) -> None:
     """`owner.step()` of something that is no optimizer and no scaler."""
     machine.contacts += 1
-    if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, node.func.value, owner):
-        _advanced(machine, state, node, _rounds(machine, state, owner), _guesses(machine, state, node.func.value, owner))
+    if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, state, node.func.value, owner):
+        _advanced(
+            machine, state, node, _rounds(machine, state, owner), _guesses(machine, state, node.func.value, owner)
+        )
 
 
 def _advanced(
@@ -87,11 +89,8 @@ def _zipped(machine: Machine, item: int) -> tuple[int, ...]:
     return symbols.parts(sources[0]) if is_zip else ()
 
 
-def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instance) -> bool:
-    if _name(machine, spelled, owner):
-        return True
-    keys = (machine.symbols.key(symbol) for symbol in _taken_from(machine, owner.symbol))
-    return any(key[0] == "call" and str(key[1]).startswith(_SCHEDULERS) for key in keys)
+def _is_scheduler(machine: Machine, state: State, spelled: cst.BaseExpression, owner: Unknown | Instance) -> bool:
+    return bool(_name(machine, spelled, owner)) or _is_made(machine, state, owner)
 
 
 def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instance) -> str:
@@ -104,8 +103,9 @@ def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instan
     for symbol in _taken_from(machine, owner.symbol):
         key = machine.symbols.key(symbol)
         place = _NAMED.get(str(key[0]))
-        if place is not None and SCHEDULER.search(str(key[place])):
-            return str(key[place])
+        said = str(key[place]).rpartition(".")[2] if place is not None else ""
+        if SCHEDULER.search(said):
+            return said
     return ""
 
 
