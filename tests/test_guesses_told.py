@@ -495,6 +495,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         loop(before="scheduler = args.make()", step=f"{STEP}\n    scheduler.step()"),
         loop(before="scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)", step=f"{STEP}\n    scheduler.step()"),
     ),
+    "ADVANCES_SCHEDULERS": (
+        "AMP212",
+        loop(before="pool = args.make()", step=f"{STEP}\n    pool.scheduler_step()"),
+        loop(before="scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)", step=f"{STEP}\n    scheduler.step()"),
+    ),
     "CLIPPER": (
         "AMP205",
         loop(step=f"clip(model.parameters())\n    {STEP}", before="clip = args.clip"),

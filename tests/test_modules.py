@@ -385,3 +385,30 @@ def test_a_followed_file_that_is_not_python_binds_nothing() -> None:
     assert source.names == {"Wrapper"}
     assert not source.chunks
     assert not source.definitions
+
+
+def test_training_in_another_file_and_a_checkpoint_in_this_one(tmp_path: Path) -> None:
+    """A scaler is only handed on here, and the file that is handed it steps with it."""
+    train = """
+        import torch
+
+        def train(loader, model, optimizer, scaler):
+            for images in loader:
+                with torch.autocast("cuda"):
+                    loss = model(images).mean()
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                optimizer.zero_grad()
+                scaler.update()
+        """
+    main = """
+        import torch
+        from train import train
+
+        def main_worker(epochs, model, opt, scaler, loader, path):
+            for epoch in range(epochs):
+                train(loader, model, opt, scaler)
+                torch.save({"model": model.state_dict(), "optimizer": opt.state_dict()}, path)
+        """
+    write(tmp_path, {"train.py": train, "main.py": main})
+    assert lint(tmp_path, "main.py") == ["AMP211:8"]

@@ -17,6 +17,59 @@ from amplint.engine.screen import screen
 RULES = load_registry().rules
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
 PROGRAMS = {
+    "AMP106 a device of CUDA that settings keep, too": """
+def evaluate(net, loader):
+    for batch in loader:
+        with torch.autocast("cuda"):
+            yield net(batch.to(device))
+
+device = "cuda:%d" % settings.gpu
+settings.device = device
+""",
+    "AMP205 what training has left when it is evaluated": """
+def run(net, loader, optimizer, scaler, every, training):
+    for index, batch in enumerate(loader):
+        with torch.autocast("cuda", enabled=scaler is not None):
+            loss = net(batch).mean() / every
+        if scaler:
+            loss = scaler.scale(loss)
+        if training:
+            loss.backward()
+        if index % every == every - 1:
+            if scaler:
+                scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            if training:
+                if scaler:
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    optimizer.step()
+                optimizer.zero_grad()
+
+def fit(net, loaders, optimizer, settings):
+    scaler = torch.amp.GradScaler("cuda") if settings.half else None
+    for epoch in range(settings.epochs):
+        run(net, loaders[0], optimizer, scaler, settings.every, True)
+        with torch.no_grad():
+            run(net, loaders[1], optimizer, None, settings.every, False)
+""",
+    "AMP205 a window that another function ends": """
+def accumulate(net, batches, scaler):
+    for batch in batches:
+        with torch.autocast("cuda"):
+            loss = net(batch).mean()
+        scaler.scale(loss).backward()
+
+def fit(net, loader, optimizer):
+    scaler = torch.amp.GradScaler("cuda")
+    for batches in loader:
+        accumulate(net, batches, scaler)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP205
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+""",
     "AMP205 a scaler by annotation": """
 from torch.amp import GradScaler
 
@@ -95,6 +148,239 @@ def fit(model, optimizers, schedulers, loaders, scaler, steps):
             optimizer.zero_grad()
             if scaler.get_scale() >= before:
                 scheduler.step()
+""",
+    "AMP209 a dtype of which a name is asserted": """
+class Precision:
+    def __init__(self, dtype="float16"):
+        assert dtype in ("float16", "bfloat16"), dtype
+        self.dtype = getattr(torch, dtype)
+        self.scaler = torch.amp.GradScaler("cuda")  # expect: AMP209
+
+    def train(self, net, batch, opt):
+        with torch.autocast("cuda", dtype=self.dtype):
+            loss = net(batch).mean()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(opt)
+        self.scaler.update()
+""",
+    "AMP209 a dtype of which other names are refused": """
+ALLOWED = ["bfloat16", "float16", "float32"]
+
+def train(cfg):
+    if cfg.precision not in ALLOWED:
+        raise ValueError(cfg.precision)
+    dtype = getattr(torch, cfg.precision)
+    scaler = torch.cuda.amp.GradScaler()  # expect: AMP209
+    for batch in cfg.loader:
+        with torch.autocast("cuda", dtype=dtype):
+            loss = cfg.model(batch).mean()
+        scaler.scale(loss).backward()
+        scaler.step(cfg.opt)
+        scaler.update()
+        cfg.opt.zero_grad()
+""",
+    "AMP209 a scaler that agrees with such a dtype": """
+def train(cfg):
+    assert cfg.precision in {"bfloat16", "float16"}
+    dtype = getattr(torch, cfg.precision)
+    scaler = torch.cuda.amp.GradScaler(enabled=dtype == torch.float16)
+    other = torch.cuda.amp.GradScaler(enabled=cfg.precision == "float16")
+    for batch in cfg.loader:
+        with torch.autocast("cuda", dtype=dtype):
+            loss = cfg.model(batch).mean()
+            second = cfg.other(batch).mean()
+        scaler.scale(loss).backward()
+        other.scale(second).backward()
+        scaler.step(cfg.opt)
+        other.step(cfg.second)
+        scaler.update()
+        other.update()
+""",
+    "AMP211 a scaler that the function is handed": """
+def fit(model, opt, scaler, loader, path):
+    for x in loader:
+        with torch.autocast("cuda"):
+            loss = model(x).mean()
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+    torch.save({"model": model.state_dict(), "optimizer": opt.state_dict()}, path)  # expect: AMP211
+""",
+    "AMP211 a scaler that the function is handed, and saves": """
+def fit(model, opt, scaler, loader, path):
+    for x in loader:
+        with torch.autocast("cuda"):
+            loss = model(x).mean()
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+    states = {"model": model.state_dict(), "optimizer": opt.state_dict()}
+    states["scale"] = scaler.state_dict()
+    torch.save(states, path)
+""",
+    "AMP212 schedules by what made them": """
+from kit.rates import WarmupPolyLrScheduler, PolyRate
+from torch.optim.lr_scheduler import LRScheduler
+
+class Decay(LRScheduler):
+    def get_lr(self):
+        return [base * 0.9 for base in self.base_lrs]
+
+def fit(net, loader, optim):
+    scaler = torch.amp.GradScaler("cuda")
+    plan, decay, other = WarmupPolyLrScheduler(optim, 0.9), Decay(optim), PolyRate(optim)
+    for images in loader:
+        optim.zero_grad()
+        with torch.autocast("cuda"):
+            loss = net(images).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optim)
+        scaler.update()
+        plan.step()  # expect: AMP212
+        decay.step()  # expect: AMP212
+        other.step()
+""",
+    "AMP212 schedulers that an object out of sight advances": """
+class Engine:
+    def iterate(self, batch, step):
+        self.optimizers.zero_all()
+        with torch.autocast("cuda"):
+            loss = self.net(batch).mean()
+        self.scaler.scale(loss).backward()
+        self.optimizers.step_all(self.scaler)
+        self.scaler.update()
+        self.optimizers.scheduler_step_all(step)  # expect: AMP212
+        return loss
+""",
+    "AMP212 schedulers that an inherited method advances": """
+from base import Base
+
+class Runner(Base):
+    def training_iteration(self, batch, epoch):
+        self.opt.zero_grad()
+        with torch.autocast("cuda"):
+            loss = self.model(batch).mean()
+        self.grad_scaler.scale(loss).backward()
+        self.grad_scaler.step(self.opt)
+        self.grad_scaler.update()
+        self.step_lr_schedulers()  # expect: AMP212
+        self.scheduler_step(epoch)
+        self.noise_scheduler_step(batch)
+""",
+    "AMP212 schedulers out of sight that wait": """
+class Engine:
+    def iterate(self, batch, step):
+        self.optimizers.zero_all()
+        with torch.autocast("cuda"):
+            loss = self.net(batch).mean()
+        self.scaler.scale(loss).backward()
+        self.optimizers.step_all(self.scaler)
+        before = self.scaler.get_scale()
+        self.scaler.update()
+        if before <= self.scaler.get_scale():
+            self.optimizers.scheduler_step_all(step)
+        return loss
+""",
+    "AMP212 schedulers that a loop takes from pairs": """
+def fit(net, batches, optims, lr_schedules):
+    scaler = torch.amp.GradScaler("cuda")
+    for batch in batches:
+        for o in optims:
+            o.zero_grad()
+        with torch.autocast("cuda"):
+            loss = net(batch).mean()
+        scaler.scale(loss).backward()
+        for o in optims:
+            scaler.step(o)
+        scaler.update()
+        for k, (o, plan) in enumerate(zip(optims, lr_schedules)):
+            plan.step()  # expect: AMP212
+    for o, plan in zip(optims, lr_schedules):
+        plan.step()
+""",
+    "AMP222 a scaled loss that callers get": """
+class Unit:
+    def train_step(self, batch, last):
+        loss, out = self._differentiate(batch)
+        if last:
+            self._advance()
+        return loss, out
+
+    def _differentiate(self, batch):
+        with self.region:
+            loss, out = self.compute(batch)
+        loss = loss / self.every
+        scaler = self.scaler
+        if scaler:
+            loss = scaler.scale(loss)  # expect: AMP222
+        loss.backward()
+        return loss, out
+
+    def _advance(self):
+        if self.scaler:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+""",
+    "AMP222 a number of a scaled loss that callers get": """
+def train_batch(net, images, optim, amp_scaler):
+    optim.zero_grad()
+    with torch.autocast("cuda"):
+        total = net(images).mean()
+    total = amp_scaler.scale(total)  # expect: AMP222
+    total.backward()
+    amp_scaler.step(optim)
+    amp_scaler.update()
+    return {"total": total.item(), "n": 3}
+""",
+    "AMP222 losses that callers get to scale, or as scaled ones": """
+class Plugin:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def before(self, loss):
+        return self.scaler.scale(loss)
+
+    def backward(self, loss):
+        scaled_loss = self.scaler.scale(loss)
+        scaled_loss.backward()
+        return scaled_loss
+
+    def again(self, loss):
+        total = self.scaler.scale(loss)
+        total.backward()
+        return total / self.scaler.get_scale()
+
+    def step(self, optimizer):
+        self.scaler.step(optimizer)
+        self.scaler.update()
+""",
+    "AMP301 a limit and a flag of the caller": """
+def backward_pass(loss, net, optim, grad_scaler, limit=None, final=True):
+    grad_scaler.scale(loss).backward()
+    if limit:
+        grad_scaler.unscale_(optim)  # expect: AMP301
+        torch.nn.utils.clip_grad_norm_(net.parameters(), limit)
+    if not final:
+        return
+    grad_scaler.step(optim)
+    grad_scaler.update()
+    optim.zero_grad(set_to_none=True)
+""",
+    "AMP301 flags for each": """
+def backward_pass(loss, net, optim, grad_scaler, whole, final=True):
+    grad_scaler.scale(loss).backward()
+    if whole:
+        grad_scaler.unscale_(optim)
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    if whole:
+        grad_scaler.step(optim)
+        grad_scaler.update()
+        optim.zero_grad(set_to_none=True)
 """,
     "AMP503 ctc_loss of half": """
 def loss(logits, targets, lengths, sizes):

@@ -171,7 +171,7 @@ def scaled_for_backward(event: ScaledLossRead, rewrite: Rewriter) -> Fix | None:
     owners = {call.func.value for call in calls if isinstance(call.func, cst.Attribute)}
     owners = {owner for owner in owners if rewrite.same_function(owner, event.scaled)}
     (owner,) = owners if len(owners) == 1 else (None,)
-    if not isinstance(owner, cst.Name) or owner.value != target.value:
+    if not isinstance(owner, cst.Name) or owner.value != target.value or not rewrite.shares_block(event.scaled, owner):
         return None
     removed = rewrite.remove_statement(event.scaled)
     edits = (removed, rewrite.replace(owner, rewrite.text(event.scaled))) if removed else ()

@@ -583,6 +583,17 @@ SCHEDULER = Guess(
     counterexamples=("optimizer", "env", "scaler"),
     decides=True,
 )
+ADVANCES_SCHEDULERS = Guess(
+    name="what advances schedulers of learning rates",
+    of="a function or method out of sight, called after the scaler's step",
+    pattern=r"(?i)^(?!.*(?:optim|scaler|noise)).*(?:sched[a-z]*_?step|step_?(?:all_?)?(?:lr_?)?sched)",
+    because="Schedulers that an object holds advance all at once.",
+    examples=("scheduler_step_all", "lr_schedulers_step", "step_schedulers", "step_lr_scheduler", "stepAllSchedulers"),
+    counterexamples=(
+        "optimizer_scheduler_step", "scaler_scheduler_step", "noise_scheduler_step", "schedule", "step",
+    ),
+    decides=True,
+)  # fmt: skip
 SCHEDULER_CLASS = Guess(
     name="a class or function that makes a scheduler",
     of="what made the owner of `step`, in a conversion",
@@ -696,12 +707,14 @@ SAYS_MICRO_BATCHES = Guess(
 ENDS_WINDOW = Guess(
     name="a flag that tells the last micro-batch of a window",
     of="a parameter that is a condition",
-    pattern=r"(?i)update|accum|bound|sync",
+    pattern=r"(?i)update|accum|bound|sync|apply_?grad|(?:do|take)_?step",
     because="Callers compute such flags and hand them to the function that steps.",
-    examples=("update_grad", "accumulating", "is_boundary", "sync_gradients"),
-    counterexamples=("training", "enabled", "last"),
+    examples=(
+        "update_grad", "accumulating", "is_boundary", "sync_gradients", "apply_gradient", "do_step", "takeStep",
+    ),
+    counterexamples=("training", "enabled", "last", "step"),
     decides=True,
-)
+)  # fmt: skip
 INSIDE_WINDOW = Guess(
     name="a flag that tells the other micro-batches",
     of="a parameter that is such a flag",

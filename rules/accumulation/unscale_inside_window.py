@@ -70,6 +70,17 @@ class UnscaleInsideWindow(Rule):
         early = [done for done in event.inside if done.job in _WHAT]
         if not early or self.first.setdefault(event.node, early[0].node) is not early[0].node:
             return
+        if event.supposed:
+            yield self.report(
+                event,
+                "unscale_() runs in calls that do not step",
+                reason="Of two such calls in a row the second raises: unscale_() has already been called.",
+                advice="Unscale the gradients where they are stepped with, after the last backward pass.",
+                at=early[0].node,
+                notes=[(event.node, "the caller decides here whether the step is taken")],
+                severity=Severity.INFO,
+            )
+            return
         window = "the window is full only where this holds" if event.guard else "this loop runs through the window"
         yield self.report(
             event,
@@ -84,6 +95,8 @@ class UnscaleInsideWindow(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, Accumulation)
+        if event.supposed:
+            return None
         block, before = guard_statement(event, rewrite), place_of_step(event, rewrite)
         early = [done for done in event.inside if done.job in (Job.UNSCALE, Job.CLIP)]
         if block is None or not isinstance(before, cst.BaseStatement) or len(early) != len(event.inside):

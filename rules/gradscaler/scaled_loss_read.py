@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
-READS = {"summed": "added up", "averaged": "averaged", "logged": "reported", "compared": "compared"}
+READS = {
+    "summed": "added up",
+    "averaged": "averaged",
+    "logged": "reported",
+    "compared": "compared",
+    "returned": "returned",
+}
 
 
 class ReadsScaledLoss(Rule):
@@ -80,6 +86,17 @@ class ReadsScaledLoss(Rule):
             )
             return
         if self.first.setdefault(event.scaled, event.node) is not event.node:
+            return
+        if event.how == "returned":
+            yield self.report(
+                event,
+                "the scaled loss is returned instead of the loss",
+                reason="A caller that logs or averages what it gets has the loss scale in its numbers.",
+                advice="Leave the loss as it is and write scaler.scale(loss).backward().",
+                at=event.scaled,
+                notes=[*notes, (event.node, "and is what callers get")],
+                severity=Severity.INFO,
+            )
             return
         notes.append((event.node, f"and {READS[event.how]} here"))
         yield self.report(

@@ -53,7 +53,7 @@ class SchedulerAfterSkippedStep(Rule):
     code = "AMP212"
     name = "scheduler-after-skipped-step"
     severity = Severity.INFO
-    screen = (b".step(", SCALER_SIGNS)
+    screen = ((b".step(", b"step_", b"_step", b"Step"), SCALER_SIGNS)
     fixable = Applicability.UNSAFE
     reason = "When gradients overflow the scaler skips the optimizer's step, and the schedule runs ahead of training."
 

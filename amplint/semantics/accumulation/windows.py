@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
-from amplint.semantics.accumulation import uncleared
+from amplint.semantics.accumulation import flagged, uncleared
 from amplint.semantics.accumulation.boundaries import (
     COUNTER,
     boundary,
@@ -101,6 +101,8 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: b
     for guard, found in asked.items():
         if found.counter is not None or isinstance(loop, cst.FunctionDef):
             _outer_window(machine, loop, rounds, guard, found)
+    if isinstance(loop, cst.FunctionDef) and loop not in machine[Rhythm].windows:
+        flagged.compare(machine, loop, states)
 
 
 class _Round:

@@ -47,7 +47,8 @@ class Accumulation(Event):
     not end the window, `closing` what runs on those that do. `counted` tells that the condition counts them and is not
     a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
     `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
-    `parallel` makes the distributed model of a file that never switches its synchronisation off.
+    `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` tells that
+    `guard` is any flag of a caller, so that `inside` holds only what no second call may do.
     """
 
     loop: cst.CSTNode
@@ -62,6 +63,7 @@ class Accumulation(Event):
     others: bool = False
     rescaled: bool = False
     parallel: cst.Call | None = None
+    supposed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -11,10 +11,11 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaledLossRead(Event):
-    """A value that carries the loss scale is `how` (summed, logged, compared, divided) as if it were the loss.
+    """A value that carries the loss scale is `how` (summed, logged, compared, divided, returned) as the loss.
 
-    `scaled` is the call of `scale()`. A value is divided by the scale that `update` has left behind, not by the one it
-    was multiplied by. `divided` tells that the script asks for the scale somewhere.
+    `scaled` is the call of `scale()`. What is returned goes to callers out of sight, after a backward pass. A value is
+    divided by the scale that `update` has left behind, not by the one it was multiplied by. `divided` tells that the
+    script asks for the scale somewhere.
     """
 
     scaler: Scaler

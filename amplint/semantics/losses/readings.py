@@ -13,13 +13,14 @@ from amplint.records import dataclass
 from amplint.semantics.events import ScaledLossRead
 from amplint.semantics.losses import shares
 from amplint.semantics.losses.shares import Shares
+from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import PERHAPS_SCALED, Items, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values.values import PERHAPS_SCALED, Instance, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_file
@@ -155,6 +156,38 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         _tell(machine, state, node, values, "logged")
 
 
+def returned(machine: Machine, state: State, value: Value) -> None:
+    """A function that is called from out of sight returns `value`; a backward pass on the loss is over by then."""
+    node = machine.statement
+    if node is None or len(machine.calls) != 1 or machine.entered_from is not None or _is_called_scaled(node):
+        return
+    for part in _within(state, value):
+        reading = carried(machine, part)
+        if reading is None or not machine.program.main.owns(reading.node):
+            continue
+        if isinstance(part, Unknown) or part.symbol in machine[CallIndex].index.backwards:  # type: ignore[union-attr]
+            _emit(machine, state, node, reading, "returned")
+            return
+
+
+def _within(state: State, value: Value) -> Iterator[Value]:
+    """`value`, or what a tuple or a dictionary that it is holds."""
+    if isinstance(value, Items):
+        for part in value.values:
+            yield from _within(state, part)
+        return
+    yield value
+    if isinstance(value, Unknown):
+        yield from (held for name, held in state.heap.get(value.symbol, {}).items() if name.startswith("["))
+
+
+@per_file
+def _is_called_scaled(statement: cst.CSTNode) -> bool:
+    """Whether a name or a text in what is returned speaks of the scale."""
+    names = (inner.value for inner in walk(statement) if isinstance(inner, (cst.Name, cst.SimpleString)))
+    return any(map(SPEAKS_OF_SCALE.search, names))
+
+
 def _flat(value: Value) -> Iterator[Value]:
     if isinstance(value, Items):
         for part in value.values:
@@ -234,6 +267,16 @@ class Readings(Tracker):
         super().__init__(machine)
         self.known: dict[int, Reading] = {}
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
+        self.from_outside = False
+
+    def called_from_outside(self, state: State, me: Instance | None) -> None:
+        """What a function returns from here on goes out of sight."""
+        self.from_outside = True
+
+    def function_returns(self, state: State, value: Value) -> None:
+        """Callers out of sight take what they get for the loss."""
+        if self.from_outside and self.scaled_under:
+            returned(self.machine, state, value)
 
     def call_resolved(self, state: State, call: Call) -> None:
         """It may log its arguments, or collect them."""

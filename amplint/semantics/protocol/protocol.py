@@ -56,7 +56,7 @@ from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Undone
 from amplint.semantics.models import outside, parameters
 from amplint.semantics.protocol import mistaken, short_lived, skips, two_choices
-from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
 from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER, dotted
@@ -83,7 +83,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import XLA
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
@@ -139,6 +139,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     """A backward pass on `loss`."""
     machine.idle.add(node)
     machine.contacts += 1
+    machine[Protocol].ran_at.setdefault(node, set()).add(machine.sites)
     if _of_unknown_scale(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
         forget_gradients(state)
         return
@@ -486,6 +487,8 @@ def gradients_read(
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
     if live and not (matched or unused or mutates) and any(g.consumed is not None for _, g in all_of_them):
         return  # perhaps those that the scaler has stepped with, and unscaled
+    if live and all(_is_left_over(machine, g.backward) for _, g in live):
+        return
     if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
         key, gradients = live[0]
         scaler = gradients.scaler
@@ -504,6 +507,17 @@ def gradients_read(
             state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,),
             hidden=False,
         )  # fmt: skip
+
+
+def _is_left_over(machine: Machine, backward: cst.CSTNode | None) -> bool:
+    """Whether another call of the function that now runs has made gradients, and this one runs no backward pass.
+
+    A function that is called to train and to evaluate finds what the last window of training has left.
+    """
+    ran = machine[Protocol].ran_at.get(backward) if backward is not None else None
+    if ran is None or machine.sites in ran or not machine.calls:
+        return False
+    return any(inner is backward for inner in every(machine.calls[-1], cst.Call))
 
 
 def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
@@ -641,8 +655,9 @@ def _held(value: Value) -> set[int]:
 class Protocol(Tracker):
     """Follows scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler. `began`
-    is when the latest call from out of sight began.
+    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
+    `ran_at` tells by which calls each backward pass was come to, and `began` when the latest call from out of sight
+    began.
     """
 
     triggers = frozenset({"grad", "zero_grad"})
@@ -653,6 +668,7 @@ class Protocol(Tracker):
         self.scaled: set[int] = set()
         self.idle_scales: set[cst.CSTNode] = set()
         self.handed_out: set[int] = set()
+        self.ran_at: dict[cst.CSTNode, set[Sites]] = {}
         self.began = 0
 
     def is_older(self, scaler: Scaler) -> bool:

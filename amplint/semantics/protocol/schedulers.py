@@ -2,57 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol.skips import asks
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import Iteration, State
-from amplint.semantics.values.values import Instance, Ref, Unknown, Value
-from amplint.semantics.words import SCHEDULER
+from amplint.semantics.values.values import Instance, Optimizer, Ref, Scaler, Unknown, Value
+from amplint.semantics.words import ADVANCES_SCHEDULERS, EPOCHS, SCHEDULER
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
 from amplint.source.tree import every
 
 _SCHEDULERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
 _MAKERS = (*_SCHEDULERS, "transformers.get_", "transformers.optimization.get_", "timm.scheduler.")
 
 
-def step(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
+_TAKEN_FROM = frozenset({"part", "index", "item", "each", "comprehension"})
+_UNCHANGED = frozenset(("call", f"builtins.{name}") for name in ("enumerate", "list", "tuple", "reversed", "iter"))
+_NAMED = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
+"""Kinds of symbols that a name leads to, or that what a name calls has made, and where in their key it stands."""
+_VIEWS = frozenset({"items", "values"})
+
+
+def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instance) -> None:
     """`owner.step()` of something that is no optimizer and no scaler."""
     machine.contacts += 1
-    if not isinstance(node.func, cst.Attribute) or not _is_scheduler(machine, node.func.value, owner):
-        return
-    latest = _stepped(machine, state)
+    if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, state, node.func.value, owner):
+        _advanced(
+            machine, state, node, _rounds(machine, state, owner), _guesses(machine, state, node.func.value, owner)
+        )
+
+
+def _advanced(
+    machine: Machine, state: State, node: cst.Call, rounds: Sequence[Iteration], guesses: tuple[Guessed, ...]
+) -> None:
+    """A scheduler advances at `node`, in what are the latest `rounds` of the loops around it."""
+    latest = next((found for now in rounds if (found := _stepped(machine, state, now)) is not None), None)
     if latest is not None:
         scaler, call = latest
         machine.emit(
             state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=asks(machine, state, call),
-            guesses=_guesses(machine, state, node.func.value, owner),
+            guesses=guesses,
         )  # fmt: skip
 
 
-def _is_scheduler(machine: Machine, spelled: cst.BaseExpression, owner: Value) -> bool:
-    if _name(spelled):
-        return True
-    kind, *details = machine.symbols.key(getattr(owner, "symbol", machine.fresh()))
-    return kind == "call" and str(details[0]).startswith(_SCHEDULERS)
+def _rounds(machine: Machine, state: State, owner: Unknown | Instance) -> list[Iteration]:
+    """The rounds that advance `owner`: this one, and the one around a loop that goes over schedulers."""
+    loop = machine.loops[-1] if machine.loops else None
+    taken = {machine.symbols.key(symbol)[:2] for symbol in _taken_from(machine, owner.symbol)}
+    inner = loop is not None and ("item", id(loop)) in taken
+    return [state.iteration, state.iteration[:-1]] if inner else [state.iteration]
 
 
-def _name(spelled: cst.BaseExpression) -> str:
-    """The name of an owner of `step`, if it says that this is a scheduler."""
+def _taken_from(machine: Machine, symbol: int) -> Iterator[int]:
+    """`symbol`, what it is an item of, and what all items of that are like."""
+    symbols = machine.symbols
+    while True:
+        yield symbol
+        key, parts, method = symbols.key(symbol), symbols.parts(symbol), symbols.method(symbol)
+        if method is not None and method[0] in _VIEWS:
+            symbol = method[1][0]
+        elif not parts or (key[0] not in _TAKEN_FROM and key[:2] not in _UNCHANGED):
+            return
+        elif key[0] == "part" and (zipped := _zipped(machine, parts[0])):
+            yield from (parts[0], *symbols.parts(parts[0])[:1])
+            symbol = zipped[min(int(str(key[1])), len(zipped) - 1)]
+        else:
+            symbol = parts[-1] if key[0] == "comprehension" else parts[0]
+
+
+def _zipped(machine: Machine, item: int) -> tuple[int, ...]:
+    """What `zip` goes over that `item` is an item of, perhaps numbered by `enumerate`."""
+    symbols = machine.symbols
+    numbered = symbols.key(item)[:2] == ("part", 1)
+    sources = symbols.parts(symbols.parts(item)[0] if numbered else item)
+    if numbered and sources and symbols.key(sources[0])[:2] == ("call", "builtins.enumerate"):
+        sources = symbols.parts(sources[0])
+    is_zip = bool(sources) and symbols.key(sources[0])[:2] == ("call", "builtins.zip")
+    return symbols.parts(sources[0]) if is_zip else ()
+
+
+def _is_scheduler(machine: Machine, state: State, spelled: cst.BaseExpression, owner: Unknown | Instance) -> bool:
+    return bool(_name(machine, spelled, owner)) or _is_made(machine, state, owner)
+
+
+def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instance) -> str:
+    """The name of an owner of `step` or of what holds it, if that says that it is a scheduler."""
     while isinstance(spelled, cst.Subscript):
         spelled = spelled.value
     name = spelled.attr if isinstance(spelled, cst.Attribute) else spelled
-    return name.value if isinstance(name, cst.Name) and SCHEDULER.search(name.value) else ""
+    if isinstance(name, cst.Name) and SCHEDULER.search(name.value):
+        return name.value
+    for symbol in _taken_from(machine, owner.symbol):
+        key = machine.symbols.key(symbol)
+        place = _NAMED.get(str(key[0]))
+        said = str(key[place]).rpartition(".")[2] if place is not None else ""
+        if SCHEDULER.search(said):
+            return said
+    return ""
 
 
-def _guesses(machine: Machine, state: State, spelled: cst.BaseExpression, owner: Value) -> tuple[Guessed, ...]:
+def _guesses(
+    machine: Machine, state: State, spelled: cst.BaseExpression, owner: Unknown | Instance
+) -> tuple[Guessed, ...]:
     """The name of a scheduler that nothing in sight has made."""
-    if not isinstance(owner, (Instance, Unknown)) or _is_made(machine, state, owner):
+    if _is_made(machine, state, owner):
         return ()
-    machine.guess(owner.symbol, SCHEDULER.taken(_name(spelled)))
+    machine.guess(owner.symbol, SCHEDULER.taken(_name(machine, spelled, owner)))
     return machine.guessed(owner.symbol)
 
 
@@ -62,7 +125,7 @@ def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
         above = attributes.lineage(machine, state, owner.cls)
         bases = (base for cls in above for base in attributes.bases(machine, state, cls))
         return any(isinstance(base, Ref) and base.name.startswith(_SCHEDULERS) for base in bases)
-    todo = [owner.symbol]
+    todo = [*_taken_from(machine, owner.symbol)]
     while todo:
         key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
         if key[0] == "call" and str(key[1]).startswith(_MAKERS):
@@ -71,22 +134,22 @@ def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
     return False
 
 
-def _stepped(machine: Machine, state: State) -> tuple[int, cst.CSTNode] | None:
-    """The scaler that has stepped an optimizer in this very iteration, and the call that did, or its `update`."""
+def _stepped(machine: Machine, state: State, now: Iteration) -> tuple[int, cst.CSTNode] | None:
+    """The scaler that has stepped an optimizer in the iteration `now`, and the call that did, or its `update`."""
     for (scaler, _), stage in state[Progress].pairs.items():
-        if stage.state is OptState.STEPPED and stage.node and _is_now(machine, state, stage.node, stage.iteration):
+        if stage.state is OptState.STEPPED and stage.node and _is_now(machine, state, now, stage.node, stage.iteration):
             return scaler, stage.node
     for scaler, known in state[Progress].scalers.items():
-        if known.updated is not None and _is_now(machine, state, known.updated, known.iteration):
+        if known.updated is not None and _is_now(machine, state, now, known.updated, known.iteration):
             return scaler, known.updated
     return None
 
 
-def _is_now(machine: Machine, state: State, call: cst.CSTNode, iteration: Iteration) -> bool:
-    """Whether `call` ran in this very iteration, or in a loop inside it that goes over the optimizers it steps."""
-    if iteration == state.iteration:
+def _is_now(machine: Machine, state: State, now: Iteration, call: cst.CSTNode, iteration: Iteration) -> bool:
+    """Whether `call` ran in the iteration `now`, or in a loop inside it that goes over the optimizers it steps."""
+    if iteration == now:
         return True
-    if iteration[:-1] != state.iteration or machine.chunk is None:
+    if iteration[:-1] != now or machine.chunk is None:
         return False
     gradients = state[Progress].gradients.items()
     used = [one for one, known in gradients if one != ANY_OPTIMIZER and (known.consumed or known.cleared)]
@@ -102,6 +165,10 @@ class Schedulers(Tracker):
     triggers = frozenset({"step"})
     methods = frozenset({"step"})
 
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of what advances schedulers by its name."""
+        return Words(calls=frozenset().union(*map(_advancing, chunks)))
+
     def annotated(self, symbol: int, name: str) -> Value | None:
         """An annotation tells that this is a scheduler."""
         if name.startswith(_SCHEDULERS):
@@ -113,3 +180,21 @@ class Schedulers(Tracker):
         if call.name == "step" and not call.arguments.given and isinstance(call.owner, (Unknown, Instance)):
             step(self.machine, state, call.node, call.owner)
         return None
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """Something out of sight advances schedulers by its name, each time and not by what it is given."""
+        name = (dotted(call.node.func) or call.name).rpartition(".")[2]
+        if isinstance(call.callee, Ref) or not ADVANCES_SCHEDULERS.search(name):
+            return
+        spelled = [dotted(argument.value) or "" for argument in call.node.args]
+        aware = any(isinstance(value, (Scaler, Optimizer)) for value in (call.owner, *call.arguments.values))
+        if not aware and not any(map(EPOCHS.search, spelled)):
+            self.machine.contacts += 1
+            _advanced(self.machine, state, call.node, [state.iteration], ADVANCES_SCHEDULERS.taken(name))
+
+
+@per_chunk
+def _advancing(chunk: Chunk) -> frozenset[str]:
+    if "sched" not in chunk.text and "Sched" not in chunk.text:
+        return frozenset()
+    return frozenset(word for word in chunk.words if ADVANCES_SCHEDULERS.search(word))

@@ -430,7 +430,7 @@ class Machine:
         self.parents[number] = function.frame
         return number
 
-    def is_assigned(self, node: cst.IfExp | cst.Subscript) -> bool:
+    def is_assigned(self, node: cst.IfExp | cst.Subscript | cst.Call) -> bool:
         """Whether the current statement assigns or returns a choice, as one side of another or as an argument too.
 
         In a `with` statement it is an argument of what is entered.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from amplint.semantics.python import attributes
 from amplint.semantics.python.containers import each, hold
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
-from amplint.semantics.values.values import Const, Device, Items, Method, Unknown, Value
+from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
 from amplint.source import syntax as cst
 
 
@@ -55,6 +57,8 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return values[0]
     if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
         return attributes.get(machine, state, node, values[0], str(values[1].value))
+    if name == "builtins.getattr" and isinstance(values[0], Ref) and (names := _options(machine, state, values[1:])):
+        return _one_of(machine, state, node, arguments, names)
     if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
         return attributes.get(machine, state, node, values[0], "type")
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
@@ -73,3 +77,32 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     for escape in machine.hooks.escape:
         escape(state, escaping)
     return same_again(machine, state, name, arguments)
+
+
+def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments, names: tuple[str, ...]) -> Value:
+    """What `getattr` comes to for one of `names`; where much depends on which one, a path for each."""
+    owner, key = arguments.values
+    found = alternatives(tuple(attributes.get(machine, state, node, owner, each) for each in names))
+    if found is None:
+        return same_again(machine, state, "builtins.getattr", arguments)
+    if isinstance(key, Unknown) and machine.slice.ties(found.options) and machine.is_assigned(node):
+        taken = names[machine.choices.pick(len(names))]
+        state.facts["value of", key.symbol] = Const(taken)
+        return attributes.get(machine, state, node, owner, taken)
+    return found
+
+
+def _options(machine: Machine, state: State, values: Sequence[Value]) -> tuple[str, ...]:
+    """The strings that the only one of `values` can be: it is one of several, or was found to be in a collection."""
+    if len(values) != 1 or not isinstance(values[0], (OneOf, Unknown)):
+        return ()
+    if isinstance(values[0], OneOf):
+        return tuple(sorted(values[0].options))
+    for fact, holds in state.facts.items():
+        if holds == TRUE and isinstance(fact, int) and machine.symbols.key(fact)[0] == "in":
+            left, right = machine.symbols.parts(fact)
+            options = machine.symbols.key(right)[1]
+            if left == values[0].symbol and isinstance(options, Items):
+                texts = [one.value if isinstance(one, Const) else None for one in options.keys or options.values]
+                return tuple(one for one in texts if isinstance(one, str)) if None not in texts else ()
+    return ()

@@ -246,8 +246,10 @@ def _assigned(source: Source) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for targets, value in _GIVEN.findall(source.text):
         for target in targets.split(","):
+            last = target.rpartition(".")[2].strip()
             found.setdefault(target.strip(), []).append(value)
-            found.setdefault(target.rpartition(".")[2].strip(), []).append(value)
+            if value.strip() != last:
+                found.setdefault(last, []).append(value)
     function = ""
     for name, value in _RETURNED.findall(source.text):
         function = name or function

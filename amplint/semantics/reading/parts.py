@@ -87,6 +87,8 @@ class Parts:
             whole.triggered = isinstance(statement, cst.ClassDef) or whole.triggered
         if isinstance(statement, (cst.For, cst.While)):
             whole.skips = False
+        if isinstance(statement, cst.If) and _admits_some(statement):
+            whole.leaves = True
         self.whole[statement], self.headers[statement] = whole, header
         return whole
 
@@ -99,6 +101,15 @@ class Parts:
                 part = _small(small)
                 self.simple.append(part)
                 whole.add(part)
+
+
+def _admits_some(statement: cst.If) -> bool:
+    """Whether what follows `if value not in (...): raise ...` runs for some values only."""
+    test, block = statement.test, statement.body
+    if not (isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.NotIn)):
+        return False
+    first = block.body[0] if isinstance(block, cst.IndentedBlock) else None
+    return isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[-1], cst.Raise)
 
 
 @per_chunk

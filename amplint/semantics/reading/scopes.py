@@ -66,6 +66,7 @@ SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
 NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
+_SCALED = re.compile(r"\.scale\([^()\n]*\)\.backward\(")
 _SAVING = re.compile(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
 )
@@ -164,12 +165,12 @@ def _thread_targets(chunk: Chunk) -> frozenset[str]:
 
 
 def saving_names(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """The words of the calls that can save or restore state, in a file that makes a scaler.
+    """The words of the calls that can save or restore state, in a file that makes a scaler, or is handed one.
 
     None in a file that by its words both saves and restores a scaler.
     """
     texts = [chunk.text for chunk in chunks]
-    if not any("Scaler" in text or "unscale_" in text for text in texts):
+    if not any("Scaler" in text or "unscale_" in text or _SCALED.search(text) for text in texts):
         return frozenset()
     if all(any(method.search(text) for text in texts) for method in _KEEPS_SCALER):
         return frozenset()
