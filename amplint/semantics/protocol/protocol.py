@@ -740,6 +740,8 @@ class Protocol(Tracker):
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
         if RUNS_BACKWARD.search(name):
             forget_gradients(state)
+        elif name == "step" and any(known.clipped for known in state[Progress].gradients.values()):
+            state.change(Progress).gradients = each(state[Progress].gradients, lambda one: replace(one, clipped=None))
         elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith(XLA)
         if elsewhere or (
             isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out)
