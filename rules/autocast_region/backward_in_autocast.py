@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.edits.casting import may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Backward, Event, ManagedBackward
+from amplint.semantics.events import Backward, Event, HandedBackward, ManagedBackward
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -67,6 +67,16 @@ class BackwardInAutocast(Rule):
                 notes=[(event.region_with, "autocast is on from here")],
             )
 
+    def on_handed_backward(self, event: HandedBackward) -> Iterator[Report]:
+        if event.region_with is not None:
+            yield self.report(
+                event,
+                "autocast is on where a loss is handed to what runs its backward pass",
+                advice="End the autocast region once the loss is computed.",
+                notes=[(event.region_with, "autocast is on from here")],
+                severity=Severity.INFO,
+            )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         region = event.region_with
         if not isinstance(region, cst.With):
@@ -74,4 +84,5 @@ class BackwardInAutocast(Rule):
         edit = rewrite.end_region(region, event.statement, partial(may_be_cast, event))
         if edit is None and not any(may_be_cast(event, statement) for statement in rewrite.body_of(region)):
             edit = rewrite.drop_region(region)
-        return Fix("End the autocast region before backward()", (edit,)) if edit else None
+        known = Applicability.UNSAFE if isinstance(event, HandedBackward) else Applicability.SAFE
+        return Fix("End the autocast region before backward()", (edit,), known) if edit else None

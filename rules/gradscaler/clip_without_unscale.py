@@ -77,7 +77,7 @@ class ClipWithoutUnscale(Rule):
             message,
             advice="Call scaler.unscale_(optimizer) first, once per optimizer.",
             notes=[(event.unscaled, "divides them by the scale here" if event.certain else "unscales them here")],
-            severity=None if event.certain else Severity.INFO,
+            severity=(Severity.WARNING if event.guesses else None) if event.certain else Severity.INFO,
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -136,6 +136,11 @@ class Backward(Event):
         return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HandedBackward(Event):
+    """A method called `backward` of something out of sight is handed a loss, and runs backward on it."""
+
+
 def _can_be_float16(region: Autocast) -> bool:
     return region.dtypes is None or not region.dtypes <= WIDE
 

@@ -43,6 +43,13 @@ class NamedClips(Tracker):
             hidden = isinstance(call.owner, Instance)
             guesses = (CLIPS_GRADIENTS if says else CLIPPER).taken(name)
             protocol.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
+            call.notes[NamedClips] = target, guesses
+
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
+        """Gradients of which nothing is known have been clipped, whatever else was done out of sight."""
+        if NamedClips in call.notes:
+            target, guesses = call.notes[NamedClips]
+            protocol.clipped_by_name(self.machine, state, call.node, target, guesses)
 
 
 def _is_known(callee: Value) -> bool:

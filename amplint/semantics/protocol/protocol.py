@@ -473,11 +473,8 @@ def gradients_read(
     `hidden` tells that what does so may unscale them first.
     """
     machine.contacts += 1
-    known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
-    owner = _owner(machine, target)
-    matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
+    known, matched, unused = _clipped_of(machine, state, target)
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
-    unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
     if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
         return  # perhaps an optimizer that wraps the matched one
     candidates = matched or unused or known or [ANY_OPTIMIZER]
@@ -520,6 +517,24 @@ def _is_left_over(machine: Machine, backward: cst.CSTNode | None) -> bool:
     return any(inner is backward for inner in every(machine.calls[-1], cst.Call))
 
 
+def _clipped_of(machine: Machine, state: State, target: Value) -> tuple[list[int], list[int], list[int]]:
+    """The optimizers that have been used, those of them that `target` belongs to, and its optimizers not yet used."""
+    known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
+    owner = _owner(machine, target)
+    matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
+    unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
+    return known, matched, unused
+
+
+def clipped_by_name(
+    machine: Machine, state: State, node: cst.CSTNode, target: Value, guesses: tuple[Guessed, ...]
+) -> None:
+    """What is called as if it clipped the gradients of `target`, by these `guesses`, has returned."""
+    known, matched, unused = _clipped_of(machine, state, target)
+    machine[Protocol].clipped_by_name[node] = guesses
+    _clip_unknown(machine, state, node, matched or unused or known or [ANY_OPTIMIZER])
+
+
 def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
     """Remember that gradients of which nothing is known are clipped."""
     divided = {optimizer for (_, optimizer), stage in state[Progress].pairs.items() if stage.refuses}
@@ -537,10 +552,13 @@ def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Op
     if clipped is None or stage.refuses or _has_another(machine, state, known) or _is_in_handler(machine, clipped):
         return
     certain = _is_unscale(node)
+    guesses = machine[Protocol].clipped_by_name.get(clipped, ())
+    if guesses and not certain:
+        return  # what clips out of sight may unscale by itself
     escaped = not machine[Undone].escaped_in.isdisjoint(machine.calls)
     unscaled = any("unscale_" in chunk.text for chunk in machine.program.chunks)
     if certain or not (escaped or unscaled):
-        machine.emit(state, ClippedEarly, clipped, unscaled=node, certain=certain)
+        machine.emit(state, ClippedEarly, clipped, unscaled=node, certain=certain, guesses=guesses)
 
 
 def _is_in_handler(machine: Machine, node: cst.CSTNode) -> bool:
@@ -657,7 +675,7 @@ class Protocol(Tracker):
 
     `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
     `ran_at` tells by which calls each backward pass was come to, and `began` when the latest call from out of sight
-    began.
+    began. `clipped_by_name` holds the guesses by which a call clips.
     """
 
     triggers = frozenset({"grad", "zero_grad"})
@@ -669,6 +687,7 @@ class Protocol(Tracker):
         self.idle_scales: set[cst.CSTNode] = set()
         self.handed_out: set[int] = set()
         self.ran_at: dict[cst.CSTNode, set[Sites]] = {}
+        self.clipped_by_name: dict[cst.CSTNode, tuple[Guessed, ...]] = {}
         self.began = 0
 
     def is_older(self, scaler: Scaler) -> bool:
@@ -737,6 +756,8 @@ class Protocol(Tracker):
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
         if RUNS_BACKWARD.search(name):
             forget_gradients(state)
+        elif name == "step" and any(known.clipped for known in state[Progress].gradients.values()):
+            state.change(Progress).gradients = each(state[Progress].gradients, lambda one: replace(one, clipped=None))
         elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith(XLA)
         if elsewhere or (
             isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from amplint.semantics.events import ScalerCreated
+from amplint.semantics.events import HandedBackward, ScalerCreated
 from amplint.semantics.frameworks import frameworks
 from amplint.semantics.losses import readings
 from amplint.semantics.memory.call_index import CallIndex
@@ -31,7 +31,9 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
 
 
@@ -141,9 +143,20 @@ def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Valu
     seeds = [a for a in arguments.given if a.keyword in (None, "gradient") and not isinstance(a.value, Const)]
     if isinstance(owner, (Tensor, Unknown)) and not seeds:
         protocol.backward(machine, state, node, owner)
-    else:
-        protocol.forget_gradients(state)
+        return Const(None)
+    if state.regions and not isinstance(owner, Tensor):
+        _handed(machine, state, node)
+    protocol.forget_gradients(state)
     return Const(None)
+
+
+def _handed(machine: Machine, state: State, node: cst.Call) -> None:
+    """`engine.backward(loss)`: what is called a loss is handed to an object that runs backward on it."""
+    first = node.args[0]
+    names = (n.value for n in walk(first.value) if isinstance(n, cst.Name)) if first.keyword is None else ()
+    said = next(filter(LOSS.search, names), None)
+    if said is not None:
+        machine.emit(state, HandedBackward, node, guesses=LOSS.taken(said))
 
 
 def _scaler_method(
