@@ -133,7 +133,9 @@ def test_names_of_other_modules_are_something_else() -> None:
     assert not lacks("numpy.linalg.svd") | lacks("torch.linalg.norm") | lacks("torch.nn.functional.solve")
 
 
-@pytest.mark.parametrize(("name", "order"), [(name, order) for name in SINGULAR_VALUES for order in SINGULAR_VALUES[name]])
+@pytest.mark.parametrize(
+    ("name", "order"), [(name, order) for name in SINGULAR_VALUES for order in SINGULAR_VALUES[name]]
+)
 def test_norms_by_singular_values(name: str, order: str | int) -> None:
     run = getattr(torch.linalg, name)
     run(torch.eye(4), order)

@@ -28,7 +28,9 @@ from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
 BFLOAT16 = frozenset({"bfloat16"})
-_AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq", "histogram"})
+_AMBIGUOUS = frozenset(
+    {"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq", "histogram"}
+)
 """Methods that other objects than tensors have, too."""
 _WRITES = having("tensor-source") | in_place(having("tensor-source"))
 """Methods of tensors that refuse to write another dtype."""
