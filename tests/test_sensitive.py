@@ -57,7 +57,22 @@ FOUND = {
         """,
     ),
 }
+PROBABILITIES = {
+    "the weight of easy examples": "p = torch.sigmoid(scores)\nreturn x * (1 - p) ** kind",
+    "of the right class": "p = scores.sigmoid()\nright = p * x + (1 - p) * (1 - x)\nreturn (1 - right).pow(kind)",
+    "the distance from a soft label": "return (scores.sigmoid() - x).abs().pow(kind)",
+    "the logarithm of what is left": "return torch.log(1 - F.sigmoid(scores) + 1e-6)",
+    "in a region": """
+        with torch.autocast("cuda", dtype=torch.float16):
+            fooled = torch.log(1.0 - torch.sigmoid(self.proj(x)))
+        return fooled
+        """,
+}
 SILENT = {
+    "a probability of float32": "return x * (1 - torch.sigmoid(scores.float())) ** kind",
+    "a probability that is compared with nothing": "return x * scores.sigmoid() ** kind",
+    "the square of a difference": "return (scores.sigmoid() - x) ** 2",
+    "the other share": "p = scores.sigmoid()\nreturn p * x + (1 - p) * x.flip(0)",
     "told its dtype": "return F.softmax(scores, dim=-1, dtype=torch.float32).type_as(x)",
     "converted before": "return F.softmax(scores.float(), dim=-1).type_as(x)",
     "beside what is float32": "return torch.exp(scores - x.float().amax(-1)).to(x.dtype)",
@@ -78,6 +93,11 @@ SILENT = {
 @pytest.mark.parametrize(("code", "lines"), FOUND.values(), ids=FOUND)
 def test_found(code: str, lines: str) -> None:
     assert found(lines) == {code}
+
+
+@pytest.mark.parametrize("lines", PROBABILITIES.values(), ids=PROBABILITIES)
+def test_probabilities_close_to_one(lines: str) -> None:
+    assert found(lines) == {"AMP408"}
 
 
 @pytest.mark.parametrize("lines", SILENT.values(), ids=SILENT)
@@ -116,6 +136,9 @@ def test_pytorch_rounds_and_overflows() -> None:
     assert torch.full((70000,), 1.0).half().sum().isinf()
     assert torch.full((4,), 40000.0).half().norm().isinf()
     assert (torch.full((4,), 300.0).half() ** 2).isinf().all()
+    assert 1 - torch.tensor(8.4).half().sigmoid() == 0 == 1 - torch.tensor(6.3).bfloat16().sigmoid()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.sigmoid(torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
     gates = torch.tensor([2.0, 2.0004]).bfloat16().softmax(0)
     assert gates[0] == gates[1]
     rate = torch.nn.Parameter(torch.tensor([2.51]))

@@ -58,6 +58,7 @@ from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.numerics import Numerics
+from amplint.semantics.tensors.probabilities import Probabilities
 from amplint.semantics.tensors.sensitive import SensitiveRuns
 from amplint.semantics.tensors.subregions import Subregions
 from amplint.semantics.tensors.sums import Sums
@@ -105,6 +106,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Layers,
     Exchanges,
     SensitiveRuns,
+    Probabilities,
     Joins,
     UnseenFills,
     Tensors,
