@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from amplint.semantics.python.expressions import indices, told_apart
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
@@ -17,15 +19,16 @@ from amplint.torchlib.names import FLOAT16_MAX
 
 def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) -> Tensor:
     """What `owner[...]` gives."""
-    return derived(machine, owner, "index", ranks.indexed(owner.rank, node, _keys(machine, state, node)))
+    found = indices(machine, state, node)
+    keys = [None if isinstance(each, tuple) else each for each in found]
+    made = derived(machine, owner, "index", ranks.indexed(owner.rank, node, keys))
+    symbol = machine.symbols.intern("index", told_apart(machine, found), parts=(owner.symbol,))
+    return replace(made, symbol=symbol)
 
 
 def _keys(machine: Machine, state: State, node: cst.Subscript) -> list[Value | None]:
-    """The value of each index, None for slices."""
-    return [
-        machine.evaluate(state, element.slice.value) if isinstance(element.slice, cst.Index) else None
-        for element in node.slice
-    ]
+    """The value of each index, None for slices and `...`."""
+    return [None if isinstance(each, tuple) else each for each in indices(machine, state, node)]
 
 
 def stored(
