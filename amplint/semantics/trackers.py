@@ -51,6 +51,7 @@ from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
 from amplint.semantics.tensors.attention import Attention
+from amplint.semantics.tensors.cancelling import Cancelling
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.exchanges import Exchanges
@@ -107,6 +108,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Exchanges,
     SensitiveRuns,
     Probabilities,
+    Cancelling,
     Joins,
     UnseenFills,
     Tensors,

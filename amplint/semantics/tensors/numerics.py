@@ -14,7 +14,18 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import position_names
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors import factories, flow, numbers, provenance, ranks, subregions, supposed, traits, uncast
+from amplint.semantics.tensors import (
+    cancelling,
+    factories,
+    flow,
+    numbers,
+    provenance,
+    ranks,
+    subregions,
+    supposed,
+    traits,
+    uncast,
+)
 from amplint.semantics.tensors.exchanges import resize
 from amplint.semantics.tensors.flow import Place, comes_to, regime, with_dtype
 from amplint.semantics.tensors.indexing import taken
@@ -96,6 +107,8 @@ def arithmetic(
 ) -> Tensor | None:
     """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
     a, b = supposed.operand(machine, state, *left), supposed.operand(machine, state, *right)
+    if machine.assumes:
+        cancelling.computed(machine, state, node, kind, (left[0], a), (right[0], b))
     if machine.assumes and _is_squared_parameter(machine, kind, a, b):
         a, b = tensor(machine, a), tensor(machine, a) if kind == "Multiply" else b
     if kind in ARITHMETIC:
