@@ -36,6 +36,8 @@ INVERTED = "inverted"
 """What is left of 1: of a mask, the other elements."""
 ONE = "one"
 """Nothing but ones."""
+ZEROS = "zeros"
+"""Made of zeros, into which nothing but whole numbers has been put since."""
 
 
 class Because(enum.Enum):

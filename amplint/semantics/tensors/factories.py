@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import ONE, Because
+from amplint.semantics.events import ONE, ZEROS, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
@@ -48,6 +48,8 @@ def make(
     content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
     constant = number(content.value) if content is not None else None
     kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    if "zeros" in op:
+        kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     plain = like is None and dtype == "float32"
     rank = _rank(machine, op, arguments, like)
