@@ -58,8 +58,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, kind: str, left:
     if subregions.is_switched_off(state) or any(is_wide(machine, symbol) for symbol in sides):
         return
     how = How.AREA if kind == "Multiply" else How.CANCELS
-    told = machine[Cancelling].told
-    if how is How.AREA and told.setdefault(machine.calls[-1], node) is not node:
+    if machine[Cancelling].told.setdefault((machine.calls[-1], how), node) is not node:
         return
     value = tensor(machine, left[1])
     half = evidence(machine, state, value)
@@ -171,11 +170,11 @@ def _within(machine: Machine, symbol: int, operations: frozenset[str]) -> int:
 
 
 class Cancelling(Tracker):
-    """The first area of boxes that each function computes."""
+    """The first area of boxes, and the first variance, that each function computes."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.told: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.told: dict[tuple[cst.CSTNode, How], cst.CSTNode] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What such products are computed of matters."""
