@@ -206,6 +206,21 @@ class Chosen(Function):
     def backward(ctx, grad):
         return plain(grad, grad), grad.sum()
 """
+LEFT_TO_ANOTHER = """
+class Message(Function):
+    @staticmethod
+    def forward(ctx, graph, kind, nodes, edges):  # found
+        made, places = plain(graph, kind, nodes, edges)
+        {before}
+        ctx.save_for_backward(nodes, edges, places)
+        return made
+
+    @staticmethod
+    def backward(ctx, grad):
+        nodes, edges, places = ctx.saved_tensors
+        of_nodes = plain(ctx.graph, "mul", grad, edges)
+        return None, None, of_nodes, plain(ctx.graph, "dot", nodes, grad)
+"""
 WRAPPED = """
 run = Pool.apply
 
@@ -231,6 +246,7 @@ FOUND = [
     BY_ROWS.format(rows="rows", found="  # found"),
     ACTIVATION.format(before="pass"),
     DENSITY.format(library="torch"),
+    LEFT_TO_ANOTHER.format(before="assert made.is_contiguous()"),
 ]
 SILENT = [
     INDICES,
@@ -248,6 +264,8 @@ SILENT = [
     ACTIVATION.format(before="x = x.float()"),
     BY_ROWS.format(rows="rows.to(weight.dtype)", found=""),
     DENSITY.format(library="math"),
+    LEFT_TO_ANOTHER.format(before="made = torch.einsum('ij,jk->ik', made, edges)"),
+    LEFT_TO_ANOTHER.format(before="edges = edges.to(nodes.dtype)"),
 ]
 
 

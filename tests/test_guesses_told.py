@@ -444,7 +444,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "AMP601",
         function(
             "x, points",
-            "ctx.save_for_backward(x, points)\n        return ops_kernel(x, points)",
+            "ctx.save_for_backward(x, points)\n        return ops_kernel(x, points).sum(-1)",
             "x, points = ctx.saved_tensors\n        return grad * x, grad * points",
         ),
         function(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from amplint.torchlib.catalogue import having
-from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, lacks
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, SINGULAR_VALUES, lacks
 
 INFO = Path(torch.__file__).parent / "testing" / "_internal"
 HALVES = (torch.float16, torch.bfloat16)
@@ -28,6 +28,10 @@ def arguments(name: str, dtype: torch.dtype) -> tuple[object, ...]:
     matrix = torch.eye(4, dtype=dtype)
     if name == "ctc_loss":
         return matrix.view(4, 1, 4), torch.ones(1, 2, dtype=torch.int64), torch.tensor([4]), torch.tensor([2])
+    if name == "histogram":
+        return torch.arange(4.0).to(dtype), 4
+    if name == "histogramdd":
+        return matrix, [2] * 4
     if "quantile" in name:
         return torch.arange(4.0).to(dtype), 0.5
     if name in ("solve", "cholesky_solve", "triangular_solve", "lstsq", "polar", "cdist"):
@@ -127,3 +131,14 @@ def test_names_of_other_modules_are_something_else() -> None:
     assert lacks("torch.linalg.svd") == lacks("svd") == {"float16", "bfloat16"}
     assert lacks("torch.fft.rfft") == {"bfloat16"}
     assert not lacks("numpy.linalg.svd") | lacks("torch.linalg.norm") | lacks("torch.nn.functional.solve")
+
+
+@pytest.mark.parametrize(
+    ("name", "order"), [(name, order) for name in SINGULAR_VALUES for order in SINGULAR_VALUES[name]]
+)
+def test_norms_by_singular_values(name: str, order: str | int) -> None:
+    run = getattr(torch.linalg, name)
+    run(torch.eye(4), order)
+    with pytest.raises(RuntimeError, match="Low precision"):
+        run(torch.eye(4).half(), order)
+    assert torch.linalg.matrix_norm(torch.eye(4).half()).dtype is torch.float16

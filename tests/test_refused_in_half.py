@@ -62,6 +62,27 @@ PROGRAMS = {
             whole = base + change
             return torch.linalg.svd(whole)
     """,
+    "a loss of spectra, which is no method": """
+        from torch.fft import rfft2
+
+        def texture_loss(made, wanted):
+            return (rfft2(made).abs() - rfft2(wanted.float()).abs()).abs().mean()  # found
+
+        def loudness(sound):
+            return rfft2(sound).abs().mean()
+    """,
+    "norms by singular values": """
+        from torch import linalg as LA
+
+        class LowRank(nn.Module):
+            def forward(self, x, links):
+                sizes = LA.norm(x, dim=-1) + LA.matrix_norm(x) + torch.norm(x, p=2, dim=-1)
+                return sizes, LA.matrix_norm(x, ord=2), LA.norm(links, "nuc"), LA.matrix_norm(x.float(), -2)  # found
+    """,
+    "histograms of several dimensions": """
+        def spread(x, edges):
+            return torch.histogram(x, edges).hist  # found
+    """,
     "torch comes from a file out of sight": """
         from helpers import *
 

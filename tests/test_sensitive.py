@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
@@ -57,7 +58,53 @@ FOUND = {
         """,
     ),
 }
+PROBABILITIES = {
+    "the weight of easy examples": "p = torch.sigmoid(scores)\nreturn x * (1 - p) ** kind",
+    "of the right class": "p = scores.sigmoid()\nright = p * x + (1 - p) * (1 - x)\nreturn (1 - right).pow(kind)",
+    "the distance from a soft label": "return (scores.sigmoid() - x).abs().pow(kind)",
+    "the logarithm of what is left": "return torch.log(1 - F.sigmoid(scores) + 1e-6)",
+    "in a region": """
+        with torch.autocast("cuda", dtype=torch.float16):
+            fooled = torch.log(1.0 - torch.sigmoid(self.proj(x)))
+        return fooled
+        """,
+}
+PRODUCTS = {
+    "variance by an unseen filter": "mean = self.smooth(x)\nreturn self.smooth(x * x) - mean * mean",
+    "variance of patches": """
+        mean = F.avg_pool2d(x, 7, stride=1)
+        return F.avg_pool2d(x.pow(2), 7, stride=1) - mean.square()
+        """,
+    "variance by a window": """
+        centre = F.conv2d(x, scores, padding=5)
+        centre_squared = centre ** 2
+        return F.conv2d(x ** 2, scores, padding=5) - centre_squared
+        """,
+    "area of corners": "x1, y1, x2, y2 = x.unbind(-1)\nreturn (x2 - x1) * (y2 - y1)",
+    "area of columns": "x = x.contiguous()\nreturn (x[..., 2] - x[..., 0]) * (x[..., 3] - x[..., 1] + 1)",
+    "area of what has some": """
+        x1, y1, x2, y2 = x.chunk(4, dim=-1)
+        return (x2 - x1).clamp(min=0) * (y2 - y1)
+        """,
+}
+NO_PRODUCTS = {
+    "variance with autocast off": """
+        with torch.autocast("cuda", enabled=False):
+            mean = self.smooth(x)
+            return self.smooth(x * x) - mean * mean
+        """,
+    "another filter": "mean = self.smooth(x)\nreturn self.sharpen(x * x) - mean * mean",
+    "energy less something": "return self.smooth(x * x) - self.smooth(x)",
+    "corners of float32": "x1, y1, x2, y2 = x.float().unbind(-1)\nreturn (x2 - x1) * (y2 - y1)",
+    "other columns": "x = x.contiguous()\nreturn (x[..., 1] - x[..., 0]) * (x[..., 3] - x[..., 2])",
+    "two columns": "x = x.contiguous()\nreturn (x[:, 0] * x[:, 1]).sum()",
+}
 SILENT = {
+    **NO_PRODUCTS,
+    "a probability of float32": "return x * (1 - torch.sigmoid(scores.float())) ** kind",
+    "a probability that is compared with nothing": "return x * scores.sigmoid() ** kind",
+    "the square of a difference": "return (scores.sigmoid() - x) ** 2",
+    "the other share": "p = scores.sigmoid()\nreturn p * x + (1 - p) * x.flip(0)",
     "told its dtype": "return F.softmax(scores, dim=-1, dtype=torch.float32).type_as(x)",
     "converted before": "return F.softmax(scores.float(), dim=-1).type_as(x)",
     "beside what is float32": "return torch.exp(scores - x.float().amax(-1)).to(x.dtype)",
@@ -78,6 +125,16 @@ SILENT = {
 @pytest.mark.parametrize(("code", "lines"), FOUND.values(), ids=FOUND)
 def test_found(code: str, lines: str) -> None:
     assert found(lines) == {code}
+
+
+@pytest.mark.parametrize("lines", PROBABILITIES.values(), ids=PROBABILITIES)
+def test_probabilities_close_to_one(lines: str) -> None:
+    assert found(lines) == {"AMP408"}
+
+
+@pytest.mark.parametrize("lines", PRODUCTS.values(), ids=PRODUCTS)
+def test_products_that_overflow_or_cancel(lines: str) -> None:
+    assert found(lines) == {"AMP405"}
 
 
 @pytest.mark.parametrize("lines", SILENT.values(), ids=SILENT)
@@ -116,6 +173,15 @@ def test_pytorch_rounds_and_overflows() -> None:
     assert torch.full((70000,), 1.0).half().sum().isinf()
     assert torch.full((4,), 40000.0).half().norm().isinf()
     assert (torch.full((4,), 300.0).half() ** 2).isinf().all()
+    assert 1 - torch.tensor(8.4).half().sigmoid() == 0 == 1 - torch.tensor(6.3).bfloat16().sigmoid()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.sigmoid(torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
+    sides = torch.tensor([256.0, 256.0]).half()
+    assert (sides[0] * sides[1]).isinf()
+    bright = 0.9 + 0.01 * torch.linspace(-1, 1, 49).view(1, 1, 7, 7)
+    spread = F.avg_pool2d(bright.half() ** 2, 7) - F.avg_pool2d(bright.half(), 7) ** 2
+    assert (spread <= 0).all()
+    assert bright.var() > 0
     gates = torch.tensor([2.0, 2.0004]).bfloat16().softmax(0)
     assert gates[0] == gates[1]
     rate = torch.nn.Parameter(torch.tensor([2.51]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
@@ -61,3 +62,22 @@ def test_fills_out_of_sight(line: str, expected: list[tuple[str, int]]) -> None:
 
 def test_elements_are_assigned() -> None:
     assert found("scores = torch.matmul(x, z)", "scores[:, mask] = -NEAR_INF") == [("AMP401", 2)]
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("torch.sqrt(torch.tensor(x.shape[-1]).to(torch.float32))", [("AMP401", 2)]),
+        ("torch.tensor(x.size(-1), dtype=torch.float32).sqrt()", [("AMP401", 2)]),
+        ("torch.tensor([x.shape[-1]], dtype=torch.float32).sqrt()", []),
+        ("torch.tensor(x.shape, dtype=torch.float32).sqrt()", []),
+    ],
+)
+def test_a_scale_without_dimensions_widens_nothing(scale: str, expected: list[tuple[str, int]]) -> None:
+    assert found(f"scores = torch.bmm(x, z) / {scale}", "return scores.masked_fill(mask, -1e9)") == expected
+
+
+def test_pytorch_widens_by_dimensions_alone() -> None:
+    scores = torch.ones(2, 2).half()
+    assert (scores / torch.tensor(4.0)).dtype is torch.float16
+    assert (scores / torch.tensor([4.0])).dtype is torch.float32

@@ -51,6 +51,7 @@ from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
 from amplint.semantics.tensors.attention import Attention
+from amplint.semantics.tensors.cancelling import Cancelling
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.exchanges import Exchanges
@@ -58,6 +59,7 @@ from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.numerics import Numerics
+from amplint.semantics.tensors.probabilities import Probabilities
 from amplint.semantics.tensors.sensitive import SensitiveRuns
 from amplint.semantics.tensors.subregions import Subregions
 from amplint.semantics.tensors.sums import Sums
@@ -105,6 +107,8 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Layers,
     Exchanges,
     SensitiveRuns,
+    Probabilities,
+    Cancelling,
     Joins,
     UnseenFills,
     Tensors,

@@ -554,7 +554,11 @@ geqrf                     fm  no-half returns=2/2
 hermite_polynomial_h      s   no-half-on-cuda
 hermite_polynomial_he     s   no-half-on-cuda
 hfft                      x   no-bfloat16
+hfft2                     x   no-bfloat16
+hfftn                     x   no-bfloat16
 histc                     fm  no-half-on-cuda
+histogram                 fm  no-half
+histogramdd               f   no-half
 householder_product       l   no-half returns=1/1
 ifft                      x   no-bfloat16
 ifft2                     x   no-bfloat16
@@ -562,6 +566,8 @@ ifftn                     x   no-bfloat16
 igamma                    fmi no-half-on-cuda
 igammac                   fmi no-half-on-cuda
 ihfft                     x   no-bfloat16
+ihfft2                    x   no-bfloat16
+ihfftn                    x   no-bfloat16
 inv                       l   no-half returns=1/1
 inv_ex                    l   no-half returns=1/2
 inverse                   fm  no-half returns=1/1

@@ -179,7 +179,8 @@ def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]
 
 
 def _is_wide(operand: Typed) -> bool:
-    return operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank != NUMBER
+    """Whether this widens what it meets, as numbers and tensors without dimensions do not."""
+    return operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank not in (NUMBER, 0)
 
 
 def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ class LossInHalf(Rule):
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts or whose result is
     converted back to another tensor's dtype, and a loss on what another branch of the same `if` converts to float32.
+    It also tells of a sigmoid that is taken from 1 for a power or a logarithm, as in a focal loss: autocast leaves the
+    sigmoid in half, so that nothing of a probability close to 1 is left.
 
     ## Example
     ```python
@@ -65,8 +68,8 @@ class LossInHalf(Rule):
     claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
     assumed = (
-        HALF_ASSUMED,
-        (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus"),
+        re.compile(HALF_ASSUMED.pattern + rb"|sigmoid\("),
+        (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus", b"sigmoid("),
     )
     fixable = Applicability.SAFE
 
@@ -91,7 +94,16 @@ class LossInHalf(Rule):
             )
 
     def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
-        if event.op in LOSSES | CURVES | {"softplus"} or event.how is How.ELSEWHERE:
+        if event.how is How.COMPLEMENT:
+            yield self.report(
+                event,
+                says(event),
+                reason="Autocast leaves it in half, where 1 - p is 0 past 8.3 in float16 and past 6.2 in bfloat16.",
+                advice="Convert the logits first, x.float(), or use a loss that takes logits.",
+                claims=(),
+                notes=where(event),
+            )
+        elif event.op in LOSSES | CURVES | {"softplus"} or event.how is How.ELSEWHERE:
             yield self.report(
                 event,
                 says(event),

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 LENGTHS = ("norm", "vector_norm", "pow", "square", "mul")
 """What squares, by itself or inside."""
+_PRODUCTS = {
+    How.CANCELS: (
+        "Half has three digits, which both have in common where the mean is large beside the spread.",
+        "Compute both in float32, with autocast off, or the mean of (x - mean) ** 2.",
+    ),
+    How.AREA: ("The largest float16 number is 65504.", "Convert the coordinates to float32 first: boxes.float()."),
+}
+"""What shows products of single numbers to be too large or too close -> why that matters, and what to do."""
 REDUCTIONS = ("sum", "mean", "nansum", "nanmean")
 
 
@@ -32,8 +40,9 @@ class SquareOverflowsHalf(Rule):
     `x.var()` are not; in a model that was converted to float16 none of them is. The product of two norms, or of rows
     that are scaled down only afterwards, overflows as easily.
 
-    Where the rule is selected by name or `ALL`, it also tells of single squares and norms of half tensors, and of norms
-    whose result is converted back to another tensor's dtype.
+    Where the rule is selected by name or `ALL`, it also tells of single squares and norms of half tensors, of norms
+    whose result is converted back to another tensor's dtype, of variances that are the difference of a mean square and
+    a squared mean, and of areas of boxes.
 
     ## Example
     ```python
@@ -63,7 +72,7 @@ class SquareOverflowsHalf(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ("float16",), ops=("mul", "pow", "var", "std", "norm", "matmul")),)
     screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var(", b"norm("))
-    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT"),)
+    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT", b"* "),)
     fixable = Applicability.UNSAFE
     reason = "The square of a number past 255 is infinity in float16, that of one below 1.7e-4 is 0."
 
@@ -88,7 +97,10 @@ class SquareOverflowsHalf(Rule):
 
     def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
         half = event.operand.half
-        if (
+        if event.how in _PRODUCTS:
+            reason, advice = _PRODUCTS[event.how]
+            yield self.report(event, says(event), reason=reason, advice=advice, claims=(), notes=where(event))
+        elif (
             event.op in LENGTHS
             and event.how not in (How.ELSEWHERE, How.GRADIENT)
             and half is not None

@@ -65,12 +65,16 @@ class UnsupportedHalfOp(Rule):
             b"stft",
             b"ctc_loss",
             b"CTCLoss",
+            b"nuc",
+            b"matrix_norm",
+            b"histogram",
         ),
         (b"half", b"float16", b"autocast", b".to(torch.float32)"),
     )
     assumed = (
         (b"cholesky", b"inverse(", b"inv(", b"det(", b"svd(", b"qr(", b"eigh(", b"eig(", b"solve(", b"lstsq(", b"pinv(",
-         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"view_as_complex("),
+         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"view_as_complex(",
+         b"nuc", b"matrix_norm(", b"histogram"),
     )  # fmt: skip
     fixable = Applicability.SAFE
     reason = "PyTorch has no kernel for it in half precision."

@@ -25,11 +25,12 @@ from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.methods import FLOATING_CASTS
 from amplint.torchlib.names import DTYPES
-from amplint.torchlib.policy import NOT_CAST_WITH_OUT, words
+from amplint.torchlib.policy import FLOAT32, LOWER, NOT_CAST_WITH_OUT, words
 from amplint.torchlib.promotion import INTEGRAL
 
 _FLOAT32 = "a new float32 buffer"
 _FACTORIES = having("creates", "sized") | {"full"}
+_COMPUTATIONS = (FLOAT32 | LOWER | having("promotes")) - having("joins") - having("creates")
 _OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zeros new_empty")
 _LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
 _INTEGERS = frozenset(name.removeprefix("torch.") for name, dtype in DTYPES.items() if dtype in INTEGRAL)
@@ -107,6 +108,7 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
     gradients, tensors = differentiable(passes), _tensors(passes)
     origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
     local = {*passes.inputs, passes.context, *_bound(passes.forward)}
+    alone = _computes_nothing(passes)
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for call in walk(node):
@@ -114,10 +116,13 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
                 continue
             with_out = _is_given_output(call)
             guesses = () if with_out else _taken_for_kernel(machine, state, call.func, local)
+            unknown = guesses is None
             if guesses is None:
-                continue
+                if not (alone and _is_imported(machine, state, call.func, local)):
+                    continue
+                guesses = ()
             given = {origins.of(argument.value): argument.value for argument in call.args}
-            floats = [name for name in given if name in gradients]
+            floats = [name for name in given if name in (gradients & tensors if unknown else gradients)]
             others = [name for name in given if name in tensors - gradients]
             made = given.get(_FLOAT32)
             pair = [*floats, *others] if floats or made is not None else []
@@ -148,6 +153,14 @@ def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNo
     return argument
 
 
+def _computes_nothing(passes: Passes) -> bool:
+    """Whether forward leaves all that it computes to what it calls: it runs no operation of PyTorch of its own."""
+    calls = [node.func for node in walk(passes.forward.body) if isinstance(node, cst.Call)]
+    called = {func.attr.value.removesuffix("_") for func in calls if isinstance(func, cst.Attribute)}
+    operators = (node.operator for node in walk(passes.forward.body) if isinstance(node, cst.BinaryOperation))
+    return called.isdisjoint(_COMPUTATIONS) and not any(isinstance(one, cst.MatrixMultiply) for one in operators)
+
+
 def _taken_for_kernel(
     machine: Machine, state: State, func: cst.BaseExpression, local: set[str]
 ) -> tuple[Guessed, ...] | None:
@@ -175,6 +188,17 @@ def _taken_for_kernel(
         return KERNEL.taken(value.name) if KERNEL.search(value.name) else None
     found = isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
     return () if found else None
+
+
+def _is_imported(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
+    """Whether a call is that of a function out of sight, imported by its own name.
+
+    A kernel is behind it where forward does nothing else: what PyTorch's operations make up needs no backward by hand.
+    """
+    if not isinstance(func, cst.Name) or func.value in local:
+        return False
+    value = quietly(machine, state, MODULE_FRAME, func, {})
+    return isinstance(value, Ref) and value.name.partition(".")[0] not in _LIBRARIES
 
 
 def _hands_on(machine: Machine, function: Function) -> bool:

@@ -36,6 +36,8 @@ INVERTED = "inverted"
 """What is left of 1: of a mask, the other elements."""
 ONE = "one"
 """Nothing but ones."""
+ZEROS = "zeros"
+"""Made of zeros, into which nothing but whole numbers has been put since."""
 
 
 class Because(enum.Enum):
@@ -61,6 +63,9 @@ class How(enum.Enum):
     OUTPUT = "its input comes out of something that is converted to half"
     GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
     ELSEWHERE = "another branch converts the same tensor to float32"
+    CANCELS = "it takes the square of a mean from a mean of squares"
+    AREA = "it multiplies the sides of a box"
+    COMPLEMENT = "its result, a probability, is taken from 1 for a power or a logarithm"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
 from amplint.semantics.python.containers import each, hold
@@ -108,7 +108,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         owner = evaluate(machine, state, target.value)
         for item_set in machine.hooks.item_set:
             item_set(state, target, owner, value)
-        key = _index(machine, state, target)
+        key = single(indices(machine, state, target))
         if isinstance(key, Const):
             state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
     elif isinstance(target, (cst.Tuple, cst.List)):
@@ -197,15 +197,33 @@ def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
     return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
 
 
-def _index(machine: Machine, state: State, node: cst.Subscript) -> Value | None:
-    values: list[Value] = []
+def indices(machine: Machine, state: State, node: cst.Subscript) -> list[Value | tuple[Value | None, ...]]:
+    """The value of each index, and of each slice those of its bounds; no bounds for `...`."""
+    found: list[Value | tuple[Value | None, ...]] = []
     for element in node.slice:
         if isinstance(element.slice, cst.Index):
-            values.append(evaluate(machine, state, element.slice.value))
+            index = element.slice.value
+            found.append(evaluate(machine, state, index) if not isinstance(index, cst.Ellipsis) else ())
         else:
-            for child in children(element.slice):
-                evaluate(machine, state, child)
-    return values[0] if len(values) == 1 and len(node.slice) == 1 else None
+            assert isinstance(element.slice, cst.Slice)
+            bounds = (element.slice.lower, element.slice.upper, element.slice.step)
+            found.append(tuple(evaluate(machine, state, one) if one is not None else None for one in bounds))
+    return found
+
+
+def single(found: Sequence[Value | tuple[Value | None, ...]]) -> Value | None:
+    """The only index, None where there are several or a slice."""
+    return found[0] if len(found) == 1 and not isinstance(found[0], tuple) else None
+
+
+def told_apart(machine: Machine, found: Sequence[Value | tuple[Value | None, ...]]) -> tuple[Hashable, ...]:
+    """What tells the parts that indices take from each other: the symbols of indices and of bounds."""
+    return tuple(
+        tuple(symbol_of(machine, bound) if bound is not None else None for bound in each)
+        if isinstance(each, tuple)
+        else symbol_of(machine, each)
+        for each in found
+    )
 
 
 def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
@@ -214,7 +232,8 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
         item: Value | None = item_of(state, node, owner)
         if item is not None:
             return item
-    key = _index(machine, state, node)
+    found = indices(machine, state, node)
+    key = single(found)
     if isinstance(key, Const):
         stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
         if stored is not None:
@@ -227,8 +246,11 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
             return owner.parts[numbered]
         if (part := each(state, owner)) is not None:
             return part
-    parts = (symbol_of(machine, owner),) if key is None else (symbol_of(machine, owner), symbol_of(machine, key))
-    return refined(machine, state, machine.unknown("index", parts=parts))
+    if key is None:
+        made = machine.unknown("index", told_apart(machine, found), parts=(symbol_of(machine, owner),))
+    else:
+        made = machine.unknown("index", parts=(symbol_of(machine, owner), symbol_of(machine, key)))
+    return refined(machine, state, made)
 
 
 def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key: Value | None) -> Value:

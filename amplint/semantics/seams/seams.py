@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import Because, Evidence, HalfRefused, Operand, Operation, ToNumpy
 from amplint.semantics.models.half_outputs import of_output
 from amplint.semantics.python.machine import Machine
@@ -18,15 +19,18 @@ from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
+from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import having, in_place
-from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, lacks
+from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, SINGULAR_VALUES, lacks
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
 BFLOAT16 = frozenset({"bfloat16"})
-_AMBIGUOUS = frozenset({"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq"})
+_AMBIGUOUS = frozenset(
+    {"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq", "histogram"}
+)
 """Methods that other objects than tensors have, too."""
 _WRITES = having("tensor-source") | in_place(having("tensor-source"))
 """Methods of tensors that refuse to write another dtype."""
@@ -41,7 +45,7 @@ _PICTURES = words("ToPILImage to_pil_image")
 """What makes a picture of a tensor, by way of an array, in torchvision."""
 _OF_SOUNDS = words("stft")
 """What is computed of sounds, which are float32 unless something tells otherwise."""
-_REFUSED = NEVER | LIFTED | FFT | COMPLEX
+_REFUSED = NEVER | LIFTED | FFT | COMPLEX | SINGULAR_VALUES.keys()
 
 
 def words_of(kinds: Set[str]) -> frozenset[str]:
@@ -105,8 +109,8 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
 
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
     """Tell of the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
-    refused = lacks(name)
     op = name.rpartition(".")[2]
+    refused = HALF_DTYPES if _is_of_singular_values(node, name) else lacks(name)
     region, _ = innermost(machine, state)
     if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):
         return
@@ -123,11 +127,34 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     why = evidence(machine, state, tensor(machine, value), place) or _converted_model(machine, value)
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
-    if not why.dtypes <= refused and (op in _OF_SOUNDS or not _in_forward_pass(machine, symbol_of(machine, value))):
+    guesses: tuple[Guessed, ...] | None = ()
+    if not why.dtypes <= refused:
+        guesses = _in_forward_pass(machine, symbol_of(machine, value)) if op not in _OF_SOUNDS else None
+    if guesses is None:
         return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
-    machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed)
+    machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed, guesses=guesses)
+
+
+def _is_of_singular_values(node: cst.Call, name: str) -> bool:
+    """Whether a norm is asked for in an order that takes singular values: `torch.linalg.norm(x, "nuc")`."""
+    module, _, op = name.rpartition(".")
+    orders = SINGULAR_VALUES.get(op)
+    if orders is None or module not in ("", "torch", "torch.linalg"):
+        return False
+    named = (argument for argument in node.args if argument.keyword is None or argument.keyword.value in ("ord", "p"))
+    return any(_literal(argument.value) in orders for argument in named)
+
+
+def _literal(node: cst.BaseExpression) -> str | int | None:
+    """The text or whole number that is written out."""
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        positive = _literal(node.expression)
+        return -positive if isinstance(positive, int) else None
+    if isinstance(node, cst.Integer):
+        return int(node.value, 0)
+    return node.raw_value if isinstance(node, cst.SimpleString) else None
 
 
 def _goes_along(node: cst.Call) -> bool:
@@ -152,26 +179,35 @@ def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | No
     return Evidence(Because.ASSUMED, halves, "the model may have been converted", None) if halves else None
 
 
-def _in_forward_pass(machine: Machine, symbol: int) -> bool:
-    """Whether a model computes with `symbol`, which is no part of a spectrum: sounds and their spectra stay float32."""
-    if not any(map(_computes, machine.calls)):
-        return False
+def _in_forward_pass(machine: Machine, symbol: int) -> tuple[Guessed, ...] | None:
+    """The names by which alone a model computes with `symbol`, None where none does, or it is part of a spectrum.
+
+    Sounds and their spectra stay float32.
+    """
+    found = [guesses for guesses in map(_computes, machine.calls) if guesses is not None]
+    if not found:
+        return None
     todo, seen = [symbol], set[int]()
     while todo:
         key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
         if key[0] == "call" and str(key[1]).startswith(_SPECTRAL):
-            return False
+            return None
         todo += [part for part in parts if part not in seen]
         seen.update(parts)
-    return True
+    return min(found, key=len)
 
 
-def _computes(function: cst.CSTNode) -> bool:
-    """Whether a function is `forward`, or a method that is said to be given tensors, as parts of a forward pass are."""
+def _computes(function: cst.CSTNode) -> tuple[Guessed, ...] | None:
+    """The name by which alone a function is part of a forward pass, None where it is none.
+
+    `forward` is, a method that is said to be given tensors, and what is called a loss.
+    """
     if not isinstance(function, cst.FunctionDef):
-        return False
+        return None
     names = [param.name.value for param in function.params.params]
-    return function.name.value == "forward" or (names[:1] == ["self"] and bool(annotated_tensors(function)))
+    if function.name.value == "forward" or (names[:1] == ["self"] and annotated_tensors(function)):
+        return ()
+    return LOSS.taken(function.name.value) if LOSS.search(function.name.value) else None
 
 
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:

@@ -6,7 +6,7 @@ from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.devices import reaches
-from amplint.semantics.tensors.masks import computed_before_choice, minds_dtypes
+from amplint.semantics.tensors.masks import computed_before_choice, minds_dtypes, minds_dtypes_around
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
@@ -50,7 +50,7 @@ def announced(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | N
 
     For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
     """
-    if minds_dtypes(machine):
+    if minds_dtypes_around(machine, node):
         return None
     because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
     return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)

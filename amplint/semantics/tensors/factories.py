@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import ONE, Because
+from amplint.semantics.events import ONE, ZEROS, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
@@ -19,7 +19,7 @@ from amplint.semantics.tensors.tensors import (
 from amplint.semantics.tensors.traits import counted
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Tensor, Value, number, standing
+from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
@@ -48,9 +48,11 @@ def make(
     content = arguments.get("fill_value", 1) if "full" in op else arguments.get("data", 0) if op in _CONTENT else None
     constant = number(content.value) if content is not None else None
     kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
+    if "zeros" in op:
+        kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     plain = like is None and dtype == "float32"
-    rank = _rank(op, arguments, like)
+    rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
     if plain:
@@ -83,7 +85,7 @@ def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     op = name.rpartition(".")[2]
     dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
     sizes = [value for value in arguments.values if not isinstance(value, Items)]
-    rank = ranks.sized(sizes) if sizes else _depth(arguments.values[0]) if arguments.given else None
+    rank = ranks.sized(sizes) if sizes else _depth(machine, arguments.values[0]) if arguments.given else None
     symbol = provenance.made_by(machine, node) if dtype == "float32" else machine.fresh()
     device = "cuda" if ".cuda." in name else "cpu"
     made = Tensor(symbol, dtype, node if dtype in HALF_DTYPES else None, rank=rank, device=device)
@@ -156,7 +158,7 @@ def _device(arguments: Arguments, like: Tensor | None) -> str | None:
     return like.device if like is not None else None
 
 
-def _rank(op: str, arguments: Arguments, like: Tensor | None) -> int | None:
+def _rank(machine: Machine, op: str, arguments: Arguments, like: Tensor | None) -> int | None:
     if op in LIKE and like is not None:
         return like.rank
     if op in ("arange", "linspace", "logspace", "randperm"):
@@ -170,14 +172,26 @@ def _rank(op: str, arguments: Arguments, like: Tensor | None) -> int | None:
         sizes = [value for value in sizes if isinstance(value, Items)]
         return ranks.sized(sizes)
     if op in _CONTENT and sizes:
-        return _depth(sizes[0])
+        return _depth(machine, sizes[0])
     return None
 
 
-def _depth(value: Value) -> int | None:
+def _depth(machine: Machine, value: Value) -> int | None:
     if isinstance(value, Items):
-        inner = _depth(value.values[0]) if value.values else 0
+        inner = _depth(machine, value.values[0]) if value.values else 0
         return inner + 1 if inner is not None else None
     if isinstance(value, Tensor):
         return value.rank
-    return 0 if isinstance(value, Const) else None
+    return 0 if isinstance(value, Const) or is_number(machine, value) or _is_one_size(machine, value) else None
+
+
+def _is_one_size(machine: Machine, value: Value) -> bool:
+    """Whether this is one number of a shape, `x.shape[-1]` or `x.size(-1)`."""
+    if not isinstance(value, Unknown):
+        return False
+    parts = machine.symbols.parts(value.symbol)
+    method = machine.symbols.method(value.symbol)
+    if method is not None:
+        return method[0] == "size" and len(parts) > 1
+    picked = machine.symbols.key(value.symbol)[0] in ("index", "part")
+    return picked and bool(parts) and machine.symbols.key(parts[0])[:2] == ("attribute", "shape")

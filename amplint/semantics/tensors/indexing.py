@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS
+from amplint.semantics.python.expressions import assign, indices, told_apart
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
 from amplint.semantics.tensors.masks import spares_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Items, Tensor, Value, standing
+from amplint.semantics.values.values import Const, Items, Tensor, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.torchlib.names import FLOAT16_MAX
 
 
 def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) -> Tensor:
     """What `owner[...]` gives."""
-    return derived(machine, owner, "index", ranks.indexed(owner.rank, node, _keys(machine, state, node)))
+    found = indices(machine, state, node)
+    keys = [None if isinstance(each, tuple) else each for each in found]
+    made = derived(machine, owner, "index", ranks.indexed(owner.rank, node, keys))
+    symbol = machine.symbols.intern("index", told_apart(machine, found), parts=(owner.symbol,))
+    return replace(made, symbol=symbol)
 
 
 def _keys(machine: Machine, state: State, node: cst.Subscript) -> list[Value | None]:
-    """The value of each index, None for slices."""
-    return [
-        machine.evaluate(state, element.slice.value) if isinstance(element.slice, cst.Index) else None
-        for element in node.slice
-    ]
+    """The value of each index, None for slices and `...`."""
+    return [None if isinstance(each, tuple) else each for each in indices(machine, state, node)]
 
 
 def stored(
@@ -74,8 +78,27 @@ def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | Non
     return None
 
 
+def put(machine: Machine, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
+    """Whole numbers, or others, are put into a tensor of zeros: in columns, they are coordinates."""
+    if not isinstance(owner, Tensor) or ZEROS not in owner.traits or not isinstance(target.value, cst.Name):
+        return
+    constant = number(value)
+    whole = isinstance(value, Tensor) and INTEGERS in value.traits
+    traits = owner.traits
+    if whole and machine.assumes:
+        columns = len(target.slice) > 1 and isinstance(_keys(machine, state, target)[-1], Const)
+        traits = traits | ({INTEGERS, COORDINATES} if columns else {INTEGERS})
+    elif not whole and not (constant is not None and float(constant).is_integer()):
+        traits = traits - {ZEROS}
+    assign(machine, state, target.value, replace(owner, traits=traits))
+
+
 class StoredItems(Tracker):
     """Follows what is put into tensors."""
+
+    def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
+        """`tensor[...] = value`, or `tensor[...] += value`."""
+        put(self.machine, state, target, owner, value)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """`tensor[...] = value`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Tensor, Value
 from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_file
+from amplint.source.source import Source
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.policy import words
@@ -65,6 +66,34 @@ def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
     """
     body = _body(machine) if function is None else function
     return body is not None and _chooses_by_dtype(body)
+
+
+def minds_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether the running function chooses by dtype, other than in a branch that is not taken where it comes to `node`.
+
+    What asks for a dtype within the body of an `if` says nothing of the paths that pass that by.
+    """
+    body = _body(machine)
+    if body is None or not _chooses_by_dtype(body):
+        return False
+    source = machine.program.source_of(node)
+    if source is None:
+        return True
+    around = set(map(id, source.ancestors(node)))
+    choices = filter(_is_choice, every(body, cst.Name, cst.Comparison))
+    return not all(_is_passed_by(source, choice, around) for choice in choices)
+
+
+def _is_passed_by(source: Source, choice: cst.CSTNode, around: Set[int]) -> bool:
+    """Whether a choice stands in a block of an `if` that does not hold what is `around` another node."""
+    below = choice
+    for above in source.ancestors(choice):
+        if isinstance(above, cst.FunctionDef):
+            return False
+        if isinstance(above, cst.If) and below is not above.test and id(below) not in around:
+            return True
+        below = above
+    return False
 
 
 def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from amplint.semantics.events import FLAGS, Operation, TensorOp
+from amplint.semantics.events import COORDINATES, FLAGS, FREQUENCIES, INTEGERS, Operation, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
 from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker, Words
@@ -14,7 +14,18 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import position_names
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors import factories, flow, numbers, provenance, ranks, subregions, supposed, traits, uncast
+from amplint.semantics.tensors import (
+    cancelling,
+    factories,
+    flow,
+    numbers,
+    provenance,
+    ranks,
+    subregions,
+    supposed,
+    traits,
+    uncast,
+)
 from amplint.semantics.tensors.exchanges import resize
 from amplint.semantics.tensors.flow import Place, comes_to, regime, with_dtype
 from amplint.semantics.tensors.indexing import taken
@@ -37,7 +48,7 @@ from amplint.semantics.tensors.tensors import (
 )
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value, number, standing
+from amplint.semantics.values.values import Const, Items, Method, Ref, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import having, in_place, parameters, valued
@@ -96,6 +107,8 @@ def arithmetic(
 ) -> Tensor | None:
     """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
     a, b = supposed.operand(machine, state, *left), supposed.operand(machine, state, *right)
+    if machine.assumes:
+        cancelling.computed(machine, state, node, kind, (left[0], a), (right[0], b))
     if machine.assumes and _is_squared_parameter(machine, kind, a, b):
         a, b = tensor(machine, a), tensor(machine, a) if kind == "Multiply" else b
     if kind in ARITHMETIC:
@@ -219,6 +232,8 @@ def method(
         if isinstance(made, Tensor):
             made = replace(made, traits=made.traits | {FLAGS}) if operand.dtype == "bool" else made
             place = (node.func.value, operand)
+            if machine.assumes and INTEGERS in operand.traits and _is_like_frequencies(arguments):
+                made = replace(made, traits=made.traits | {COORDINATES})
             alike = name == "type_as" or any(follows(machine, argument) for argument in arguments.given)
             flow.tell(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
@@ -227,6 +242,12 @@ def method(
     if name in factories.NEW or (name == "new" and isinstance(owner, Tensor)):
         return factories.make(machine, state, node, name, arguments, operand, node.func.value)
     return _operation(machine, state, node, name, operand, arguments, node.func.value)
+
+
+def _is_like_frequencies(arguments: Arguments) -> bool:
+    """Whether a conversion follows the dtype of frequencies, which positions are multiplied with."""
+    given = (value.owner if isinstance(value, Method) else value for value in arguments.values)
+    return any(isinstance(value, Tensor) and FREQUENCIES in value.traits for value in given)
 
 
 def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:

@@ -45,6 +45,7 @@ _TEXTS = {
     How.CONVERTED_BACK: "the result is converted here to the dtype of another tensor, as if it were wider",
     How.OUTPUT: "half begins here",
     How.ELSEWHERE: "this branch converts it to float32",
+    How.COMPLEMENT: "this tells apart what is close to 1",
 }
 
 
@@ -78,7 +79,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
         and value.among is None
         and operand.half is not None
         and not _widens(operand.node)
-        and not _is_wide(machine, value.symbol)
+        and not is_wide(machine, value.symbol)
     ):
         sources = frozenset(_sources(machine, value.symbol))
         machine[SensitiveRuns].add(state, replace(this, sources=sources), result)
@@ -100,7 +101,7 @@ def _widens(node: cst.CSTNode) -> bool:
     return not _WIDENING.isdisjoint(inner.attr.value for inner in walk(node) if isinstance(inner, cst.Attribute))
 
 
-def _is_wide(machine: Machine, symbol: int) -> bool:
+def is_wide(machine: Machine, symbol: int) -> bool:
     """Whether something that went into `symbol`, or was beside it in an operation, was converted to float32."""
     keys = [machine.symbols.key(one) for one in machine.symbols.behind(symbol)]
     beside = [each for key in keys for field in key[1:2] if isinstance(field, tuple) for each in field]
@@ -139,6 +140,28 @@ def _sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator
             todo += parts
 
 
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operand: Operand,
+    how: How,
+    at: cst.CSTNode | None = None,
+    guesses: tuple[Guessed, ...] = (),
+) -> None:
+    """Tell of an operation that should run in float32, and of what shows that at `at`."""
+    half = operand.half
+    if at is not None:
+        half = Evidence(Because.ANNOUNCED, HALF_DTYPES, _TEXTS[how], at)
+    value = operand.value
+    names = taken_for_tensor(machine, value.symbol) if isinstance(value, Tensor) else ()
+    machine.emit(
+        state, Sensitive, node, op=op, operand=replace(operand, half=half), how=how, assumed=True,
+        guesses=(*names, *guesses),
+    )  # fmt: skip
+
+
 def _tell(
     machine: Machine,
     state: State,
@@ -147,15 +170,7 @@ def _tell(
     at: cst.CSTNode | None = None,
     guesses: tuple[Guessed, ...] = (),
 ) -> None:
-    half = this.operand.half
-    if at is not None:
-        half = Evidence(Because.ANNOUNCED, HALF_DTYPES, _TEXTS[how], at)
-    value = this.operand.value
-    names = taken_for_tensor(machine, value.symbol) if isinstance(value, Tensor) else ()
-    operand = replace(this.operand, half=half)
-    machine.emit(
-        state, Sensitive, this.node, op=this.op, operand=operand, how=how, assumed=True, guesses=(*names, *guesses)
-    )
+    tell(machine, state, this.node, this.op, this.operand, how, at, guesses)
 
 
 def _in_other_branch(machine: Machine, one: cst.CSTNode, other: cst.CSTNode) -> bool:

@@ -19,6 +19,7 @@ from amplint.semantics.events import (
     SCALED_LATE,
     SCORES,
     SQUARES,
+    ZEROS,
 )
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
@@ -109,7 +110,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     given = frozenset[str]().union(*known)
     found = set[str]()
     if op in _RESHAPES:
-        found |= given & {SQUARES, INTEGERS, COORDINATES, FREQUENCIES, ANGLES, ONE, FLAGS, INVERTED}
+        found |= given & {SQUARES, INTEGERS, COORDINATES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
     if op in _SHIFTS:
         found |= given & ({INTEGERS, ANGLES} if all(map(_may_be_whole, values)) else {ANGLES})
         if all(SQUARES in traits for traits in known):
@@ -129,7 +130,9 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
 
 def _may_be_whole(value: Value) -> bool:
     """Whether a sum with `value` can hold whole numbers still; a shift by a number leaves neighbours 1 apart."""
-    return not isinstance(value, Tensor) or INTEGERS in value.traits or value.dtype is None or value.dtype in INTEGRAL
+    if not isinstance(value, Tensor) or value.dtype is None or value.dtype in INTEGRAL:
+        return True
+    return not value.traits.isdisjoint({INTEGERS, ZEROS})
 
 
 def _are_frequencies(op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> bool:

@@ -1,0 +1,195 @@
+"""Products of float16 numbers that overflow or cancel although nothing is added up: areas, variances by difference.
+
+`E[x * x] - E[x] ** 2` is the difference of two numbers that agree in most digits, of which half has three. The sides of
+a box past 256 pixels multiply to more than float16 holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from amplint.semantics.events import How, Operand, Sensitive
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors import subregions
+from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.tensors.kinship import tensors_in
+from amplint.semantics.tensors.provenance import conversion
+from amplint.semantics.tensors.sensitive import is_wide, tell
+from amplint.semantics.tensors.tensors import tensor
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Value
+from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+from amplint.torchlib.policy import words
+
+_SQUARED = words("Power pow square")
+_ADDS_UP = words("mean sum nansum nanmean")
+_AVERAGES = words("conv1d conv2d conv3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d call")
+_LIMITS = words("max min maximum minimum clamp clamp_min relu abs builtins.max builtins.min")
+_SHIFTS = words("Add add")
+_SPLITS = words("unbind chunk split tensor_split")
+_SIDES = {(0, 2), (1, 3)}
+"""Where the coordinates of a box stand between which its sides lie."""
+_OF_SQUARES = re.compile(r"(\w+)\(\s*(\w+) ?(?:\* ?\2\b|\*\* ?2\b|\.pow\(2\)|\.square\(\))[^\n]{0,200}\)\s*-")
+"""A call that is given the square of something, and less something."""
+_COLUMNS = re.compile(r"unbind|chunk|split|\[(?:\.\.\.|:), ?[0-3]\]")
+_SIDES_MULTIPLIED = re.compile(
+    r"\(\s*(\w+)[^()\n*+]{0,60} - [^()\n*]{0,60}\)[^\n(*]{0,60}(?:\([^()\n]{0,20}\))? ?\*\s*\("
+)
+"""A difference times something in parentheses."""
+_FAR = 8
+_TWO = Const(2)
+Place = tuple[cst.BaseExpression, Value]
+
+
+def computed(machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Place, right: Place) -> None:
+    """Arithmetic runs: tell of a variance that is a difference, and of the area of a box."""
+    if kind not in ("Subtract", "Multiply") or not machine.calls or Sensitive.kind not in machine.wanted:
+        return
+    sides = symbol_of(machine, left[1]), symbol_of(machine, right[1])
+    if kind == "Multiply" and not _is_area(machine, *sides):
+        return
+    if kind == "Subtract" and not _is_variance(machine, *sides):
+        return
+    if subregions.is_switched_off(state) or any(is_wide(machine, symbol) for symbol in sides):
+        return
+    how = How.AREA if kind == "Multiply" else How.CANCELS
+    if machine[Cancelling].told.setdefault((machine.calls[-1], how), node) is not node:
+        return
+    value = tensor(machine, left[1])
+    half = evidence(machine, state, value)
+    if half is not None and "float16" in half.dtypes and conversion(machine, value.symbol) != "float32":
+        tell(machine, state, node, "mul" if how is How.AREA else "sub", Operand(left[0], value, half), how)
+
+
+def _is_variance(machine: Machine, whole: int, taken: int) -> bool:
+    """Whether this is `f(x * x) - f(x) ** 2`, with the same unseen function or convolution `f` on both sides."""
+    mean = _root(machine, taken)
+    if mean is None or str(machine.symbols.key(whole)[0]) in _ADDS_UP:
+        return False
+    squares = [(one, root) for one in machine.symbols.behind(whole) if (root := _root(machine, one)) is not None]
+    named = {str(machine.symbols.key(one)[0]) for one in machine.symbols.behind(mean)}
+    return not named.isdisjoint(_AVERAGES) and any(_same_but(machine, whole, mean, *pair) for pair in squares)
+
+
+def _root(machine: Machine, symbol: int) -> int | None:
+    """What `symbol` is the square of."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in ("Multiply", "mul") and len(parts) == 2 and parts[0] == parts[1]:
+        return parts[0]
+    if key[0] not in _SQUARED or not parts:
+        return None
+    if key[0] == "Power":
+        return parts[0] if machine.symbols.key(parts[1])[:2] == ("value", _TWO) else None
+    return parts[0] if key[0] == "square" or _TWO in _constants(machine, key) else None
+
+
+def _constants(machine: Machine, key: tuple[object, ...]) -> list[object]:
+    """The constants among what an operation was told beside its operand."""
+    others = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
+    keys = [machine.symbols.key(one[1]) for one in others if isinstance(one, tuple)]
+    return [key[1] for key in keys if key[0] == "value"]
+
+
+def _same_but(machine: Machine, one: int, other: int, square: int, root: int, depth: int = _FAR) -> bool:
+    """Whether `one` was computed as `other` was, with `square` in the place of `root`."""
+    if one == square:
+        return other == root
+    if one == other or not depth:
+        return one == other
+    parts, others = machine.symbols.parts(one), machine.symbols.parts(other)
+    if len(parts) != len(others) or not parts:
+        return False
+    key, like = machine.symbols.key(one), machine.symbols.key(other)
+    if key[0] != like[0] or (key[0] == "call" and key[1] != like[1]):
+        return False
+    return all(_same_but(machine, *pair, square, root, depth - 1) for pair in zip(parts, others, strict=True))
+
+
+def _is_area(machine: Machine, one: int, other: int) -> bool:
+    """Whether two sides of a box are multiplied: the distances between its coordinates 0 and 2, and 1 and 3."""
+    sides = {_side(machine, one), _side(machine, other)}
+    return sides == _SIDES
+
+
+def _side(machine: Machine, symbol: int) -> tuple[int, int] | None:
+    """Between which coordinates of boxes this is the distance, perhaps one longer, or limited."""
+    symbol = _within(machine, symbol, _LIMITS | _SHIFTS)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] not in ("Subtract", "sub") or len(parts) != 2:
+        return None
+    far, near = (_coordinate(machine, part) for part in parts)
+    return (near, far) if near is not None and far is not None else None
+
+
+def _coordinate(machine: Machine, symbol: int) -> int | None:
+    """Which column of a tensor, or which of the parts it was split into, this is."""
+    symbol = _within(machine, symbol, _LIMITS)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "index" and len(key) > 2 and isinstance(key[1], tuple) and len(key[1]) > 1:
+        last = machine.symbols.key(key[1][-1]) if isinstance(key[1][-1], int) else ()
+        number = last[1].value if last[:1] == ("value",) and isinstance(last[1], Const) else None
+        owner = _is_tensor(machine, parts[0])
+        return number if owner and isinstance(number, int) else None
+    if key[0] == "part" and len(key) > 1 and isinstance(key[1], int):
+        return key[1] if _splits(machine, parts[0]) else None
+    name = str(key[0])
+    if name.startswith("part ") and _splits(machine, parts[0]):
+        return int(name.partition(" ")[2])
+    return None
+
+
+def _splits(machine: Machine, symbol: int) -> bool:
+    """Whether a tensor is split into parts here."""
+    method = machine.symbols.method(symbol)
+    return (method[0] if method is not None else machine.symbols.key(symbol)[0]) in _SPLITS
+
+
+def _is_tensor(machine: Machine, symbol: int) -> bool:
+    """Whether boxes are a tensor, as far as the text of the running functions tells."""
+    key = machine.symbols.key(symbol)
+    if key[0] == "parameter":
+        return any(str(key[2]) in tensors_in(function) for function in machine.calls)
+    return key[0] not in ("call", "attribute", "item", "fresh", "index", "part", "name", "global")
+
+
+def _within(machine: Machine, symbol: int, operations: frozenset[str]) -> int:
+    """What `symbol` was made of by operations that limit or shift it, looking for the first operand."""
+    for _ in range(_FAR):
+        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+        method = machine.symbols.method(symbol)
+        name, inside = method if method is not None else (str(key[0]), parts)
+        if name not in operations or not inside:
+            return symbol
+        symbol = inside[0]
+    return symbol
+
+
+class Cancelling(Tracker):
+    """The first area of boxes, and the first variance, that each function computes."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.told: dict[tuple[cst.CSTNode, How], cst.CSTNode] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What such products are computed of matters."""
+        if not self.machine.assumes or Sensitive.kind not in self.machine.wanted:
+            return Words()
+        return Words(frozenset().union(*map(_sides, chunks)), calls=frozenset().union(*map(_averages, chunks)))
+
+
+@per_chunk
+def _sides(chunk: Chunk) -> frozenset[str]:
+    """The names that the sides of boxes are computed from."""
+    return frozenset(_SIDES_MULTIPLIED.findall(chunk.text) if _COLUMNS.search(chunk.text) else ())
+
+
+@per_chunk
+def _averages(chunk: Chunk) -> frozenset[str]:
+    """The calls that are given squares, less something."""
+    return frozenset(found[0] for found in _OF_SQUARES.findall(chunk.text))

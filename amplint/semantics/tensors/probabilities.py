@@ -1,0 +1,90 @@
+"""Probabilities that are compared with 1: what is left of `1 - p` where `p` was computed in half.
+
+Autocast leaves a sigmoid in the dtype of its input. In float16 it is 1 past 8.3, in bfloat16 past 6.2, and what is
+computed of `1 - p` in float32 afterwards, as a power or a logarithm, is 0 or infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from amplint.semantics.events import How, Operand, Sensitive
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.tensors import provenance
+from amplint.semantics.tensors.sensitive import is_wide, tell
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Tensor, number
+from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import words
+
+_PROBABILITIES = words("sigmoid")
+_LOGARITHMS = words("log log2 log10")
+_POWERS = words("pow")
+_KEEP = having("keeps") | having("limits") | provenance.ARITHMETIC | words("Minus index part abs where")
+_ONE = Const(1)
+_FAR = 32
+"""Through how many values the way back is followed."""
+
+
+def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand], made: Tensor) -> None:
+    """A sigmoid runs on what may be half, or something that tells what is close to 1 apart."""
+    if Sensitive.kind not in machine.wanted:
+        return
+    value = operands[0].value
+    if op in _PROBABILITIES:
+        if operands[0].half is not None and _may_be_half(machine, value):
+            machine[Probabilities].made[made.symbol] = (node, operands[0])
+    elif op in _LOGARITHMS | _POWERS and machine[Probabilities].made and isinstance(value, Tensor):
+        exponent = number(operands[1].value) if op in _POWERS and len(operands) > 1 else None
+        if exponent == 1:
+            return
+        for symbol in _compared(machine, value.symbol, others=op in _POWERS and exponent != 2):
+            place, operand = machine[Probabilities].made[symbol]
+            tell(machine, state, place, "sigmoid", operand, How.COMPLEMENT, node)
+            return
+
+
+def _may_be_half(machine: Machine, value: object) -> bool:
+    if not isinstance(value, Tensor):
+        return False
+    return value.dtype in HALF_DTYPES or (value.dtypes is None and not is_wide(machine, value.symbol))
+
+
+def _compared(machine: Machine, symbol: int, *, others: bool) -> Iterator[int]:
+    """The probabilities whose distance from 1, or with `others` from another tensor, went into `symbol`."""
+    known = machine[Probabilities].made
+    todo, seen = [(symbol, False)], set[tuple[int, bool]]()
+    while todo and len(seen) < _FAR:
+        current, compared = todo.pop()
+        if (current, compared) in seen:
+            continue
+        seen.add((current, compared))
+        if current in known:
+            if compared:
+                yield current
+            continue
+        key, parts = machine.symbols.key(current), machine.symbols.parts(current)
+        name = str(key[1] if key[0] == "attribute" else key[0])
+        if (callee := machine.symbols.method(current)) is not None:
+            name, parts = callee
+        name = name.partition(" ")[0].removesuffix("_")
+        if name not in _KEEP:
+            continue
+        distance = name in ("Subtract", "sub") and (others or _is_one(machine, parts[0]))
+        todo += [(part, compared or distance) for part in parts]
+
+
+def _is_one(machine: Machine, symbol: int) -> bool:
+    key = machine.symbols.key(symbol)
+    return key[0] == "value" and key[1] in (_ONE, Const(1.0))
+
+
+class Probabilities(Tracker):
+    """The probabilities by their symbols: where they were computed, and of what."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.made: dict[int, tuple[cst.CSTNode, Operand]] = {}
