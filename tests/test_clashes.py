@@ -172,8 +172,8 @@ PROGRAMS = {
             def forward(self, inputs, mask):
                 inputs = self.layer(inputs)
                 inputs = inputs * mask.unsqueeze(-1).type_as(inputs)
-                counts = mask.float().sum(dim=1, keepdim=True).clamp(min=1)
-                return inputs.sum(dim=1) / counts  # AMP504
+                counts = mask.float().sum(dim=1, keepdim=True).clamp(min=1)  # AMP504
+                return inputs.sum(dim=1) / counts
     """,
     "attention asked for in float32": """
         from einops import rearrange

@@ -388,7 +388,9 @@ where           fm  keeps promotes out-alike replaces beside=other:1 number=othe
 alpha_dropout         fn   drops=AlphaDropout
 arange                f    creates float32
 as_tensor             f    creates float32 of-content
+bartlett_window       f    creates float32
 bernoulli             fmi  follows into-any out-any
+blackman_window       f    creates float32
 copy                  i    fills into-any
 dropout               fn   follows needs-floating same-rank drops=Dropout module=Dropout,Dropout1d,Dropout2d
 dropout1d             n    follows drops=Dropout1d
@@ -404,8 +406,12 @@ eye                   f    creates float32
 feature_alpha_dropout fn   drops=FeatureAlphaDropout
 fill                  fi   fills into-any same-rank number=value:0
 FloatTensor           f    float32
+from_numpy            f    creates float32 of-content
 full                  f    creates float32
 full_like             f    creates-like
+hamming_window        f    creates float32
+hann_window           f    creates float32
+kaiser_window         f    creates float32
 linspace              f    creates float32
 logspace              f    creates float32
 new                   m    sized

@@ -38,6 +38,9 @@ COUNTS, INTEGERS_TOO = having("counts"), KEEPS | having("keeps-integers")
 FILLS, INTO_ANY = having("fills"), having("into-any")
 OUT_ALIKE, OUT_OF_ANY = having("out-alike"), having("out-any")
 NORMS = having("normalises")
+ATTENTION = "scaled_dot_product_attention"
+MASK_REFUSED = "its mask is float32, which its CUDA kernels refuse or misread beside half queries"
+"""The CPU takes such a mask since 2.5; before, it was refused everywhere."""
 KNOWN = FOLLOWS_INPUT.union(
     *treatment().lower.values(),
     *treatment().float32.values(),
@@ -173,7 +176,7 @@ def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]
         guess = frozenset({"float16", "bfloat16", "float32"})
     else:
         guess = None
-    if op == "scaled_dot_product_attention":  # most masks are bools, and its dtype does not decide about the result
+    if op == ATTENTION:  # most masks are bools, and its dtype does not decide about the result
         operands = [*operands[:3], *(replace(mask, dtypes=mask.dtypes or _BOOL) for mask in operands[3:])]
     return [Typed(guess, operand.rank) if operand.dtypes is None else operand for operand in operands]
 
@@ -273,7 +276,7 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
         return first
     if op == "conv1d" and len(kinds) > 1 and len({operand.dtype for operand in tensors[:2]}) == 1:
         raise Unsettled  # whether a bias has to agree depends on the kernel
-    if op == "scaled_dot_product_attention" and len(tensors) > 3:
+    if op == ATTENTION and len(tensors) > 3:
         *tensors, mask = tensors
         kinds = {operand.dtype for operand in tensors}
         if mask.dtype not in ("bool", "float32", first):

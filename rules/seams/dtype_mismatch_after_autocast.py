@@ -99,6 +99,16 @@ class DtypeMismatchAfterAutocast(Rule):
                 notes=[(event.node, f"here it meets, or has made float32, an operand of {event.op} beside a half one")],
             )
             return
+        if event.converted is not None:
+            yield self.report(
+                event,
+                f"float32 by conversion, this tensor widens what it meets, and {event.op} then raises in half precision",
+                reason="A float32 tensor makes a half one float32, and half weights refuse that.",
+                advice="Convert it to the dtype of what it meets: x.to(y.dtype).",
+                at=event.converted,
+                notes=[(event.node, f"{event.op}: {event.refusal}")],
+            )
+            return
         yield self.report(
             event,
             f"{event.op} raises in half precision: {event.refusal}",

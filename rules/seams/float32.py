@@ -16,7 +16,8 @@ WRITES = having("writes")
 """Operations that write into a tensor what has to have its dtype."""
 JOINS = having("joins")
 MEETING = (
-    *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b"softmax(",
+    *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b".new_", b"softmax(",
+    b"scaled_dot_product_attention",
     *sorted(name.encode() for name in WRITES),
 )  # fmt: skip
 

@@ -92,12 +92,13 @@ class HardCodedFloat32Buffer(Rule):
                 clash,
                 f"float32 by conversion, this tensor makes {clash.op} float32 even where what it meets is half",
                 reason="A float32 tensor widens a half one, and layers behind it refuse what is wider than they are.",
-                advice="Convert it to the dtype of the other: x.type_as(y) or x.to(y.dtype).",
-                notes=[(clash.converted, "the tensor is converted to float32 here")],
+                advice="Convert it to the dtype of the other instead: x.type_as(y) or x.to(y.dtype).",
+                at=clash.converted,
+                notes=[(clash.node, "here it meets a tensor that can be half")],
             )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
-        if event.converted is not None:
+        if event.converted is not None and event.refusal is None:
             self._widened.setdefault(event.node, event)
         elif event.refusal is None and event.steady.made is not None:
             yield self.report(

@@ -88,10 +88,23 @@ def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) ->
 
 
 def _declared(machine: Machine, state: State, owner: int, name: str) -> Value:
-    """An attribute that nothing has set, by its annotation in the class of the object `owner`."""
+    """An attribute that nothing has set, by its annotation in the class of the object `owner`.
+
+    A device there says of which type the attribute is, where the annotation cannot be followed.
+    """
     value = machine.unknown("attribute", name, parts=(owner,))
     cls = machine.classes.get(owner)
-    for candidate in lineage(machine, state, cls) if cls is not None else ():
+    if cls is None:
+        return value
+    value = _by_annotation(machine, state, cls, name, value)
+    if isinstance(value, Unknown) and isinstance(_class_attribute(machine, state, cls, name), Device):
+        return Device(None)
+    return value
+
+
+def _by_annotation(machine: Machine, state: State, cls: Class, name: str, value: Unknown) -> Value:
+    """The attribute `name` of an object, by its annotation in the body of the object's class."""
+    for candidate in lineage(machine, state, cls):
         annotation = declared(candidate).get(name)
         if annotation is not None:
             twin = state.copy()
@@ -121,7 +134,10 @@ def member(machine: Machine, state: State, owner: Instance | Class, name: str) -
     value = _class_attribute(machine, state, cls, name)
     if value is None and isinstance(owner, Instance):
         value = _set_elsewhere(machine, state, owner, name)
-    return value or machine.unknown("attribute", name, parts=(symbol_of(machine, owner),))
+    if value is None:
+        unknown = machine.unknown("attribute", name, parts=(symbol_of(machine, owner),))
+        return _by_annotation(machine, state, cls, name, unknown) if isinstance(owner, Instance) else unknown
+    return value
 
 
 def find_method(machine: Machine, state: State, cls: Class, name: str) -> Function | None:

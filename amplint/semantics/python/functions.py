@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from amplint.semantics.python.constants import held
+from amplint.semantics.python.choosers import chooses
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.garbage import collect
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
@@ -61,6 +62,8 @@ def call_function(
     if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
+        if len(positional) == 2 and not keywords and chooses(function.chunk):
+            return machine.either(*positional)
         _skip(machine, state, function, (*positional, *keywords.values()))
         return _not_followed(machine, function, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):

@@ -7,25 +7,28 @@ from dataclasses import replace
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.tensors.halves import comes_of_layer, is_unconverted, is_unknown, may_be_half
-from amplint.semantics.tensors.kinship import follows, follows_elsewhere, is_only_moved
+from amplint.semantics.tensors.halves import comes_of_layer, is_of_layer, is_unconverted, is_unknown, may_be_half
+from amplint.semantics.tensors.kinship import follows, follows_elsewhere, is_only_moved, used_as_tensors
 from amplint.semantics.tensors.masks import minds_dtypes
 from amplint.semantics.tensors.provenance import (
     ARITHMETIC,
     behind,
+    can_be_wide,
     conversion,
     ingredient,
     is_kept,
-    is_like,
+    like,
     last_cast,
 )
 from amplint.semantics.tensors.tensors import Tensors
-from amplint.semantics.values.values import Tensor
+from amplint.semantics.tensors.widened import widened_by
+from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.operations import ALIKE, ELEMENTWISE, FLOATING_ELEMENTWISE
+from amplint.torchlib.operations import ALIKE, ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE
 
+_ALL_ALIKE = having("matrices") | having("convolves")
 _WRITES, _PRODUCTS, _JOINS = having("writes"), having("matrices"), having("joins")
 """Operations that write into a tensor what has to have its dtype, that multiply matrices, and that join tensors."""
 
@@ -41,8 +44,12 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         target, source = operands
         if is_like_another(machine, target) and _is_float32(machine, source):
             return source, target
-    if op in ALIKE:
-        operands = [_with_ingredient(machine, operand) for operand in operands]
+    if op in ALIKE or op in _JOINS:
+        operands = [_with_ingredient(machine, operand, op) for operand in operands]
+    if op == ATTENTION and len(operands) == 4 and _is_wide_mask(machine, operands[3]):
+        return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
+    if op in _ALL_ALIKE and (met := _widened(machine, operands)) is not None:
+        return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
@@ -53,12 +60,45 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     return steady, other
 
 
-def _with_ingredient(machine: Machine, operand: Operand) -> Operand:
+def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """What a conversion of something else has made float32, and the parameters that it meets."""
+    weights = next((one for one in operands if one.dtype is None and _is_kept(machine, one.value)), None)
+    wide = next((one for one in operands if widened_by(machine, one.value) is not None), None)
+    return (wide, weights) if weights is not None and wide is not None else None
+
+
+def _is_kept(machine: Machine, value: Value) -> bool:
+    return isinstance(value, Tensor) and is_kept(machine, value.symbol)
+
+
+def _with_ingredient(machine: Machine, operand: Operand, op: str) -> Operand:
     """`operand`, as made where something was that makes it float32, unless it was converted since."""
     value = operand.value
+    if operand.made is None and _is_wide_choice(machine, value):
+        return replace(operand, made=ingredient(machine, value.symbol))  # type: ignore[union-attr]
+    if op in _JOINS:
+        return operand
     if operand.made is not None or not isinstance(value, Tensor) or value.dtype != "float32":
         return operand
     return operand if _is_converted(machine, value) else replace(operand, made=ingredient(machine, value.symbol))
+
+
+def _is_wide_choice(machine: Machine, value: Value) -> bool:
+    """Whether something was made float32 on one of two ways here, or is a number to the power of whole numbers."""
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return False
+    symbol = behind(machine, value.symbol)
+    kind = machine.symbols.key(symbol)[0]
+    if kind == "Power" and _is_of_tensors(machine, machine.symbols.parts(symbol)[0]):
+        return False
+    return kind in ("either", "Power") and can_be_wide(machine, symbol)
+
+
+def _is_of_tensors(machine: Machine, symbol: int) -> bool:
+    """Whether something that the running function uses as a tensor went into this."""
+    keys = map(machine.symbols.key, machine.symbols.behind(symbol))
+    given = {str(key[2]) for key in keys if key[0] == "parameter"}
+    return any(not given.isdisjoint(used_as_tensors(function)) for function in machine.calls)
 
 
 def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str], bool]:
@@ -75,23 +115,34 @@ def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str
 
 def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     value = operand.value
+    if operand.made is not None and op in _ALL_ALIKE | _JOINS and _is_wide_choice(machine, value):
+        return not is_handed(machine, operand.made) and (op not in _JOINS or follows(machine, operand.made))
     if not isinstance(value, Tensor) or value.rank == 0:
         return False
     if operand.made is not None:
         mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
         certain = value.dtype == "float32" and not (mixed and value.rank is None)
+        certain = certain or (op in _ALL_ALIKE and value.among is not None and HALF_DTYPES.isdisjoint(value.among))
         return certain and (follows(machine, operand.made) or not is_handed(machine, operand.made))
     if op in _WRITES:
         return value.dtype not in HALF_DTYPES and (is_kept(machine, value.symbol) or is_like_another(machine, operand))
     return op not in _JOINS and (_is_converted(machine, value) or (op in _PRODUCTS and is_asked_for(value)))
 
 
+def _is_wide_mask(machine: Machine, operand: Operand) -> bool:
+    """Whether a mask is float32, at least on one way here, whatever the queries are."""
+    value = operand.value
+    if isinstance(value, Tensor) and (value.dtype not in ("float32", None) or value.rank == 0):
+        return False
+    return isinstance(value, (Tensor, Unknown)) and can_be_wide(machine, value.symbol)
+
+
 def _is_float32(machine: Machine, operand: Operand) -> bool:
-    """Whether a tensor is float32 in any case: made here without a dtype, or truth values that were converted."""
+    """Whether a tensor is float32 in any case: made here, or truth values or whole numbers that were converted."""
     value = operand.value
     if not isinstance(value, Tensor) or value.dtype != "float32":
         return False
-    return operand.made is not None or is_truth(machine, value)
+    return operand.made is not None or is_truth(machine, value) or ingredient(machine, value.symbol) is not None
 
 
 def is_asked_for(value: Tensor) -> bool:
@@ -101,9 +152,10 @@ def is_asked_for(value: Tensor) -> bool:
 
 
 def is_like_another(machine: Machine, operand: Operand) -> bool:
-    """Whether a tensor was made with the dtype of another one that nothing is known of."""
+    """Whether a tensor was made with the dtype of another one that nothing is known of, and that no layer computed."""
     value = operand.value
-    return isinstance(value, Tensor) and value.dtypes is None and is_like(machine, value.symbol)
+    other = like(machine, value.symbol) if isinstance(value, Tensor) and value.dtypes is None else None
+    return other is not None and not any(is_of_layer(machine, one) for one in machine.symbols.behind(other))
 
 
 def _is_converted(machine: Machine, value: Tensor) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,11 +29,9 @@ from amplint.semantics.tensors.kinship import (
     tensors_in,
 )
 from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.provenance import (
-    ingredient,
-    maker,
-)
-from amplint.semantics.tensors.tensors import runs_layers, used_as_tensor
+from amplint.semantics.tensors.provenance import ingredient, maker
+from amplint.semantics.tensors.tensors import COMPARISONS, runs_layers, used_as_tensor
+from amplint.semantics.tensors.widened import widened_by
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
@@ -44,19 +41,18 @@ from amplint.source.remembered import per_chunk, per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import having, valued
-from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE, Outcome
+from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import words
 
-_LIKE = having("creates-like")
+_LIKE, _NEW = having("creates-like"), having("creates-new")
 _WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell"))
 """Layers that refuse what is not of the dtype of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
+_WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 _FROM_AFAR = words("parameter call part index attribute item either")
 _SHAPES = words("view reshape permute")
 """What helpers do to a mask that is made in one function and used in another."""
-_TRUTHS = re.compile(r"(?:[<>]=?|[=!]=|~)[^\n=]*\)\.float\(\)")
-"""A comparison that is converted where it is made."""
 
 
 def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
@@ -82,10 +78,16 @@ def tell(
     asked = isinstance(steady.value, Tensor) and is_asked_for(steady.value)
     settled = steady.made is not None or converted is not None or asked
     refusal = found.refusal if settled else found.refusal and _KEPT
+    if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
+        refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
     if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
         handed = steady.made is not None and is_handed(machine, steady.made)
-        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, assumed=True)
+        widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
+        machine.emit(
+            state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, converted=widened,
+            assumed=True,
+        )  # fmt: skip
     elif widens and converted is not None and (follows_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
@@ -97,12 +99,21 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     if not isinstance(steady.value, Tensor) or not is_truth(machine, steady.value):
         return False
     function = machine.calls[-1] if machine.calls else None
-    source = machine.program.source_of(function) if function is not None and runs_layers(function) else None
+    source = machine.program.source_of(function) if function is not None else None
     if source is None or function is None:
         return False
-    names = [above.name.value for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
+    classes = [above for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
+    if not runs_layers(function) and not any(map(_is_layer, classes)):
+        return False
+    names = [one.name.value for one in classes]
     stored = [name for node in every(function, cst.Assign) for name in target_names(node.targets[0].target)]
     return bool(names) and not any(map(LOSS.search, [*names, *stored])) and _has_layers(function)
+
+
+@per_file
+def _is_layer(node: cst.ClassDef) -> bool:
+    """Whether objects of a class are called as layers are."""
+    return any(isinstance(one, cst.FunctionDef) and runs_layers(one) for one in node.body.body)
 
 
 @per_file
@@ -137,7 +148,7 @@ def assigned(
     if selects:
         kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
-        if steady.made is None:
+        if steady.made is None and (into or steady.dtype != "float32"):
             refusal = _MADE_LIKE if is_like_another(machine, steady) else _KEPT
         if is_only_moved(operands[0], operands[1]):
             refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
@@ -170,8 +181,12 @@ def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Ope
     made = ingredient(machine, source.value.symbol)
     if made is not None and not is_handed(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
-        refusal = "its input is float32 in any case, its weights have the dtype of the model"
-        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_WEIGHS, assumed=True)
+    elif made is None and (widened := widened_by(machine, source.value)) is not None:
+        half = Operand(node.func, weights)
+        machine.emit(
+            state, Clash, node, op=op, steady=source, half=half, refusal=_WEIGHS, converted=widened, assumed=True
+        )
 
 
 def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tuple[Guessed, ...] | None:
@@ -182,12 +197,22 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
     if isinstance(key, (Items, Tensor)):
         return () if not isinstance(key, Tensor) or key.rank != 0 else None
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
+    if kind in COMPARISONS or (isinstance(key, Unknown) and _is_found(machine, key.symbol)):
+        return ()
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
     if typed or isinstance(element.slice.value, cst.Comparison):
         return ()
     named = [name for name in names if INDICES.search(name)] if kind in _FROM_AFAR else []
     return INDICES.taken(named[0]) if named else None
+
+
+def _is_found(machine: Machine, symbol: int) -> bool:
+    """Whether this is, or is a part of, what `nonzero` finds."""
+    while machine.symbols.key(symbol)[0] in ("index", "part"):
+        symbol = machine.symbols.parts(symbol)[0]
+    method = machine.symbols.method(symbol)
+    return method is not None and method[0] == "nonzero"
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
@@ -222,11 +247,12 @@ def _met(chunk: Chunk) -> frozenset[str]:
     """The calls that matter in a chunk which writes to elements of a tensor like another, or converts and combines."""
     text = chunk.text
     likes = _LIKE if "_like(" in text and "] = " in text else frozenset[str]()
+    likes = likes | _NEW if ".new_" in text and "] = " in text else likes
     lifts = ".float()" in text and ("type_as(" in text or "() @ " in text or "matmul(" in text)
     asks = "float32)" in text and "softmax(" in text
+    lifts = lifts or ATTENTION in text or (".float()" in text and "forward(" in text)
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
-    lifts = lifts or (".float()" in text and "forward(" in text and _TRUTHS.search(text) is not None)
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 

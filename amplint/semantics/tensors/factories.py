@@ -21,6 +21,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
@@ -28,6 +29,8 @@ from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
 PLAIN, LIKE, NEW = having("creates"), having("creates-like"), having("creates-new")
 LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
 _SIZED, _CONTENT = having("sized"), having("of-content")
+_HALF_ARRAY = frozenset({"float16", "half", "bfloat16"})
+"""Names of dtypes that arrays and lists of other libraries can have."""
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
 """What numbers of unknown kinds become."""
 
@@ -51,16 +54,16 @@ def make(
     if "zeros" in op:
         kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
-    plain = like is None and dtype == "float32"
+    plain = like is None and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
     if plain:
         symbol = provenance.made_by(machine, node, asked=wanted is not None)
     elif like is not None and wanted is None:
-        symbol = provenance.made_like(machine, node)
+        symbol = provenance.made_like(machine, node, like.symbol)
     else:
-        symbol = provenance.counted_by(machine, node) if op == "arange" else machine.fresh()
+        symbol = provenance.counted_by(machine, node) if op == "arange" and dtypes is not None else machine.fresh()
     if op == "as_tensor" and content is not None and isinstance(content.value, Tensor):
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
@@ -120,9 +123,15 @@ def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]
         return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
     if op in _CONTENT:
         content = arguments.get("data", 0)
+        if content is not None and _HALF_ARRAY & _words(content.node.value):
+            return None
         return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
     default = default_dtype(machine)
     return frozenset({default}) if default is not None else None
+
+
+def _words(node: cst.CSTNode) -> set[str]:
+    return {inner.value.strip("'\"") for inner in every(node, cst.Name, cst.SimpleString)}
 
 
 def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:
@@ -161,11 +170,14 @@ def _device(arguments: Arguments, like: Tensor | None) -> str | None:
 def _rank(machine: Machine, op: str, arguments: Arguments, like: Tensor | None) -> int | None:
     if op in LIKE and like is not None:
         return like.rank
-    if op in ("arange", "linspace", "logspace", "randperm"):
+    if op in ("arange", "linspace", "logspace", "randperm") or op.endswith("_window"):
         return 1
     if op == "eye":
         return 2
-    sizes = [argument.value for argument in arguments.given if argument.keyword in (None, "size")]
+    given = [argument for argument in arguments.given if argument.keyword in (None, "size")]
+    sizes = [argument.value for argument in given]
+    if op in _SIZED and len(given) > 1 and not any(argument.star or argument.keyword for argument in given):
+        return len(given)
     if op in _SIZED:
         return ranks.sized(sizes)
     if "full" in op or op == "randint":

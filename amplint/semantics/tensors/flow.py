@@ -29,7 +29,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Tensor, Unknown, Value, number
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.operations import UNKNOWN, Outcome, known, outcome
+from amplint.torchlib.operations import ATTENTION, UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime
 from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
 
@@ -169,14 +169,17 @@ def tell(
 def _supposed(
     machine: Machine, state: State, op: str, told: Sequence[Operand], half: Operand, in_place: bool
 ) -> Outcome:
-    """What `op` comes to where `half` is half, and parameters and buffers are float32."""
+    """What `op` comes to where `half` is half, and parameters and buffers are float32.
+
+    Queries, keys and values are half together.
+    """
     here = _reached(regime(machine, state), [operand.value for operand in told])
     lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
     given = []
     for operand in told:
         known = typed(machine, operand.value)
         dtypes = known.dtypes
-        if operand is half:
+        if operand is half or (op == ATTENTION and known.dtypes is None):
             dtypes = frozenset(sorted(lows)[-1:])
         elif operand.dtype in (None, FROM_PARAMETER) and known.rank != NUMBER:
             dtypes = frozenset({"float32"})

@@ -29,8 +29,8 @@ def may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
     if isinstance(value, Tensor):
         if value.dtype is not None or value.among is not None:
             return operand.half is not None and value.dtype in HALF_DTYPES
-        return value.rank != 0 and _is_computed(machine, value.symbol)
-    if not isinstance(value, Unknown) or _counts(machine, value.symbol) or not _is_computed(machine, value.symbol):
+        return value.rank != 0 and is_computed(machine, value.symbol)
+    if not isinstance(value, Unknown) or _counts(machine, value.symbol) or not is_computed(machine, value.symbol):
         return False
     return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
 
@@ -55,11 +55,23 @@ def comes_of_layer(machine: Machine, operand: Operand, op: str = "") -> bool:
         return False
     if isinstance(operand.node, cst.Call) and follows_dtype(operand.node):
         return False
-    symbol = behind(machine, value.symbol)
+    return is_of_layer(machine, behind(machine, value.symbol))
+
+
+def is_of_layer(machine: Machine, symbol: int) -> bool:
+    """Whether this is what a product or a layer of the running object comes to."""
     if machine.symbols.key(symbol)[0] in LOWER:
         return True
     called = machine.symbols.callee(symbol)
     return called is not None and _is_own(machine, called)
+
+
+def _is_result(machine: Machine, symbol: int) -> bool:
+    """Whether this is what a product or a layer comes to, no method of an object that is no layer for all we know."""
+    called = machine.symbols.callee(symbol)
+    if called is not None and machine.symbols.key(called)[0] == "attribute":
+        return machine.symbols.key(machine.symbols.parts(called)[0])[0] != "call" and is_of_layer(machine, symbol)
+    return is_of_layer(machine, symbol)
 
 
 def _is_own(machine: Machine, symbol: int) -> bool:
@@ -80,23 +92,23 @@ def _is_mask(machine: Machine, value: Value) -> bool:
     return key[:1] == ("parameter",) and MASK.search(str(key[2])) is not None
 
 
-def _is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
+def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     """Whether a tensor has the dtype of what a function is given, or comes out of a layer."""
     symbol = behind(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
         return not WHOLE_NUMBERS.search(str(key[2]))
-    if key[0] in LOWER or key[0] == "MatrixMultiply":
+    if key[0] == "MatrixMultiply" or _is_result(machine, symbol):
         return True
     if key[0] in ARITHMETIC and depth:
-        return any(_is_computed(machine, part, depth - 1) for part in parts)
+        return any(is_computed(machine, part, depth - 1) for part in parts)
     if symbol in machine[HalfResults].symbols:
         return True
     if key[0] == "part" and depth:
-        return _is_computed(machine, parts[0], depth - 1)
+        return is_computed(machine, parts[0], depth - 1)
     if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
         inside = bool(machine.calls) and runs_layers(machine.calls[-1])
-        return inside and any(_is_computed(machine, part, depth - 1) for part in parts)
+        return inside and any(is_computed(machine, part, depth - 1) for part in parts)
     callee = machine.symbols.method(symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
 
@@ -118,5 +130,6 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
     if key[0] == "item":
         return True
     if key[0] != "parameter":
-        return machine.symbols.method(symbol) is not None or symbol in machine[HalfResults].symbols
+        found = machine.symbols.method(symbol) is not None or symbol in machine[HalfResults].symbols
+        return found or _is_result(machine, symbol)
     return any(str(key[2]) in tensors_in(function) for function in machine.calls)

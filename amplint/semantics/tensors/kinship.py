@@ -25,15 +25,20 @@ _PLACED = words("device shape size get_device new")
 @per_file
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors, and those that it says are some."""
-    found = set[str]()
-    for node in walk(function):
-        if isinstance(node, cst.Attribute) and node.attr.value in _OF_TENSORS and isinstance(node.value, cst.Name):
-            found.add(node.value.value)
-        elif isinstance(node, cst.Param) and node.annotation is not None:
+    found = set(used_as_tensors(function))
+    for node in every(function, cst.Param):
+        if node.annotation is not None:
             words_of = {inner.value for inner in walk(node.annotation) if isinstance(inner, cst.Name)}
             if "Tensor" in words_of:
                 found.add(node.name.value)
     return frozenset(found)
+
+
+@per_file
+def used_as_tensors(function: cst.CSTNode) -> frozenset[str]:
+    """The names that a function uses as tensors."""
+    attributes = (node for node in every(function, cst.Attribute) if node.attr.value in _OF_TENSORS)
+    return frozenset(node.value.value for node in attributes if isinstance(node.value, cst.Name))
 
 
 def is_only_moved(target: Operand, source: Operand) -> bool:

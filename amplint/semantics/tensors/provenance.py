@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.origins import KEEPS_DTYPE
+from amplint.semantics.reading.scopes import last_name
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.policy import words
@@ -12,6 +13,9 @@ _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
 _LIKE, _KEPT = "made like another", "kept by a module"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
+_MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
+_NUMBERS_AS_TENSORS = having("of-content") | {"full"}
+"""What can make a tensor without dimensions, which does not widen what it meets."""
 _VIEWS = KEEPS_DTYPE.union(
     having("transfers"), having("fills"), having("view") & called_as("a"), words("index part Minus")
 )
@@ -27,9 +31,9 @@ def counted_by(machine: Machine, node: cst.Call) -> int:
     return machine.symbols.fresh(_COUNTED, node)
 
 
-def made_like(machine: Machine, node: cst.Call) -> int:
-    """A symbol for a tensor that `node` makes with the dtype of another one."""
-    return machine.symbols.fresh(_LIKE, node)
+def made_like(machine: Machine, node: cst.Call, like: int) -> int:
+    """A symbol for a tensor that `node` makes with the dtype of `like`."""
+    return machine.symbols.fresh(_LIKE, node, like)
 
 
 def kept(machine: Machine) -> int:
@@ -101,17 +105,46 @@ def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
         seen.add(current)
         if key[0] in _CONVERSIONS:
             kinds = (_COUNTED,) if key[1] == "float32" else ()
+        elif key[0] == "Power":
+            kinds = (*kinds, _COUNTED)
         todo += [(part, kinds) for part in machine.symbols.parts(current) if kinds and part not in seen]
     return None
 
 
-def is_like(machine: Machine, symbol: int) -> bool:
-    """Whether this was made with the dtype of another tensor."""
+def can_be_wide(machine: Machine, symbol: int, depth: int = 12) -> bool:
+    """Whether a tensor is float32 on some way here, by a conversion or by how it is made, in whatever it meets."""
+    symbol = behind(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in _CONVERSIONS:
+        return key[1] == "float32"
+    if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED):
+        return isinstance(key[3], cst.Call) and last_name(key[3].func) not in _NUMBERS_AS_TENSORS
+    if key[0] == "Power" and is_counted(machine, parts[1]):
+        return True
+    if key[0] == "if":
+        parts = parts[1:]
+    elif key[0] not in _MIXES:
+        return False
+    return depth > 0 and any(can_be_wide(machine, part, depth - 1) for part in parts)
+
+
+def is_counted(machine: Machine, symbol: int) -> bool:
+    """Whether these are whole numbers that `arange` made: a number to the power of them is float32."""
     key = machine.symbols.key(behind(machine, symbol))
-    return key[0] == "fresh" and key[2:3] == (_LIKE,)
+    return key[0] == "fresh" and key[2:3] == (_COUNTED,)
+
+
+def like(machine: Machine, symbol: int) -> int | None:
+    """The symbol of the tensor with whose dtype this one was made, None for any other."""
+    key = machine.symbols.key(behind(machine, symbol))
+    other = key[4] if key[0] == "fresh" and key[2:3] == (_LIKE,) else None
+    return other if isinstance(other, int) else None
 
 
 def is_kept(machine: Machine, symbol: int) -> bool:
     """Whether this is a parameter or buffer of a module."""
-    key = machine.symbols.key(behind(machine, symbol))
+    symbol = behind(machine, symbol)
+    key = machine.symbols.key(symbol)
+    if key[0] == "either":
+        return all(is_kept(machine, part) for part in machine.symbols.parts(symbol))
     return key[0] == "fresh" and key[2:3] == (_KEPT,)

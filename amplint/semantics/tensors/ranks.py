@@ -43,7 +43,7 @@ def elementwise(op: str, operands: Sequence[Value]) -> int | None:
 def _matmul(known: Sequence[int | None]) -> int | None:
     left, right = known
     if left is None or right is None or SOME_DIMENSIONS in known:
-        return None
+        return SOME_DIMENSIONS if any(rank is not None and rank > 1 for rank in known) else None
     if left == 1 or right == 1:
         return left + right - 2
     return max(left, right)

@@ -11,7 +11,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
-from amplint.semantics.tensors.provenance import behind
+from amplint.semantics.tensors.provenance import behind, can_be_wide
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -33,6 +33,7 @@ from amplint.torchlib.catalogue import called_as, having
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER, words
+from amplint.torchlib.promotion import SOME_DIMENSIONS
 
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
@@ -43,7 +44,7 @@ _ASKED = frozenset(
 )
 """Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
 _INFINITY = "<infinity>"
-_COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
+COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
 _RUN = words("forward __call__")
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
 
@@ -60,9 +61,15 @@ def tensor(machine: Machine, value: Value) -> Tensor:
 
 
 def used_as_tensor(machine: Machine, value: Value) -> Value:
-    """`value`, now known to be a tensor where it is something converted to a dtype, which else could be a module."""
-    converted = isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "converted"
-    return tensor(machine, value) if converted else value
+    """`value`, now known to be a tensor where it is something converted to a dtype, which else could be a module.
+
+    So is what is made as a tensor on one of two ways, for rules that ask what half precision would do to it.
+    """
+    if not isinstance(value, Unknown):
+        return value
+    kind = machine.symbols.key(value.symbol)[0]
+    known = kind == "converted" or (kind == "either" and machine.assumes and can_be_wide(machine, value.symbol))
+    return tensor(machine, value) if known else value
 
 
 def derived(machine: Machine, value: Tensor, name: str, rank: int | None = None) -> Tensor:
@@ -85,7 +92,11 @@ def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
         len(traits) == 2 and all("positions" in known for known in traits)
     )
     symbol = machine.symbols.intern("compare", parts=(symbol_of(machine, left), symbol_of(machine, right)))
-    return Tensor(symbol, "bool", traits=frozenset({"causal"} if causal else ()))
+    ranks = [value.rank for value in (left, right) if isinstance(value, Tensor)]
+    other = right if isinstance(left, Tensor) else left
+    rank = ranks[0] if len(ranks) == 1 and is_number(machine, other) else None
+    rank = SOME_DIMENSIONS if rank is None and any(one not in (None, 0) for one in ranks) else rank
+    return Tensor(symbol, "bool", traits=frozenset({"causal"} if causal else ()), rank=rank)
 
 
 def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -> Tensor:
@@ -144,7 +155,7 @@ def _is_comparison(machine: Machine, symbol: int) -> bool:
     symbol = behind(machine, symbol)
     if machine.symbols.key(symbol)[0] == "not":
         (symbol,) = machine.symbols.parts(symbol)
-    return machine.symbols.key(symbol)[0] in _COMPARISONS
+    return machine.symbols.key(symbol)[0] in COMPARISONS
 
 
 def _only_moves(arguments: Arguments) -> bool:

@@ -1,0 +1,51 @@
+"""Tensors that became float32 because something converted to it was added to them, or multiplied them."""
+
+from __future__ import annotations
+
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.tensors.halves import is_computed
+from amplint.semantics.tensors.provenance import ARITHMETIC, behind, can_be_wide, conversion, last_cast
+from amplint.semantics.values.values import Tensor, Value
+from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import having
+from amplint.torchlib.policy import words
+
+_KEEP = having("keeps") | having("follows") | words("sum mean softmax")
+
+
+def widened_by(machine: Machine, value: Value) -> cst.Call | None:
+    """The conversion to float32 of one of two operands by which `value` is float32; the other one was left as it was."""
+    if not isinstance(value, Tensor) or value.dtype != "float32" or not isinstance(value.why_half, cst.Call):
+        return None
+    return value.why_half if _is_mixed(machine, value.symbol) else None
+
+
+def _is_mixed(machine: Machine, symbol: int, depth: int = 6) -> bool:
+    symbol = behind(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in ARITHMETIC and len(parts) == 2:
+        left, right = parts
+        if (_is_lifted(machine, left) and _is_left(machine, right)) or (
+            _is_lifted(machine, right) and _is_left(machine, left)
+        ):
+            return True
+        return depth > 0 and any(_is_mixed(machine, part, depth - 1) for part in parts)
+    return depth > 0 and key[0] in _KEEP and bool(parts) and _is_mixed(machine, parts[0], depth - 1)
+
+
+def _is_lifted(machine: Machine, symbol: int) -> bool:
+    """Whether a tensor is float32 by a conversion that is written out."""
+    return conversion(machine, symbol) == "float32" or (
+        machine.symbols.key(symbol)[0] in ARITHMETIC and can_be_wide(machine, symbol)
+    )
+
+
+def _is_left(machine: Machine, symbol: int, depth: int = 6) -> bool:
+    """Whether a tensor has the dtype of what the function is given, or of what a layer computes, and was left in it."""
+    if last_cast(machine, symbol) is not None:
+        return False
+    if is_computed(machine, symbol):
+        return True
+    symbol = behind(machine, symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    return depth > 0 and key[0] in _KEEP and bool(parts) and _is_left(machine, parts[0], depth - 1)

@@ -1,0 +1,249 @@
+"""What library code makes float32 whatever its caller's dtype is, and where that meets half: masks, kernels, counts."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.test_clashes import found
+
+PROGRAMS = {
+    "a float32 bias of fused attention": """
+        class Windows(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.qkv = nn.Linear(width, 3 * width)
+
+            def forward(self, tokens, lengths):
+                b, n, c = tokens.shape
+                q, k, v = self.qkv(tokens).view(b, n, 3, 4, -1).permute(2, 0, 3, 1, 4)
+                bias = torch.zeros(b, 1, n, n, device=tokens.device)
+                bias.masked_fill_(torch.arange(n, device=tokens.device) >= lengths[:, None, None, None], -1e4)
+                mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # AMP502
+                mixed = mixed + F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+                return mixed + F.scaled_dot_product_attention(q, k, v, attn_mask=bias < 0)
+    """,
+    "a float32 bias under autocast": """
+        def attend(q, k, v):
+            bias = torch.zeros(q.shape[2], k.shape[2], device=q.device)
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    """,
+    "a converted mask that is handed to blocks": """
+        class Block(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.q = nn.Linear(width, width)
+                self.kv = nn.Linear(width, 2 * width)
+
+            def forward(self, x, bias=None):
+                k, v = self.kv(x).chunk(2, dim=-1)
+                return x + F.scaled_dot_product_attention(self.q(x), k, v, attn_mask=bias)  # AMP502
+
+        class Stack(nn.Module):
+            def __init__(self, width, depth):
+                super().__init__()
+                self.blocks = nn.ModuleList([Block(width) for _ in range(depth)])
+
+            def forward(self, x, padding_mask):
+                bias = (1.0 - padding_mask.float()) * -1e4
+                for block in self.blocks:
+                    x = block(x, bias=bias[:, None, :])
+                return x
+    """,
+    "a mask that is made where none is given": """
+        class Attention(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.q = wrapped(nn.Linear(width, width))
+
+            def forward(self, x, memory, bias=None):
+                q, k, v = map(lambda t: t.unflatten(-1, (4, -1)).transpose(1, 2), (self.q(x), memory, memory))
+                if bias is None:
+                    bias = torch.zeros(x.shape[1], memory.shape[1], dtype=torch.float32, device=x.device)
+                return F.scaled_dot_product_attention(q, k, v, bias)  # AMP502
+    """,
+    "averages of a helper or a step": """
+        class RunningMean(nn.Module):
+            def averaging(self, steps):
+                lower = torch.tril(torch.ones(steps, steps))
+                return lower / torch.arange(1, steps + 1, dtype=torch.float).unsqueeze(1)
+
+            def mix(self, frames, weights_or_step, cache=None):
+                if cache is not None:
+                    return (frames + weights_or_step * cache["sum"]) / (weights_or_step + 1)
+                return torch.matmul(weights_or_step, frames)  # AMP502
+
+            def forward(self, frames, cache=None, step=None):
+                weights = self.averaging(frames.size(1)).to(frames.device) if cache is None else step
+                return self.mix(frames, weights, cache=cache)
+    """,
+    "averages that follow": """
+        class RunningMean(nn.Module):
+            def averaging(self, steps):
+                return torch.tril(torch.ones(steps, steps))
+
+            def mix(self, frames, weights_or_step):
+                return torch.matmul(weights_or_step.to(frames.dtype), frames)
+
+            def forward(self, frames, cache=None, step=None):
+                weights = self.averaging(frames.size(1)).to(frames.device) if cache is None else step
+                return self.mix(frames, weights)
+    """,
+    "numbers and arrays that become kernels": """
+        class Blur(nn.Module):
+            def __init__(self, taps):
+                super().__init__()
+                self.taps = taps
+
+            def forward(self, image):
+                kernel = torch.tensor(self.taps, device=image.device)[None, None].expand(image.shape[1], 1, -1, -1)
+                edges = torch.from_numpy(sobel()).to(image.device)
+                image = F.conv2d(image, kernel, groups=image.shape[1])  # AMP502
+                return F.conv2d(image, edges)  # AMP502
+
+        class Safe(nn.Module):
+            def __init__(self, taps):
+                super().__init__()
+                self.taps = taps
+
+            def forward(self, image):
+                kernel = torch.tensor(self.taps, device=image.device, dtype=image.dtype)[None, None]
+                return F.conv2d(image, kernel) + F.conv2d(image, torch.from_numpy(sobel().astype("float16")))
+    """,
+    "a window that is no buffer": """
+        class Frames(nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.proj = nn.Linear(size, size)
+                self.window = torch.hann_window(size)
+
+            def forward(self, x):
+                y = self.proj(x)
+                return torch.einsum("bti,i->bt", y, self.window.to(y.device))  # AMP502
+    """,
+    "powers of a discount": """
+        def returns(rewards, gamma, lam):
+            steps = rewards.shape[-1]
+            decay = (lam * gamma) ** torch.arange(steps, device=rewards.device)[None, None, :]
+            safe = (lam * gamma) ** torch.arange(steps, device=rewards.device, dtype=rewards.dtype)[None, None, :]
+            padded = F.pad(rewards, (0, steps - 1)).unsqueeze(1)
+            return torch.conv1d(padded, decay).squeeze(1) + torch.conv1d(padded, safe).squeeze(1)  # AMP502
+    """,
+    "a layer for each kind": """
+        class TypedLinear(nn.Module):
+            def __init__(self, width, out, kinds):
+                super().__init__()
+                self.kinds, self.out = kinds, out
+                self.weight = nn.Parameter(torch.empty(kinds, width, out))
+
+            def forward(self, x, kind):
+                out = x.new_empty(x.size(0), self.out)
+                for i in range(self.kinds):
+                    rows = kind == i
+                    out[rows] = F.linear(x[rows], self.weight[i].T)  # AMP502
+                return out
+    """,
+    "levels that are pooled": """
+        class Levels(nn.Module):
+            def __init__(self, width, levels):
+                super().__init__()
+                self.heads = nn.ModuleList([nn.Linear(width, width) for _ in range(levels)])
+
+            def forward(self, rois, level):
+                pooled = rois.new_zeros(rois.size(0), rois.size(1))
+                safe = rois.new_zeros(rois.size(0), rois.size(1))
+                for number, head in enumerate(self.heads):
+                    rows = (level == number).nonzero(as_tuple=True)[0]
+                    pooled[rows] = head(rois[rows])  # AMP502
+                    safe[rows] = head(rois[rows]).to(safe.dtype)
+                return pooled + safe
+    """,
+    "a tensor like what a layer has computed": """
+        class Sorted(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.proj = nn.Linear(width, width)
+
+            def forward(self, x, indices):
+                out = self.proj(x)
+                unsorted = torch.empty_like(out)
+                unsorted[indices] = out
+                mixed = out.new_zeros(out.shape)
+                mixed[indices] = self.proj(out[indices])
+                return unsorted + mixed
+    """,
+    "ranks among scores": """
+        def prizes(query, nodes, topk):
+            score = F.cosine_similarity(query, nodes, dim=-1)
+            _, top_indices = torch.topk(score, topk)
+            score = torch.zeros_like(score)
+            score[top_indices] = torch.arange(topk, 0, -1).float()  # AMP502
+            return score
+    """,
+    "a helper that chooses": """
+        def default(value, other):
+            if value is not None:
+                return value
+            return other() if callable(other) else other
+
+        class Memory(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.qk = nn.Linear(width, width)
+
+            def forward(self, x, keys=None):
+                b, t, e = x.shape
+                keys = default(keys, torch.empty(b, 0, e, device=x.device))  # AMP504
+                safe = default(keys, torch.empty(b, 0, e, device=x.device, dtype=x.dtype))
+                return self.qk(torch.cat((x, keys), dim=1)) + self.qk(torch.cat((x, safe), dim=1))
+    """,
+    "a gate of truth values": """
+        class Gated(nn.Module):
+            def __init__(self, width, hidden):
+                super().__init__()
+                self.W_in = nn.Parameter(torch.empty(width, hidden))
+                self.W_out = nn.Parameter(torch.empty(hidden, width))
+
+            def forward(self, x):
+                hidden = x @ self.W_in
+                gate = (hidden > 0).float()  # AMP502
+                safe = (hidden > 0).to(hidden.dtype)
+                return (gate * F.relu(hidden)) @ self.W_out + (safe * F.relu(hidden)) @ self.W_out
+    """,
+    "lengths that divide": """
+        class Pool(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.proj = nn.Linear(width, width)
+
+            def forward(self, x, lengths):
+                return self.proj(x.sum(dim=1) / lengths.float().unsqueeze(1))  # AMP502
+
+        class Back(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.proj = nn.Linear(width, width)
+
+            def forward(self, x, lengths):
+                mean = (x.sum(dim=1) / lengths.float().unsqueeze(1)).to(x.dtype)
+                all_wide = x.float().sum(dim=1) / lengths.float().unsqueeze(1)
+                return self.proj(mean), all_wide
+
+        class Follows(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.proj = nn.Linear(width, width)
+
+            def forward(self, x, lengths):
+                return self.proj(x.sum(dim=1) / lengths.to(x.dtype).unsqueeze(1))
+    """,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_clash_in_library(name: str) -> None:
+    lines = textwrap.dedent(PROGRAMS[name]).lstrip("\n").splitlines()
+    expected = {(row, line.partition("# ")[2]) for row, line in enumerate(lines, 1) if "# AMP" in line}
+    assert found(PROGRAMS[name]) == expected
