@@ -15,6 +15,7 @@ from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.semantics import SECONDS
+from amplint.source.configs.names import is_config
 from amplint.source.remembered import forget
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def analyse(job: Job, modules: Modules) -> Analysis:
 
 
 def _analyse(job: Job, modules: Modules) -> Analysis:
-    if not (job.rules or job.others) and _python_says(job.raw) is None:
+    if not (job.rules or job.others) and not is_config(job.path) and _python_says(job.raw) is None:
         return Analysis([])
     try:
         return _interpreted(job, modules)
@@ -77,17 +78,20 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
     from amplint.semantics.reading.program import Program, nothing
+    from amplint.source.configs.file import ConfigFile
     from amplint.source.encoding import SourceError
     from amplint.source.source import Source
 
     try:
         # At the ordinary recursion limit `ast` refuses what is nested so deeply that libcst would overflow the stack.
-        source = Source.from_bytes(job.filename, job.raw, job.path)
+        opens = ConfigFile.of if is_config(job.path) else Source.from_bytes
+        source = opens(job.filename, job.raw, job.path)
         if not (job.rules or job.others):
             return Analysis([])
         with deep_recursion():
             lookups = Lookups(modules, source)
-            program = Program(source, lookups if follows(job.raw) else nothing, job.torch, whole=job.whole)
+            find = lookups if follows(job.raw) else nothing
+            program = Program(source, find, job.torch, whole=job.whole, around=lookups)
             reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
             rules = (*job.rules, *screen(job.others, reached, job.asked))
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
@@ -99,6 +103,9 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             cut = [] if stopped is None else [_cut_short(source, stopped)]
             return Analysis([*cut, *dispatcher.findings()], lookups.answers())
     except SourceError as failure:
+        if is_config(job.path):
+            span = Span(failure.position, failure.position)
+            return Analysis([diagnostic(SyntaxErrorFound, job.filename, failure.message, span=span)])
         return Analysis([_syntax_error(job.filename, job.raw, failure.message, failure.position)])
 
 

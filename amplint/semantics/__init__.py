@@ -29,6 +29,13 @@ def interpret(
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     Raises SourceError for a part that cannot be parsed.
     """
+    from amplint.source.configs.file import ConfigFile
+
+    if isinstance(program.main, ConfigFile):
+        from amplint.semantics.configs.told import tell as tell_config
+
+        tell_config(program, program.main, tell, kinds)
+        return None
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
