@@ -15,7 +15,7 @@ from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.semantics import SECONDS
-from amplint.source.configs.names import is_config
+from amplint.source.configs.names import is_config, reads_settings
 from amplint.source.remembered import forget
 
 if TYPE_CHECKING:
@@ -101,7 +101,12 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
                 words = words_of(assuming) if assuming else None
                 stopped = interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds)
             cut = [] if stopped is None else [_cut_short(source, stopped)]
-            return Analysis([*cut, *dispatcher.findings()], lookups.answers())
+            found = dispatcher.findings()
+            if not cut and reads_settings(job.raw):
+                from amplint.engine.settings_read import with_settings
+
+                found = with_settings(program, found, rules, job, lookups)
+            return Analysis([*cut, *found], lookups.answers())
     except SourceError as failure:
         if is_config(job.path):
             span = Span(failure.position, failure.position)

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from amplint.source.configs.names import YAML
 from amplint.source.files import read
+from amplint.torchlib.frameworks import LAUNCHED_BY
 from amplint.torchlib.names import LIBRARIES
 from amplint.torchlib.stand_ins import STAND_INS
 
@@ -23,6 +25,9 @@ _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"}
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
 _LONGEST_NAME = 300
+_LAUNCHED_BY = "*"
+_LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
+_MOST_LAUNCH_FILES = 20
 _KEPT = 2_000_000
 """Characters of text whose files are kept from one analysis to the next: their trees can take a hundred times that."""
 
@@ -114,6 +119,14 @@ class Modules:
                 self._configs[path] = None if raw is None else ConfigFile.of(path, raw, path)
         return self._configs[path]
 
+    def launched_by(self, importer: str) -> str | None:
+        """The one file beside `importer` that `accelerate launch` reads, None where there is none or are several."""
+        folder = os.path.dirname(importer)
+        names = sorted(name for name in self._listing(folder) if name.endswith(YAML))
+        paths = [os.path.join(folder, name) for name in names[:_MOST_LAUNCH_FILES]]
+        found = [path for path in paths if all(sign in (self.raw(path) or b"") for sign in _LAUNCH_SIGNS)]
+        return found[0] if len(found) == 1 else None
+
     def wanted(self, importer: str, package: str) -> Wanted | None:
         """Which versions of `package` the project of `importer` asks for, None where no file of it says so."""
         from amplint.engine.requirements import FILES, wanted
@@ -130,13 +143,17 @@ class Modules:
     def answer(self, importer: str, question: str) -> tuple[str, str]:
         """What a file is told of others, as a place and what is there; both are empty where there is nothing.
 
-        The question is the name of a module, `=` and that of a package whose version counts, or `/` and that of a file.
+        The question is the name of a module, `=` and that of a package whose version counts, `/` and that of a file, or
+        `*`, for the file that `accelerate launch` reads.
         """
         sign, name = question[:1], question[1:]
         if sign == "=":
             wanted = self.wanted(importer, name)
             return (wanted.place, str(wanted)) if wanted is not None else ("", "")
-        place = self.file(importer, name) if sign == "/" else self.place(importer, question)
+        if question == _LAUNCHED_BY:
+            place = self.launched_by(importer)
+        else:
+            place = self.file(importer, name) if sign == "/" else self.place(importer, question)
         return (place, self.digest(place)) if place is not None else ("", "")
 
     def stand_in(self, module: str) -> Source | None:
@@ -240,6 +257,11 @@ class Lookups:
     def config(self, source: Source, name: str) -> ConfigFile | None:
         """The file of settings that `source` names by a relative path."""
         place = self._ask(source, f"/{name}") if source.path else ""
+        return self._modules.config(place) if place else None
+
+    def launched_by(self, source: Source) -> ConfigFile | None:
+        """The file beside `source` that `accelerate launch` reads."""
+        place = self._ask(source, _LAUNCHED_BY) if source.path else ""
         return self._modules.config(place) if place else None
 
     def wanted(self, source: Source, package: str) -> Wanted | None:

@@ -27,7 +27,7 @@ from amplint.notebooks.page import Page, Problem
 from amplint.notebooks.reading import is_plain, page_of
 from amplint.records import dataclass
 from amplint.rule import Rule
-from amplint.source.configs.names import is_config, named
+from amplint.source.configs.names import is_config, named, reads_settings
 from amplint.source.encoding import SourceError
 from amplint.source.files import read, require_size
 
@@ -175,7 +175,8 @@ class Linter:
         else:
             self._note_configs(target, raw)
             rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
-            others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
+            reaches = follows(raw) or reads_settings(raw)
+            others = tuple(rule for rule in self._handling[codes] if rule not in rules) if reaches else ()
         torch = target.settings.torch_version
         job = Job(target.filename, target.path, raw, rules, others, torch, asked, seconds=target.settings.max_seconds)
         folder = os.path.dirname(target.path) if rules or others else ""

@@ -11,6 +11,8 @@ from amplint.source import syntax as cst
 _WORDS = {"True": TRUE, "False": FALSE, "None": NONE}
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _REAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+MISSING = "???"
+"""What OmegaConf calls a value that has to come from somewhere else."""
 _INDIRECT = 8
 """So many references lead from one to the next; more are a circle."""
 
@@ -47,6 +49,8 @@ class Reader:
             return Const(text)
         if _REAL.fullmatch(text):
             return Const(float(text))
+        if text == MISSING:
+            return self._unknown()
         if "${" not in text:
             return Const(text)
         reference = _REFERENCE.fullmatch(text)

@@ -32,6 +32,9 @@ class Around(Protocol):
     def config(self, source: Source, name: str) -> ConfigFile | None:
         """The file of settings that `source` names by a relative path."""
 
+    def launched_by(self, source: Source) -> ConfigFile | None:
+        """The file beside `source` that `accelerate launch` is meant to read, if there is one."""
+
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """Which versions of `package` the project of `source` asks for."""
 
@@ -42,7 +45,8 @@ class Program:
     `chunks` are all within reach, those of the linted file first, and `mentions` tells which of them each one names.
     `torch` is the version of PyTorch that the file is for, None for the newest known. With `whole` all of these matter
     as the linted file does, and not only what trains, saves or enters contexts in other files. `around` knows what else
-    there is; `configs` are the files of settings that have been read.
+    there is. `configs` are the files of settings that have been read, and `assumed` are those among them that options
+    of the script can replace.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Program:
         self._find = find
         self._around = around
         self.configs: dict[str, ConfigFile] = {}
+        self.assumed: dict[str, ConfigFile] = {}
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)
         self.mentions: dict[Chunk, tuple[Chunk, ...]] = {}
@@ -73,6 +78,13 @@ class Program:
     def config(self, name: str) -> ConfigFile | None:
         """The file of settings with the relative path `name`, as the linted file means it."""
         found = self._around.config(self.main, name) if self._around is not None else None
+        if found is not None:
+            self.configs[found.path] = found
+        return found
+
+    def launched_by(self) -> ConfigFile | None:
+        """The file beside the linted one that `accelerate launch` is meant to read, if there is one."""
+        found = self._around.launched_by(self.main) if self._around is not None else None
         if found is not None:
             self.configs[found.path] = found
         return found

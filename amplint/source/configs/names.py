@@ -10,6 +10,7 @@ YAML = (".yaml", ".yml")
 SUFFIXES = (*JSON, *YAML)
 _SIGNS = (b".json", b".yaml", b".yml")
 _NAMED = re.compile(rb"""["']((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
+_READS = (*_SIGNS, b"hydra", b"Accelerator(")
 MOST_NAMED = 30
 """So many names of a script are looked at."""
 
@@ -17,6 +18,11 @@ MOST_NAMED = 30
 def is_config(path: str) -> bool:
     """Whether the file at `path` is one of settings, by its name."""
     return path.endswith(SUFFIXES)
+
+
+def reads_settings(raw: bytes) -> bool:
+    """Whether a script may read files of settings, by its words."""
+    return any(word in raw for word in _READS)
 
 
 def named(raw: bytes) -> Iterator[str]:
