@@ -56,7 +56,9 @@ def read(name: str, text: str) -> ConfigFile:
 
 def value(name: str, text: str, *, omega: bool = False) -> object:
     """What is in it."""
-    return plain(Reader(lambda: 0, omega=omega).value(read(name, text).root))
+    reader = Reader(lambda: 0, omega=omega)
+    found = reader.value(read(name, text).root)
+    return plain(reader.resolved(found) if omega else found)
 
 
 def written(file: ConfigFile) -> list[tuple[str, int, int]]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from amplint.engine.diagnostics import ALWAYS_ON
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.modules import Lookups
 from amplint.engine.screen import follows, screen, words_of
-from amplint.findings import Applicability, Finding, Note, Severity
+from amplint.findings import Applicability, Finding, Note, Severity, Span
 from amplint.rule import Rule
 from amplint.semantics import interpret
 from amplint.semantics.configs.display import dictionaries, name_of
@@ -51,22 +52,44 @@ def with_settings(
     rules = (*rules, *screen(others, b"\n".join(texts), job.asked))
     if not rules:
         return found
-    assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
-    dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=job.whole)
-    words = words_of(assuming) if assuming else None
-    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds, configs=True)
-    if not program.assumed:
-        return found
-    weights = {(finding.code, finding.span): finding.severity for finding in found}
+    known = _weights(found)
     once = {rule.code for rule in rules if rule.once} & {finding.code for finding in found}
-    more = {
-        (finding.code, finding.span): _resting(finding, program)
-        for finding in dispatcher.findings()
-        if finding.severity > max(Severity.INFO, weights.get((finding.code, finding.span), Severity.INFO))
-        and finding.code not in once
-    }
-    kept = [finding for finding in found if (finding.code, finding.span) not in more]
-    return sorted([*kept, *more.values()], key=lambda finding: (finding.span, finding.code))
+    more = [finding for finding in _read(program, rules, job, configs=True) if _weighs(finding, known, once)]
+    if not program.assumed or not more:
+        return found
+    if any(finding.elsewhere is not None for finding in more):
+        known |= _weights(_read(program, rules, job, configs=False))
+        more = [finding for finding in more if _weighs(finding, known, once)]
+    replaced = {(finding.code, finding.span) for finding in more if finding.elsewhere is None}
+    kept = [finding for finding in found if (finding.code, finding.span) not in replaced]
+    resting = [_resting(finding, program) for finding in more]
+    return sorted([*kept, *resting], key=lambda finding: (finding.span, finding.code))
+
+
+def _read(program: Program, rules: Sequence[type[Rule]], job: Job, *, configs: bool) -> list[Finding]:
+    """What is found in `program`, in the other files that it enters as well."""
+    assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
+    dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
+    words = words_of(assuming) if assuming else None
+    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds, configs=configs)
+    return dispatcher.findings()
+
+
+_Place = tuple[str, Span, Note | None]
+
+
+def _weights(found: Iterable[Finding]) -> dict[_Place, Severity]:
+    return {_place(finding): finding.severity for finding in found}
+
+
+def _place(finding: Finding) -> _Place:
+    return finding.code, finding.span, finding.elsewhere and replace(finding.elsewhere, message="")
+
+
+def _weighs(finding: Finding, known: Mapping[_Place, Severity], once: Set[str]) -> bool:
+    """Whether a finding is more than a hint, and more than what is `known` at its place."""
+    least = max(Severity.INFO, known.get(_place(finding), Severity.INFO))
+    return finding.severity > least and finding.code not in once and finding.code not in ALWAYS_ON
 
 
 def _named(program: Program, raw: bytes) -> Iterator[ConfigFile]:

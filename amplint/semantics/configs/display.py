@@ -20,7 +20,8 @@ _INDIRECT = 8
 class Reader:
     """Values of displays; `fresh` makes the symbol of something unknown.
 
-    With `omega` they are what OmegaConf makes of them: `1e-5` is a number, and `${a.b}` another value of the file.
+    With `omega` they are what OmegaConf makes of them: `1e-5` is a number, `???` has to come from somewhere else, and
+    `${a.b}` is a reference, which stays a text until the whole is `resolved`.
     """
 
     def __init__(self, fresh: Callable[[], int], *, omega: bool = False) -> None:
@@ -29,38 +30,45 @@ class Reader:
 
     def value(self, node: cst.BaseExpression) -> Value:
         """What `node`, and all that is in it, comes to."""
-        return self._value(node, node, 0)
-
-    def _value(self, node: cst.BaseExpression, root: cst.BaseExpression, depth: int) -> Value:
         if isinstance(node, cst.Dict):
             pairs = [element for element in node.elements if isinstance(element, cst.DictElement)]
-            keys = tuple(self._value(pair.key, root, depth) for pair in pairs)
-            return Items(tuple(self._value(pair.value, root, depth) for pair in pairs), keys)
+            keys = tuple(self.value(pair.key) for pair in pairs)
+            return Items(tuple(self.value(pair.value) for pair in pairs), keys)
         if isinstance(node, cst.List):
-            return Items(tuple(self._value(element.value, root, depth) for element in node.elements))
+            return Items(tuple(self.value(element.value) for element in node.elements))
         if isinstance(node, cst.BaseNumber):
             return Const(node.evaluated_value)
         if isinstance(node, cst.SimpleString):
-            return self._text(str(node.evaluated_value), root, depth)
+            return self._text(str(node.evaluated_value))
         return _WORDS.get(node.value, self._unknown()) if isinstance(node, cst.Name) else self._unknown()
 
-    def _text(self, text: str, root: cst.BaseExpression, depth: int) -> Value:
-        if not self._omega:
-            return Const(text)
-        if _REAL.fullmatch(text):
+    def _text(self, text: str) -> Value:
+        if self._omega and _REAL.fullmatch(text):
             return Const(float(text))
-        if text == MISSING:
-            return self._unknown()
-        if "${" not in text:
-            return Const(text)
-        reference = _REFERENCE.fullmatch(text)
-        named = find(root, *reference[1].split(".")) if reference is not None and depth < _INDIRECT else None
-        if named is None or isinstance(named.value, (cst.Dict, cst.List)):
-            return self._unknown()
-        return self._value(named.value, root, depth + 1)
+        return self._unknown() if self._omega and text == MISSING else Const(text)
+
+    def resolved(self, root: Value) -> Value:
+        """`root` with the values that its references mean; those that mean no constant are unknown."""
+        return self._resolved(root, root, 0)
+
+    def _resolved(self, value: Value, root: Value, depth: int) -> Value:
+        if isinstance(value, Items):
+            return Items(tuple(self._resolved(one, root, depth) for one in value.values), value.keys)
+        if not isinstance(value, Const) or not isinstance(value.value, str) or "${" not in value.value:
+            return value
+        reference = _REFERENCE.fullmatch(value.value)
+        named = get(root, *reference[1].split(".")) if reference is not None and depth < _INDIRECT else None
+        return self._resolved(named, root, depth + 1) if isinstance(named, Const) else self._unknown()
 
     def _unknown(self) -> Unknown:
         return Unknown(self._fresh())
+
+
+def refers(value: Value) -> bool:
+    """Whether there is a reference in a value."""
+    if isinstance(value, Items):
+        return any(map(refers, value.values))
+    return isinstance(value, Const) and isinstance(value.value, str) and "${" in value.value
 
 
 def find(tree: cst.CSTNode, *keys: str) -> cst.DictElement | None:
@@ -96,7 +104,7 @@ def dictionaries(tree: cst.CSTNode) -> Iterator[cst.Dict]:
             todo += [element.value for element in reversed(node.elements)]
 
 
-def get(settings: Items | None, *keys: str) -> Value | None:
+def get(settings: Value | None, *keys: str) -> Value | None:
     """The value that `keys` lead to in a dictionary, one in the other; None where there is none."""
     found: Value | None = settings
     for key in keys:

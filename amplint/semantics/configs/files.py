@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from amplint.semantics.configs.display import Reader, get
+from amplint.semantics.configs.display import Reader, get, refers
 from amplint.semantics.configs.hydra import Hydra, merged
 from amplint.semantics.python.definitions import node_of
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import quietly
 from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
@@ -37,6 +38,10 @@ class ConfigFiles(Tracker):
             *known.READING_METHODS,
         }
     )
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.referring: set[Value] = set()
 
     def is_needed(self) -> bool:
         """Only where they are to."""
@@ -107,11 +112,22 @@ class ConfigFiles(Tracker):
     def _load_omega(self, state: State, call: Call) -> Value | None:
         first = _first(call.arguments)
         file = self._file(first.path if isinstance(first, FileText) else first)
-        return Reader(self.machine.fresh, omega=True).value(file.root) if file is not None else None
+        if file is None:
+            return None
+        reader = Reader(self.machine.fresh, omega=True)
+        value = reader.value(file.root)
+        made = reader.resolved(value)
+        if refers(value):
+            self.referring.add(made)
+        return made
 
     def _merge(self, state: State, call: Call) -> Value | None:
+        """References mean what is in the whole, so that what others have put into it can change their values."""
+        values = [value for value in call.arguments.values if value != Items((), ())]
+        if len(values) > 1 and not self.referring.isdisjoint(values):
+            return None
         result = Items((), ())
-        for value in call.arguments.values:
+        for value in values:
             if not isinstance(value, Items) or value.keys is None or symbol_of(self.machine, value) in state.heap:
                 return None
             result = merged(result, value)

@@ -29,7 +29,8 @@ class Hydra:
     def composed(self, name: str) -> Items | None:
         """The settings of the primary file `name`, None where not all of them can be known."""
         made = self._composed(name, "", 0)
-        return made[1] if made is not None else None
+        whole = self._reader.resolved(made[1]) if made is not None else None
+        return whole if isinstance(whole, Items) else None
 
     def _composed(self, name: str, group: str, depth: int) -> tuple[str, Items] | None:
         """The package and the settings of a file of a group."""

@@ -9,7 +9,7 @@ JSON = (".json",)
 YAML = (".yaml", ".yml")
 SUFFIXES = (*JSON, *YAML)
 _SIGNS = (b".json", b".yaml", b".yml")
-_NAMED = re.compile(rb"""["']((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
+_NAMED = re.compile(rb"""["']/?((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
 _READS = (*_SIGNS, b"hydra", b"Accelerator(")
 MOST_NAMED = 30
 """So many names of a script are looked at."""
