@@ -103,7 +103,7 @@ def check(
         target = text_target(filename or _UNNAMED, projects)
         return lint_text(_raw(source), target, _linter(projects)).findings
     found = _found(source, projects, filename)
-    results = lint_files(found.targets, _linter(projects))
+    results = lint_files(found.targets, _linter(projects), named=True)
     return [*found.problems, *(finding for linted in results for finding in linted.findings)]
 
 

@@ -63,7 +63,7 @@ class Rule:
     member is enough and a pattern has to match. `every_path` asks that a report is kept only when the handler reported
     the node on every execution path that reaches it. `fixable` is what `fix` promises at best, for tables and help.
     With `only_fixable` a report that it does not repair is dropped. What a rule reports `once` is one finding for a
-    file, at the first place; its notes are the others.
+    file, at the first place; its notes are the others. With `configs` it hears of files of settings, too.
 
     `assumed` is the screen of a rule that, where it is selected by name, prefix or ALL, also says what would happen in
     half precision to tensors of which nothing tells the dtype; the words in it are calls that then matter. Such reports
@@ -86,6 +86,7 @@ class Rule:
     fixable: ClassVar[Applicability | None] = None
     only_fixable: ClassVar[bool] = False
     once: ClassVar[bool] = False
+    configs: ClassVar[bool] = False
     goes_by: ClassVar[tuple[str, ...]] = ()
     claims: ClassVar[tuple[Claim, ...]] = ()
 

@@ -76,8 +76,8 @@ ALLOWED_IN_RULES = {
 
 
 ROOMS = (
-    "words", "values", "events", "reading", "python", "regions", "memory", "tensors", "models", "seams", "losses",
-    "accumulation", "frameworks", "protocol", "checkpoints", "custom_functions", "trackers", "__init__",
+    "words", "values", "events", "reading", "python", "configs", "regions", "memory", "tensors", "models", "seams",
+    "losses", "accumulation", "frameworks", "protocol", "checkpoints", "custom_functions", "trackers", "__init__",
 )  # fmt: skip
 """The parts of semantics: each imports only itself and what stands before it."""
 

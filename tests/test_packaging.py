@@ -86,7 +86,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
 def test_dependencies_are_few_and_have_no_upper_bound() -> None:
     project = PROJECT["project"]
     names = {dependency.partition(">=")[0] for dependency in project["dependencies"]}
-    assert names == {"click", "libcst", "platformdirs", "rich", "tomli"}
+    assert names == {"PyYAML", "click", "libcst", "platformdirs", "rich", "tomli"}
     for dependency in itertools.chain(project["dependencies"], *project["optional-dependencies"].values()):
         requirement = dependency.partition(";")[0]
         assert ">=" in requirement

@@ -16,6 +16,7 @@ from amplint.fixes.verify import verify
 from amplint.fixes.write import replace_file
 from amplint.notebooks.page import Page
 from amplint.records import dataclass
+from amplint.source.configs.names import is_config
 from amplint.source.encoding import SourceError
 from amplint.source.files import read
 from amplint.source.logical import logical_ends
@@ -52,10 +53,10 @@ def ignore_in_file(target: Target, findings: list[Finding], linter: Linter) -> I
     """Silence `findings`, those of the file `target` that are not wanted, by comments, and replace the file.
 
     A comment is written only where the file means the same with it, its finding is silenced, and no other finding
-    comes or goes but of the same rule in the same statement.
+    comes or goes but of the same rule in the same statement. None is written into files of settings.
     """
     wanted = {identity(finding) for finding in findings if finding.code not in _NOT_IGNORED}
-    if not wanted:
+    if not wanted or is_config(target.path):
         return Ignored(findings)
     try:
         raw = read(target.path)

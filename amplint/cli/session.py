@@ -142,12 +142,16 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
     with contextlib.closing(Cache(options.cache_folder() if found.targets else None)) as cache:
         linter = Linter(projects, cache)
         with Progress(len(found.targets), linter.running, hidden=options.quiet) as progress:
-            results = lint_files(found.targets, linter, progress, fix=options.fix or options.diff, write=options.fix)
+            repairs = options.fix or options.diff
+            results = lint_files(found.targets, linter, progress, fix=repairs, write=options.fix, named=True)
+        targets = []
         for linted in results:
             _take(linted, options, outcome)
-        keep(outcome, found.targets)
+            targets.append(linted.target)
+        outcome.files = len(targets)
+        keep(outcome, targets)
         if options.add_ignore:
-            _add_ignores(outcome, found.targets, linter)
+            _add_ignores(outcome, targets, linter)
     return outcome
 
 

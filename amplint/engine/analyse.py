@@ -15,6 +15,7 @@ from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
 from amplint.rule import Rule
 from amplint.semantics import SECONDS
+from amplint.source.configs.names import is_config, reads_settings
 from amplint.source.remembered import forget
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def analyse(job: Job, modules: Modules) -> Analysis:
 def _analyse(job: Job, modules: Modules) -> Analysis:
     if len(job.raw) > MOST_BYTES and b"\0" not in job.raw:
         return Analysis([_too_large(job)] if job.rules or job.others else [])
-    if not (job.rules or job.others) and _python_says(job.raw) is None:
+    if not (job.rules or job.others) and not is_config(job.path) and _python_says(job.raw) is None:
         return Analysis([])
     try:
         return _interpreted(job, modules)
@@ -83,17 +84,20 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.engine.dispatch import Dispatcher
     from amplint.semantics import interpret
     from amplint.semantics.reading.program import Program, nothing
+    from amplint.source.configs.file import ConfigFile
     from amplint.source.encoding import SourceError
     from amplint.source.source import Source
 
     try:
         # At the ordinary recursion limit `ast` refuses what is nested so deeply that libcst would overflow the stack.
-        source = Source.from_bytes(job.filename, job.raw, job.path)
+        opens = ConfigFile.of if is_config(job.path) else Source.from_bytes
+        source = opens(job.filename, job.raw, job.path)
         if not (job.rules or job.others):
             return Analysis([])
         with deep_recursion():
             lookups = Lookups(modules, source)
-            program = Program(source, lookups if follows(job.raw) else nothing, job.torch, whole=job.whole)
+            find = lookups if follows(job.raw) else nothing
+            program = Program(source, find, job.torch, whole=job.whole, around=lookups)
             reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
             rules = (*job.rules, *screen(job.others, reached, job.asked))
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
@@ -103,8 +107,16 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
                 words = words_of(assuming) if assuming else None
                 stopped = interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds)
             cut = [] if stopped is None else [_cut_short(source, stopped)]
-            return Analysis([*cut, *dispatcher.findings()], lookups.answers())
+            found = dispatcher.findings()
+            if not cut and reads_settings(job.raw):
+                from amplint.engine.settings_read import with_settings
+
+                found = with_settings(program, found, rules, job, lookups)
+            return Analysis([*cut, *found], lookups.answers())
     except SourceError as failure:
+        if is_config(job.path):
+            span = Span(failure.position, failure.position)
+            return Analysis([diagnostic(SyntaxErrorFound, job.filename, failure.message, span=span)])
         return Analysis([_syntax_error(job.filename, job.raw, failure.message, failure.position)])
 
 

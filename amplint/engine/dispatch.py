@@ -12,6 +12,7 @@ from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.rule import Handler, Report, Rule
+from amplint.source.configs.names import is_config
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import ForeignNode
 
@@ -160,6 +161,8 @@ class Dispatcher:
         return Note(message, source.span(node), os.path.relpath(source.path, os.path.dirname(self._source.path)))
 
     def _fix(self, report: Report) -> Fix | None:
+        if is_config(self._source.path):
+            return None
         try:
             return report.rule.fix(report.event, self._rewriter)
         except ForeignNode:

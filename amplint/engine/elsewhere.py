@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from amplint.findings import Finding, Note
+from amplint.findings import Finding, Note, Severity
 
 _Place = tuple[str, str, int, int]
 
@@ -28,20 +28,20 @@ def with_names(finding: Finding) -> Finding:
 def drop_repeated(results: Sequence[list[Finding]], paths: Sequence[str]) -> list[list[Finding]]:
     """`results` of the files at `paths` without what is said of a place in another file that has been told already.
 
-    It has been told when that file's own findings or an earlier file's hold it.
+    It has been told when that file's own findings or an earlier file's hold it, and it weighs no more than there.
     """
-    told: set[_Place] = set()
+    told: dict[_Place, Severity] = {}
     for path, findings in zip(paths, results, strict=True):
-        told |= {_place(finding, path) for finding in findings if finding.elsewhere is None}
+        told |= {_place(finding, path): finding.severity for finding in findings if finding.elsewhere is None}
     kept: list[list[Finding]] = []
     for path, findings in zip(paths, results, strict=True):
         kept.append([])
         for finding in findings:
             if finding.elsewhere is not None:
                 place = _place(finding, path)
-                if place in told:
+                if place in told and told[place] >= finding.severity:
                     continue
-                told.add(place)
+                told[place] = finding.severity
             kept[-1].append(finding)
     return kept
 

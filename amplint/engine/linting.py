@@ -47,8 +47,11 @@ def lint_files(
     *,
     fix: bool = False,
     write: bool = False,
+    named: bool = False,
 ) -> Iterator[Linted]:
-    """Lint `targets`; with `fix`, each is repaired when it is asked for and, with `write`, replaced.
+    """Lint `targets`, and behind them, with `named`, the files of settings that they name.
+
+    With `fix`, each is repaired when it is asked for and, with `write`, replaced.
 
     `progress` is told how many files have been linted since it was told last. Raises ConfigError.
     """
@@ -56,10 +59,10 @@ def lint_files(
         from amplint.fixes.write import sweep  # what only repairs need
 
         sweep(target.path for target in targets)
-    results = zip(targets, linter.check_all(targets, progress), strict=True)
+    results = [*zip(targets, linter.check_all(targets, progress), strict=True)]
     return (
         _repaired(target, findings, linter, write=write) if fix else Linted(target, findings)
-        for target, findings in results
+        for target, findings in (*results, *(linter.check_named(targets) if named else ()))
     )
 
 

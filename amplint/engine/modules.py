@@ -10,16 +10,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from amplint.source.configs.names import YAML
 from amplint.source.files import read
+from amplint.torchlib.frameworks import LAUNCHED_BY
 from amplint.torchlib.names import LIBRARIES
 from amplint.torchlib.stand_ins import STAND_INS
 
 if TYPE_CHECKING:
+    from amplint.source.configs.file import ConfigFile
     from amplint.source.source import Source
+    from amplint.torchlib.versions import Wanted
 
 _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
+_LONGEST_NAME = 300
+_LAUNCHED_BY = "*"
+_LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
+_MOST_LAUNCH_FILES = 20
 _KEPT = 2_000_000
 """Characters of text whose files are kept from one analysis to the next: their trees can take a hundred times that."""
 
@@ -38,6 +46,7 @@ class Modules:
         self._raw: dict[str, bytes | None] = {}
         self._digests: dict[str, str] = {}
         self._sources: dict[str, Source | None] = {}
+        self._configs: dict[str, ConfigFile | None] = {}
         self._stand_ins: dict[str, Source] = {}
 
     def place(self, importer: str, module: str) -> str | None:
@@ -82,6 +91,71 @@ class Modules:
         self._sources[path] = found
         return found
 
+    def file(self, importer: str, name: str) -> str | None:
+        """The path of a file that `importer` names by a relative path, None when it is not in the tree.
+
+        It is relative to the folder of `importer` where it begins with `./`; otherwise the folders are searched in
+        which modules are, since one of them is the folder that a script is started in.
+        """
+        folder = os.path.dirname(importer)
+        if os.path.isabs(name) or "\0" in name or len(name) > _LONGEST_NAME:
+            return None
+        places = (folder,) if name.startswith("./") else self._searched(folder)
+        root = self._root(folder)
+        for place in places:
+            found = os.path.normpath(os.path.join(place, name))
+            if os.path.isfile(found) and found.startswith(os.path.join(root, "")):
+                return found
+        return None
+
+    def config(self, path: str) -> ConfigFile | None:
+        """A file of settings of the tree, None when it cannot be read."""
+        if path not in self._configs:
+            from amplint.source.configs.file import ConfigFile
+            from amplint.source.encoding import SourceError
+
+            raw, self._configs[path] = self.raw(path), None
+            with contextlib.suppress(SourceError):
+                self._configs[path] = None if raw is None else ConfigFile.of(path, raw, path)
+        return self._configs[path]
+
+    def launched_by(self, importer: str) -> str | None:
+        """The one file beside `importer` that `accelerate launch` reads, None where there is none or are several."""
+        folder = os.path.dirname(importer)
+        names = sorted(name for name in self._listing(folder) if name.endswith(YAML))
+        paths = [os.path.join(folder, name) for name in names[:_MOST_LAUNCH_FILES]]
+        found = [path for path in paths if all(sign in (self.raw(path) or b"") for sign in _LAUNCH_SIGNS)]
+        return found[0] if len(found) == 1 else None
+
+    def wanted(self, importer: str, package: str) -> Wanted | None:
+        """Which versions of `package` the project of `importer` asks for, None where no file of it says so."""
+        from amplint.engine.requirements import FILES, wanted
+
+        for folder in self._searched(os.path.dirname(importer)):
+            names = sorted(self._listing(folder), key=str)
+            for file in (name for pattern in FILES for name in names if pattern.fullmatch(name)):
+                raw = self.raw(os.path.join(folder, file))
+                found = wanted(raw, package, os.path.join(folder, file)) if raw is not None else None
+                if found is not None:
+                    return found
+        return None
+
+    def answer(self, importer: str, question: str) -> tuple[str, str]:
+        """What a file is told of others, as a place and what is there; both are empty where there is nothing.
+
+        The question is the name of a module, `=` and that of a package whose version counts, `/` and that of a file, or
+        `*`, for the file that `accelerate launch` reads.
+        """
+        sign, name = question[:1], question[1:]
+        if sign == "=":
+            wanted = self.wanted(importer, name)
+            return (wanted.place, str(wanted)) if wanted is not None else ("", "")
+        if question == _LAUNCHED_BY:
+            place = self.launched_by(importer)
+        else:
+            place = self.file(importer, name) if sign == "/" else self.place(importer, question)
+        return (place, self.digest(place)) if place is not None else ("", "")
+
     def stand_in(self, module: str) -> Source | None:
         """What stands for a module of an installed library; it is in no file."""
         from amplint.source.source import Source
@@ -103,6 +177,7 @@ class Modules:
         self._raw.pop(path, None)
         self._digests.pop(path, None)
         self._sources.pop(path, None)
+        self._configs.pop(path, None)
 
     def _search(self, folder: str, module: str) -> str | None:
         name = module.lstrip(".")
@@ -174,27 +249,45 @@ class Lookups:
     def __call__(self, source: Source, module: str) -> Source | None:
         if not source.path or module.partition(".")[0] in _OUTSIDE:
             return None
-        place = self._modules.place(source.path, module)
-        answer = ("", "") if place is None else (os.path.relpath(place, self._folder), self._modules.digest(place))
-        if place != self._main.path:
-            self._asked[os.path.relpath(source.path, self._folder), module] = answer
-        if place is None:
+        place = self._ask(source, module)
+        if not place:
             return self._modules.stand_in(module)
         return self._main if place == self._main.path else self._modules.source(place)
 
+    def config(self, source: Source, name: str) -> ConfigFile | None:
+        """The file of settings that `source` names by a relative path."""
+        place = self._ask(source, f"/{name}") if source.path else ""
+        return self._modules.config(place) if place else None
+
+    def launched_by(self, source: Source) -> ConfigFile | None:
+        """The file beside `source` that `accelerate launch` reads."""
+        place = self._ask(source, _LAUNCHED_BY) if source.path else ""
+        return self._modules.config(place) if place else None
+
+    def wanted(self, source: Source, package: str) -> Wanted | None:
+        """Which versions of `package` the project of `source` asks for."""
+        if not source.path:
+            return None
+        self._ask(source, f"={package}")
+        return self._modules.wanted(source.path, package)
+
+    def _ask(self, source: Source, question: str) -> str:
+        place, content = self._modules.answer(source.path, question)
+        if place != self._main.path:
+            told = os.path.relpath(place, self._folder) if place else ""
+            self._asked[os.path.relpath(source.path, self._folder), question] = told, content
+        return place
+
     def answers(self) -> list[list[str]]:
-        """Importer, module, place and digest of each lookup, paths relative to the main file's folder."""
+        """Importer, question, place and content of each lookup, paths relative to the main file's folder."""
         return [[*question, *answer] for question, answer in self._asked.items()]
 
 
 def still_holds(modules: Modules, path: str, asked: list[list[str]]) -> bool:
     """Whether what was `asked` for the file at `path` (see `Lookups.answers`) has the same answers now."""
     folder = os.path.dirname(path)
-    for importer, module, place, digest in asked:
-        found = modules.place(os.path.normpath(os.path.join(folder, importer)), module)
-        if found is None or not place:
-            if found or place:
-                return False
-        elif os.path.relpath(found, folder) != place or modules.digest(found) != digest:
+    for importer, question, place, content in asked:
+        now, there = modules.answer(os.path.normpath(os.path.join(folder, importer)), question)
+        if (os.path.relpath(now, folder) if now else "") != place or there != content:
             return False
     return True

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 from amplint.engine.analyse import Analysis, Job, analyse
@@ -16,6 +17,7 @@ from amplint.engine.diagnostics import ALWAYS_ON, SyntaxErrorFound, UnreadableFi
 from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.modules import Modules, still_holds
+from amplint.engine.patterns import ignored
 from amplint.engine.projects import Projects
 from amplint.engine.running import noted
 from amplint.engine.screen import follows, screen
@@ -25,6 +27,7 @@ from amplint.notebooks.page import Page, Problem
 from amplint.notebooks.reading import is_plain, page_of
 from amplint.records import dataclass
 from amplint.rule import Rule
+from amplint.source.configs.names import is_config, named, reads_settings
 from amplint.source.encoding import SourceError
 from amplint.source.files import read, require_size
 
@@ -47,7 +50,8 @@ def opened(path: str, raw: bytes) -> Page:
 
     What holds NUL is neither Python nor a notebook, and need not be looked at any further.
     """
-    return Page(raw) if b"\0" in raw or is_plain(path, raw) else call_deep(page_of, path, raw)
+    plain = b"\0" in raw or is_config(path) or is_plain(path, raw)
+    return Page(raw) if plain else call_deep(page_of, path, raw)
 
 
 def cores() -> int:
@@ -66,6 +70,7 @@ class Linter:
         self._cache = cache
         self._handling: dict[frozenset[str], tuple[type[Rule], ...]] = {}
         self._modules = Modules(unsaved)
+        self._named: dict[str, str] = {}
         self.running: dict[str, float] = {}
         """The files that are being analysed, by name, and when that began by `time.monotonic`."""
 
@@ -82,6 +87,24 @@ class Linter:
         except SourceError as failure:
             return [_not_a_notebook(target, failure)]
         return [page.placed(finding) for finding in self.check_page(target, page)]
+
+    def check_named(self, targets: Sequence[Target]) -> list[tuple[Target, list[Finding]]]:
+        """The findings in files of settings that scripts named which have been checked; not in `targets` themselves.
+
+        One that cannot be read says nothing: it may be meant for another reader. Raises ConfigError.
+        """
+        known = {target.path for target in targets}
+        found = []
+        for path, filename in sorted(self._named.items()):
+            settings = self._projects.of(Path(path).parent)
+            excluded = self._projects.excludes(settings)
+            if path not in known and not (excluded is not None and ignored([excluded], path)):
+                found.append(Target(filename, path, settings))
+        results = self.check_all(found, lambda done: None)
+        return [
+            (target, [finding for finding in findings if finding.code not in ALWAYS_ON])
+            for target, findings in zip(found, results, strict=True)
+        ]
 
     def forget(self, path: str) -> None:
         """Read the file with the absolute `path` anew when it is imported: it has changed."""
@@ -130,6 +153,15 @@ class Linter:
         once = drop_repeated(results, [target.path for target in targets])
         return [self._placed(done[index], found) if index in done else found for index, found in enumerate(once)]
 
+    def _note_configs(self, target: Target, raw: bytes) -> None:
+        """Remember the files of settings that a script names."""
+        folder = os.path.dirname(target.path)
+        for name in named(raw):
+            path = self._modules.file(target.path, name)
+            if path is not None and path not in self._named:
+                shown = os.path.join(os.path.dirname(target.filename), os.path.relpath(path, folder))
+                self._named[path] = os.path.normpath(shown)
+
     def _prepare(self, target: Target, page: Page) -> _Work:
         raw = page.raw
         codes = self._projects.active(target.settings, target.path)
@@ -137,8 +169,14 @@ class Linter:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
         asked = self._projects.asked(target.settings)
-        rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
-        others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
+        if is_config(target.path):
+            rules = tuple(rule for rule in self._handling[codes] if rule.configs)
+            others: tuple[type[Rule], ...] = ()
+        else:
+            self._note_configs(target, raw)
+            rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
+            reaches = follows(raw) or reads_settings(raw)
+            others = tuple(rule for rule in self._handling[codes] if rule not in rules) if reaches else ()
         torch = target.settings.torch_version
         job = Job(target.filename, target.path, raw, rules, others, torch, asked, seconds=target.settings.max_seconds)
         folder = os.path.dirname(target.path) if rules or others else ""

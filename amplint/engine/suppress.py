@@ -8,6 +8,7 @@ from dataclasses import replace
 from amplint.engine.diagnostics import ALWAYS_ON, UnusedSuppression, diagnostic
 from amplint.engine.select import Rules, matches, nearest_rule
 from amplint.findings import Edit, Finding, Fix
+from amplint.source.configs.names import is_config
 from amplint.source.suppressions import Suppression, may_be_unused, may_suppress, suppressions
 
 
@@ -22,7 +23,7 @@ def suppress(findings: list[Finding], filename: str, raw: bytes, rules: Rules, a
     ours = any(finding.code not in ALWAYS_ON for finding in findings)
     if not wanted and not (ours and may_suppress(raw)):
         return findings
-    comments = suppressions(raw)
+    comments = suppressions(raw, in_config=is_config(filename))
     used: set[tuple[Suppression, str]] = set()
     kept = [finding for finding in findings if not _suppressed(finding, comments, rules, used)]
     if wanted and not any(comment.rows is None and _names_itself(comment) for comment in comments):

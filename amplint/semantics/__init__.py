@@ -21,15 +21,25 @@ def interpret(
     kinds: Set[str],
     assuming: Set[str] | None = None,
     seconds: float = SECONDS,
+    *,
+    configs: bool = False,
 ) -> Stopped | None:
     """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
     Where that takes too many statements or processor `seconds`, the rest is left out, and what it returns says where.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
-    Raises SourceError for a part that cannot be parsed.
+    With `configs`, files of settings that the script reads say what they say now. Raises SourceError for a part that
+    cannot be parsed.
     """
+    from amplint.source.configs.file import ConfigFile
+
+    if isinstance(program.main, ConfigFile):
+        from amplint.semantics.configs.told import tell as tell_config
+
+        tell_config(program, program.main, tell, kinds)
+        return None
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    return run(program, tell, kinds, TRACKERS, assuming, seconds)
+    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs)

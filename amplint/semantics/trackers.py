@@ -5,6 +5,7 @@ from __future__ import annotations
 from amplint.semantics.accumulation.uncleared import Clearing
 from amplint.semantics.accumulation.windows import Windows
 from amplint.semantics.checkpoints.checkpoints import Checkpoints
+from amplint.semantics.configs.files import ConfigFiles
 from amplint.semantics.custom_functions.custom_functions import CustomFunctions
 from amplint.semantics.frameworks.apex import Apex
 from amplint.semantics.frameworks.api_uses import ApiUses
@@ -75,6 +76,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Rhythm,
     Undone,
     # what there is
+    ConfigFiles,
     ApiUses,
     Callees,
     Models,

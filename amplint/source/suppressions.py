@@ -18,6 +18,7 @@ _HINT = re.compile(rb"noqa|amplint\s*:", re.IGNORECASE)
 _OWN_HINT = re.compile(rb"amplint\s*:", re.IGNORECASE)
 _LISTED = re.compile(rb"noqa\s*:[^\r\n]*", re.IGNORECASE)
 _CODE_HINT = re.compile(rb"AMP\d", re.IGNORECASE)
+_YAML_COMMENT = re.compile(r"(?:^|\s)(?P<comment>#[^\n]*)")
 _LAYOUT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER})
 
 
@@ -55,17 +56,27 @@ def may_be_unused(raw: bytes) -> bool:
     return b"noqa" in folded and any(_CODE_HINT.search(listed) for listed in _LISTED.findall(raw))
 
 
-def suppressions(raw: bytes) -> list[Suppression]:
-    """Every suppression in a Python file, in order; none when the file cannot be tokenized."""
+def suppressions(raw: bytes, *, in_config: bool = False) -> list[Suppression]:
+    """Every suppression in a Python file, or one of settings, in order; none when the file cannot be tokenized."""
     found: list[Suppression] = []
     try:
         text, _ = decode(raw)
         lines = io.StringIO(text, newline=None).readlines()
-        for comment, rows in _comments(tokenize.generate_tokens(iter(lines).__next__)):
+        tokens = _of_config(lines) if in_config else tokenize.generate_tokens(iter(lines).__next__)
+        for comment, rows in _comments(tokens):
             found += _directives(comment, lines[comment.start[0] - 1], rows)
     except (SourceError, tokenize.TokenError, SyntaxError):
         return []
     return found
+
+
+def _of_config(lines: list[str]) -> Iterator[tokenize.TokenInfo]:
+    """The comments of YAML, each as a token."""
+    for row, line in enumerate(lines, 1):
+        found = _YAML_COMMENT.search(line)
+        if found is not None:
+            start, end = (row, found.start("comment")), (row, found.end())
+            yield tokenize.TokenInfo(tokenize.COMMENT, found["comment"], start, end, line)
 
 
 def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[tokenize.TokenInfo, tuple[int, int]]]:

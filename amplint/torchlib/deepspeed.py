@@ -33,3 +33,18 @@ OF_FLOAT16 = frozenset(
 """The settings of a scale of losses, which only the block "fp16" has."""
 SCALE_POWER = ("initial_scale_power", 16)
 """The setting of the first scale, a power of 2, and its default."""
+CHECKED_SINCE = (0, 17, 1)
+"""Since when settings that "bf16" does not have are refused."""
+KNOWN_BY = frozenset(
+    {
+        *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "zero_allow_untested_optimizer"),
+        *("gradient_accumulation_steps", "gradient_clipping", "steps_per_print", "wall_clock_breakdown"),
+    }
+)
+"""Settings by which a dictionary that has a block for a precision is known for one of DeepSpeed's configurations."""
+CLIPPING = "gradient_clipping"
+"""The norm that the engine clips gradients to; where it is 0 or missing, nothing clips them."""
+AUTO = "auto"
+"""What Transformers and Accelerate replace by what they were given themselves."""
+HALF_BLOCKS = {"fp16": "fp16", "bf16": "bf16", "fp8": "bf16"}
+"""Accelerate's mixed precision -> the block that it enables; the other one must not be (accelerate 1.15)."""

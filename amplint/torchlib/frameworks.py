@@ -64,6 +64,35 @@ ROUNDING = frozenset(
 
 The first is the default. Source: `OptimizerNames` of transformers 4.30 to 5.23; others compensate, or are not known.
 """
+MATCHED = {
+    "fp16.enabled": ("fp16", False),
+    "bf16.enabled": ("bf16", False),
+    "gradient_clipping": ("max_grad_norm", 1.0),
+    "gradient_accumulation_steps": ("gradient_accumulation_steps", 1),
+}
+"""What DeepSpeed's configuration says, unless it is "auto" -> the argument of `TrainingArguments` for the same.
+
+With its default. Where they differ, training ends with ValueError as it begins. Source: `HfTrainerDeepSpeedConfig` in
+transformers 4.30 to 5.23, in which `fp16_full_eval` and `bf16_full_eval` count as well.
+"""
+ALSO_HALF = frozenset({"fp16_full_eval", "bf16_full_eval", "half_precision_backend", "fp16_backend", "fp16_opt_level"})
+"""Arguments that change what these must say."""
+LAUNCHED_BY = frozenset({"compute_environment", "distributed_type"})
+"""The settings by which a file is known for one that `accelerate config` writes and `accelerate launch` reads."""
+DEEPSPEED_FILE = "deepspeed_config_file"
+"""The setting of `deepspeed_config` there that names DeepSpeed's own configuration.
+
+With it, none of `LEFT_TO_FILE` may be set beside it, nor a mixed precision: `Accelerator()` ends with ValueError.
+Source: `DeepSpeedPlugin._deepspeed_config_checks` and `commands/launch.py` of accelerate 0.17 to 1.15.
+"""
+LEFT_TO_FILE = (
+    *("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "zero3_save_16bit_model"),
+    *("offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path", "offload_param_nvme_path"),
+)
+TRAINING_SETTINGS = frozenset(
+    {"per_device_train_batch_size", "per_device_eval_batch_size", "max_grad_norm", "output_dir"}
+)
+"""Settings by which a file is known for arguments of Hugging Face's Trainer, where two of them are in it."""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

@@ -28,6 +28,7 @@ from amplint.trace.dry import dry_run
 from amplint.trace.gpus import GPUS
 
 Reply = dict[str, Any]
+FIXTURES = os.path.join(os.path.dirname(__file__), "..", "..", "fixtures")
 FRAMEWORKS = os.path.join(os.path.dirname(__file__), "frameworks")
 
 
@@ -89,6 +90,9 @@ def _run(request: dict[str, Any]) -> Reply:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [request["filename"]]
+    folder = os.path.join(FIXTURES, os.path.dirname(request["filename"]))
+    if os.path.isdir(folder):
+        os.chdir(folder)  # where a program finds the files of settings that it names
     if request["framework"]:
         sys.path.insert(0, FRAMEWORKS)
     with (

@@ -6,6 +6,7 @@ from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Items, Manager, Value
 from amplint.source import syntax as cst
+from amplint.torchlib.versions import Wanted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -58,10 +59,52 @@ class DividedTwice(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EngineConfigured(Event):
-    """DeepSpeed gets a `config` that is spelled out, at `written` where a variable holds it."""
+    """DeepSpeed gets a `config` that is spelled out, at `written` where a variable or a file holds it.
+
+    `version` is what the project asks for of DeepSpeed.
+    """
 
     config: Items
     written: cst.CSTNode
+    version: Wanted | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EngineDisagrees(Event):
+    """DeepSpeed's configuration says `theirs` of `setting`, at `written`, and what starts it says `ours` of `argument`.
+
+    Settings are named with the blocks around them (`fp16.enabled`). `starter` is what starts the engine.
+    """
+
+    setting: str
+    theirs: Value
+    written: cst.CSTNode
+    argument: str
+    ours: Value
+    starter: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippingLost(Event):
+    """Gradients are to be clipped by `argument`, and DeepSpeed's configuration, at `written`, asks for no clipping."""
+
+    argument: str
+    written: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LaunchOverruled(Event):
+    """A file for `accelerate launch` sets `setting`, although at `file` it leaves that to DeepSpeed's own file."""
+
+    setting: str
+    file: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PrecisionTwice(Event):
+    """Training arguments ask for float16 and, at `other`, for bfloat16."""
+
+    other: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

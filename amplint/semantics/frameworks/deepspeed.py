@@ -1,32 +1,60 @@
-"""DeepSpeed's engine: how it is configured, and the regions that are on around it."""
+"""DeepSpeed's engine: how it is configured, what starts it, and the regions that are on around it."""
 
 from __future__ import annotations
 
-from amplint.semantics.events import EngineConfigured, EngineInRegion
+from collections.abc import Iterator
+
+from amplint.records import dataclass
+from amplint.semantics.configs.display import Reader, find, get, names
+from amplint.semantics.events import ClippingLost, EngineConfigured, EngineDisagrees, EngineInRegion
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import TRUE, Const, Items, Ref, Unknown, Value
+from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Unknown, Value, number
 from amplint.source import syntax as cst
-from amplint.torchlib.deepspeed import AUTOCAST, CONFIGS, CONFIGURED, INITIALIZE
+from amplint.torchlib.deepspeed import (
+    AUTO,
+    AUTOCAST,
+    CLIPPING,
+    CONFIGS,
+    CONFIGURED,
+    HALF_BLOCKS,
+    INITIALIZE,
+    KNOWN_BY,
+    PRECISIONS,
+)
+from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, loop_kind
+
+_PLUGIN = "DeepSpeedPlugin"
+
+
+@dataclass(frozen=True)
+class _Config:
+    """A configuration that is known: its value, and where a variable or a file holds it."""
+
+    value: Items
+    written: cst.CSTNode
+    in_file: bool
 
 
 class DeepSpeed(Tracker):
-    """Follows configurations that are written out, where they are made, and the engines that get them."""
+    """Follows configurations that are written out, where they are made or in a file, and the engines that get them."""
 
-    triggers = frozenset({"initialize"})
+    triggers = frozenset({"initialize", _PLUGIN, "TrainingArguments"})
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.made: dict[Value, cst.CSTNode] = {}
         self.plain: dict[int, cst.CSTNode] = {}
+        self.plugins: dict[int, _Config] = {}
 
     def is_needed(self) -> bool:
         """Only for rules that ask for it."""
-        return not self.machine.wanted.isdisjoint({EngineConfigured.kind, EngineInRegion.kind})
+        events = (EngineConfigured, EngineInRegion, EngineDisagrees, ClippingLost)
+        return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """A dictionary is given a name."""
@@ -37,10 +65,11 @@ class DeepSpeed(Tracker):
         """An engine is configured, or runs a forward pass."""
         if isinstance(call.callee, Ref) and call.callee.name.partition(".")[0] in CONFIGURED:
             config = self._config(state, call.arguments)
-            if config is not None:
-                given = next(filter(None, map(call.arguments.get, CONFIGS)))
-                written = self.made.get(config, given.node.value)
-                self.machine.emit(state, EngineConfigured, call.node, config=config, written=written)
+            if config is not None and not config.in_file:
+                version = self.machine.program.wanted("deepspeed")
+                details = {"config": config.value, "written": config.written, "version": version}
+                self.machine.emit(state, EngineConfigured, call.node, **details)
+            self._compare(state, call, call.callee.name, config)
         elif isinstance(call.callee, Unknown) and self.plain:
             key = self.machine.symbols.key(call.callee.symbol)
             parts = self.machine.symbols.parts(call.callee.symbol)
@@ -50,16 +79,95 @@ class DeepSpeed(Tracker):
             self.machine.emit(state, EngineInRegion, call.node, made=self.plain[parts[0]], entered=entered)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """An engine is made, with a configuration in sight that asks for no region of its own."""
-        if isinstance(call.callee, Ref) and call.callee.name in INITIALIZE and isinstance(result, Unknown):
-            config = self._config(state, call.arguments)
-            if config is not None and config.keys is not None and Const(AUTOCAST) not in config.keys:
-                self.plain[result.symbol] = call.node
+        """An engine, or a plugin for one, is made with a configuration in sight."""
+        if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
+            return
+        config = self._config(state, call.arguments)
+        if config is None:
+            return
+        if call.callee.name in INITIALIZE and Const(AUTOCAST) not in (config.value.keys or ()):
+            self.plain[result.symbol] = call.node
+        elif call.callee.name.endswith(f".{_PLUGIN}"):
+            self.plugins[result.symbol] = config
 
-    def _config(self, state: State, arguments: Arguments) -> Items | None:
+    def _config(self, state: State, arguments: Arguments) -> _Config | None:
         """The configuration that is given, where it is written out and nothing was put into it since."""
-        given = next((value for name in CONFIGS if (value := arguments.value(name)) is not None), None)
-        if not isinstance(given, Items) or not given.keys:
+        given = next(filter(None, map(arguments.get, CONFIGS)), None)
+        if given is None:
             return None
-        parts = (given, *(value for value in given.values if isinstance(value, Items)))
-        return None if any(symbol_of(self.machine, part) in state.heap for part in parts) else given
+        if isinstance(given.value, Const):
+            file = self.machine.program.config(given.value.value) if isinstance(given.value.value, str) else None
+            value = Reader(self.machine.fresh).value(file.root) if file is not None else None
+            known = isinstance(value, Items) and not names(value).isdisjoint({*KNOWN_BY, *PRECISIONS})
+            return _Config(value, file.root, True) if known else None  # type: ignore[arg-type, union-attr]
+        if not isinstance(given.value, Items) or not given.value.keys:
+            return None
+        parts = (given.value, *(value for value in given.value.values if isinstance(value, Items)))
+        if any(symbol_of(self.machine, part) in state.heap for part in parts):
+            return None
+        return _Config(given.value, self.made.get(given.value, given.node.value), False)
+
+    def _compare(self, state: State, call: Call, name: str, config: _Config | None) -> None:
+        """What starts the engine with `config` has settings of its own."""
+        if name in MANAGERS:
+            plugin = call.arguments.value("deepspeed_plugin")
+            config = self.plugins.get(plugin.symbol) if isinstance(plugin, Unknown) else None
+            if config is not None:
+                self._compare_precision(state, call, config)
+        elif loop_kind(name) == "arguments" and config is not None:
+            for setting, (argument, ours) in _arguments(name, call.arguments):
+                self._compare_setting(state, call, config, setting, argument, ours)
+
+    def _compare_precision(self, state: State, call: Call, config: _Config) -> None:
+        asked = call.arguments.get("mixed_precision")
+        precision = asked.value.value if asked is not None and isinstance(asked.value, Const) else None
+        for block in {"fp16", "bf16"} - {HALF_BLOCKS[precision]} if precision in HALF_BLOCKS else ():
+            if asked is not None and get(config.value, block, "enabled") == TRUE:
+                self._disagrees(
+                    state, asked.node, config, f"{block}.enabled", "mixed_precision", asked.value, "Accelerator"
+                )
+
+    def _compare_setting(
+        self, state: State, call: Call, config: _Config, setting: str, argument: str, ours: Value
+    ) -> None:
+        """Transformers checks what the configuration says, and passes on nothing that it does not ask for."""
+        theirs = get(config.value, *setting.split("."))
+        given = call.arguments.get(argument)
+        node = given.node if given is not None else call.node
+        if setting == CLIPPING and theirs is None and given is not None and number(ours):
+            self.machine.emit(state, ClippingLost, given.node, argument=argument, written=config.written)
+        if isinstance(theirs, Const) and isinstance(ours, Const) and theirs.value not in (AUTO, None, ours.value):
+            starter = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else ""
+            self._disagrees(state, node, config, setting, argument, ours, starter)
+
+    def _disagrees(
+        self, state: State, node: cst.CSTNode, config: _Config, setting: str, argument: str, ours: Value, starter: str
+    ) -> None:
+        written = find(config.written, *setting.split("."))
+        self.machine.emit(
+            state,
+            EngineDisagrees,
+            node,
+            setting=setting,
+            theirs=get(config.value, *setting.split(".")),
+            written=written if written is not None else config.written,
+            argument=argument,
+            ours=ours,
+            starter=starter,
+        )
+
+
+def _arguments(name: str, arguments: Arguments) -> Iterator[tuple[str, tuple[str, Value]]]:
+    """What training arguments say of what DeepSpeed's configuration says, too: setting -> argument and its value.
+
+    Defaults are those of `TrainingArguments`; classes of other packages have others.
+    """
+    hidden = any(argument.star for argument in arguments.given) or not name.startswith("transformers.")
+    also = any(arguments.value(other) not in (None, FALSE) for other in ALSO_HALF)
+    for setting, (argument, default) in MATCHED.items():
+        given = arguments.value(argument)
+        if given is None and hidden:
+            continue
+        if also and setting.endswith(".enabled"):
+            continue
+        yield setting, (argument, Const(default) if given is None else given)

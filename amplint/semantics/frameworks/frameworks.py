@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from amplint.semantics.configs.display import Reader, get
 from amplint.semantics.events import Bypassed, Gradients, GradState, ManagedBackward, Setting
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
@@ -50,7 +51,7 @@ def make(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> M
     return Manager(
         machine.symbols.intern("manager", id(node), machine.sites),
         kind,
-        _precision(kind, arguments),
+        _precision(kind, arguments) or _launched_with(machine, kind, arguments),
         _accumulates(arguments),
         _steps(arguments),
     )
@@ -63,6 +64,21 @@ def _precision(kind: str, arguments: Arguments) -> str | None:
     if given is None and arguments.value("fp16") == TRUE:
         return "float16"
     return PRECISIONS.get(given.value) if isinstance(given, Const) else None
+
+
+def _launched_with(machine: Machine, kind: str, arguments: Arguments) -> str | None:
+    """The precision that `accelerate launch` sets, where files of settings are to say what they say now."""
+    if not machine.configs or kind != "accelerate" or any(argument.star for argument in arguments.given):
+        return None
+    if any(arguments.get(name) for name in ("mixed_precision", "fp16", "deepspeed_plugin", "fsdp_plugin")):
+        return None
+    file = machine.program.launched_by()
+    if file is None:
+        return None
+    settings = Reader(machine.fresh).value(file.root)
+    asked = get(settings, "mixed_precision") if isinstance(settings, Items) else None
+    machine.program.assumed[file.path] = file
+    return PRECISIONS.get(asked.value) if isinstance(asked, Const) else None
 
 
 def _accumulates(arguments: Arguments) -> bool:

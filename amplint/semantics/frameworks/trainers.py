@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import HalfManaged
+from amplint.semantics.events import HalfManaged, PrecisionTwice
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.python.machine import Machine
@@ -88,4 +88,8 @@ class Trainers(Tracker):
     def library_call(self, state: State, call: Call) -> Value | None:
         """A trainer or its arguments."""
         assert isinstance(call.callee, Ref)
+        both = [call.arguments.get(name) for name in ("fp16", "bf16")]
+        if loop_kind(call.callee.name) == ARGUMENTS and all(one is not None and one.value == TRUE for one in both):
+            first, second = sorted((one.node for one in both if one is not None), key=call.node.args.index)
+            self.machine.emit(state, PrecisionTwice, second, other=first)
         return make(self.machine, state, call.node, call.callee.name, call.arguments)

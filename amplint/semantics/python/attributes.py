@@ -62,6 +62,10 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         return member(machine, state, owner, name)
     if isinstance(owner, Device) and name == "type":
         return _device_type(machine, owner)
+    if isinstance(owner, Items) and owner.keys is not None:
+        put = state.heap.get(symbol_of(machine, owner), {}).get(name)
+        if put is not None:
+            return put
     for member_of in machine.hooks.member_of:
         found: Value | None = member_of(owner, name)
         if found is not None:

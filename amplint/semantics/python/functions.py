@@ -341,7 +341,9 @@ def _bind(
             if site is None and not isinstance(getattr(table[name], "value", None), float):
                 table[name] = machine.unknown("parameter", id(node), name)
         else:
-            table[name] = machine.unknown("parameter", id(node), name)
+            answers = (left_out(state, function, index) for left_out in machine.hooks.left_out)
+            handed = next((answer for answer in answers if answer is not None), None)
+            table[name] = handed or machine.unknown("parameter", id(node), name)
         if param.annotation is not None:
             table[name] = annotated(machine, _at(state, function.frame), param.annotation, table[name])
     whole = isinstance(site, cst.Call) and not any(argument.star for argument in site.args)

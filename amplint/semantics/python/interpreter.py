@@ -42,13 +42,16 @@ def interpret(
     trackers: Iterable[type[Tracker]],
     assuming: Set[str] | None = None,
     seconds: float = math.inf,
+    *,
+    configs: bool = False,
 ) -> Stopped | None:
     """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
 
     Where that takes too many statements or processor `seconds`, the rest is left out, and what it says is where.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
-    Raises SourceError for a part that cannot be parsed.
+    With `configs`, files of settings that the script reads say what they say now. Raises SourceError for a part that
+    cannot be parsed.
     """
     machine = Machine(
         program,
@@ -59,6 +62,7 @@ def interpret(
         run_body,
         assumes=assuming is not None,
         seconds=seconds,
+        configs=configs,
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)

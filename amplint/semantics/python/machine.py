@@ -180,8 +180,10 @@ class Machine:
         *,
         assumes: bool = False,
         seconds: float = math.inf,
+        configs: bool = False,
     ) -> None:
         self.program = program
+        self.configs = configs
         self._evaluate = evaluate
         self._run_body = run_body
         self.symbols = Symbols()

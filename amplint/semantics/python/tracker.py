@@ -157,6 +157,9 @@ class Tracker:
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
         """The call at `node`, None for one from out of sight, is one of `function`."""
 
+    def left_out(self, state: State, function: Function, index: int) -> Value | None:
+        """What a parameter is that a call leaves out and that has no default: a decorator may hand it over."""
+
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """A call of `function` is not followed, since nothing in it matters to what was `given`."""
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
+
+if TYPE_CHECKING:
+    from amplint.source.configs.file import ConfigFile
+    from amplint.torchlib.versions import Wanted
 
 Find: TypeAlias = Callable[[Source, str], Source | None]
 """The file that a module name means in a given file, None when it is not in the linted tree."""
@@ -22,19 +26,45 @@ def nothing(source: Source, module: str) -> Source | None:
     return None
 
 
+class Around(Protocol):
+    """What else than modules lies around a file."""
+
+    def config(self, source: Source, name: str) -> ConfigFile | None:
+        """The file of settings that `source` names by a relative path."""
+
+    def launched_by(self, source: Source) -> ConfigFile | None:
+        """The file beside `source` that `accelerate launch` is meant to read, if there is one."""
+
+    def wanted(self, source: Source, package: str) -> Wanted | None:
+        """Which versions of `package` the project of `source` asks for."""
+
+
 class Program:
     """The linted file `main` and the functions and classes of other files that its text leads to.
 
     `chunks` are all within reach, those of the linted file first, and `mentions` tells which of them each one names.
     `torch` is the version of PyTorch that the file is for, None for the newest known. With `whole` all of these matter
-    as the linted file does, and not only what trains, saves or enters contexts in other files.
+    as the linted file does, and not only what trains, saves or enters contexts in other files. `around` knows what else
+    there is. `configs` are the files of settings that have been read, and `assumed` are those among them that options
+    of the script can replace.
     """
 
-    def __init__(self, main: Source, find: Find = nothing, torch: str | None = None, *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        main: Source,
+        find: Find = nothing,
+        torch: str | None = None,
+        *,
+        whole: bool = False,
+        around: Around | None = None,
+    ) -> None:
         self.main = main
         self.torch = torch
         self.whole = whole
         self._find = find
+        self._around = around
+        self.configs: dict[str, ConfigFile] = {}
+        self.assumed: dict[str, ConfigFile] = {}
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)
         self.mentions: dict[Chunk, tuple[Chunk, ...]] = {}
@@ -43,7 +73,25 @@ class Program:
 
     def source_of(self, node: cst.CSTNode) -> Source | None:
         """The file within reach whose tree holds `node`."""
-        return next((source for source in self.sources if source.owns(node)), None)
+        return next((source for source in (*self.sources, *self.configs.values()) if source.owns(node)), None)
+
+    def config(self, name: str) -> ConfigFile | None:
+        """The file of settings with the relative path `name`, as the linted file means it."""
+        found = self._around.config(self.main, name) if self._around is not None else None
+        if found is not None:
+            self.configs[found.path] = found
+        return found
+
+    def launched_by(self) -> ConfigFile | None:
+        """The file beside the linted one that `accelerate launch` is meant to read, if there is one."""
+        found = self._around.launched_by(self.main) if self._around is not None else None
+        if found is not None:
+            self.configs[found.path] = found
+        return found
+
+    def wanted(self, package: str) -> Wanted | None:
+        """Which versions of a library the project asks for, None where it does not say."""
+        return self._around.wanted(self.main, package) if self._around is not None else None
 
     def aliases(self) -> dict[str, str]:
         """Name -> original name, for what imports on the way rename."""

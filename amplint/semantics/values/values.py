@@ -325,6 +325,20 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePath:
+    """A path with slashes, relative to the folder of the linted file."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """An open file, or what is in it; `path` is as it was given."""
+
+    path: FilePath | Const
+
+
+@dataclass(frozen=True, slots=True)
 class Items:
     """A tuple, list or dict display whose members are known; `keys` is None for sequences."""
 
@@ -335,7 +349,7 @@ class Items:
 Value: TypeAlias = (
     Unknown | Const | Ref | Function | Class | Instance | Method | Scaler | Optimizer | Autocast | GradMode | Neutral
     | Entered | Device | OneOf | Tensor | Module | Items
-    | Partial | Namespace | Manager
+    | Partial | Namespace | Manager | FilePath | FileText
 )  # fmt: skip
 
 PERHAPS_SCALED = "perhaps scaled"

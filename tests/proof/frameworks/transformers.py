@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +22,29 @@ class AutoModel(torch.nn.Linear):
 class TrainingArguments:
     """What a `Trainer` has to do."""
 
-    def __init__(self, output_dir: str, fp16: bool = False, bf16: bool = False, learning_rate: float = 0.1) -> None:
+    def __init__(
+        self,
+        output_dir: str,
+        fp16: bool = False,
+        bf16: bool = False,
+        learning_rate: float = 0.1,
+        max_grad_norm: float = 1.0,
+        deepspeed: dict[str, Any] | str | None = None,
+    ) -> None:
+        if fp16 and bf16:
+            raise ValueError("At most one of fp16 and bf16 can be True, but not both")
         self.fp16 = fp16
         self.half = {"enabled": fp16 or bf16, "dtype": torch.bfloat16 if bf16 else torch.float16}
         self.learning_rate = learning_rate
+        self.clip = max_grad_norm
+        self.mismatches: list[str] = []
+        if deepspeed is not None:
+            config = json.loads(Path(deepspeed).read_text()) if isinstance(deepspeed, str) else deepspeed
+            told = {"fp16": config.get("fp16", {}).get("enabled"), "bf16": config.get("bf16", {}).get("enabled")}
+            told["max_grad_norm"] = config.get("gradient_clipping")
+            given = {"fp16": fp16, "bf16": bf16, "max_grad_norm": max_grad_norm}
+            self.mismatches = [key for key, value in told.items() if value not in (None, "auto", given[key])]
+            self.clip = max_grad_norm if "gradient_clipping" in config else float("inf")
 
 
 class Trainer:
@@ -36,6 +57,11 @@ class Trainer:
 
     def train(self) -> None:
         """One epoch."""
+        if self.args.mismatches:
+            raise ValueError(
+                "Please correct the following DeepSpeed config values that mismatch TrainingArguments values:\n"
+                + "\n".join(self.args.mismatches)
+            )
         optimizer = torch.optim.SGD(self.model.parameters(), lr=self.args.learning_rate)
         scaler = torch.amp.GradScaler("cuda", enabled=self.args.fp16)
         for inputs in self.batches:
@@ -44,7 +70,7 @@ class Trainer:
                 loss = self.model(inputs.to("cuda")).float().mean() * 1e-2
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.clip)
             scaler.step(optimizer)
             scaler.update()
 

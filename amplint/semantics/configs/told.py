@@ -1,0 +1,64 @@
+"""What a file of settings tells by itself: which library reads it shows in its keys."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Set
+from typing import Any
+
+from amplint.semantics.configs.display import Reader, dictionaries, find, get, name_of
+from amplint.semantics.events import (
+    EngineConfigured,
+    Event,
+    LaunchOverruled,
+    PrecisionTwice,
+)
+from amplint.semantics.reading.program import Program
+from amplint.semantics.values.values import NONE, TRUE, Const, Items
+from amplint.source import syntax as cst
+from amplint.source.configs.file import ConfigFile
+from amplint.torchlib.deepspeed import KNOWN_BY, PRECISIONS
+from amplint.torchlib.frameworks import DEEPSPEED_FILE, LAUNCHED_BY, LEFT_TO_FILE, TRAINING_SETTINGS
+
+_Told = tuple[type[Event], cst.CSTNode, dict[str, Any]]
+_STARTER = "accelerate launch"
+
+
+def tell(program: Program, file: ConfigFile, emit: Callable[[Event], None], kinds: Set[str]) -> None:
+    """Tell the events of these `kinds` that are in `file`, the main one of `program`."""
+    reader = Reader(itertools.count().__next__)
+    for tree in dictionaries(file.root):
+        value = reader.value(tree)
+        keys = {name for entry in tree.elements if isinstance(entry, cst.DictElement) and (name := name_of(entry))}
+        assert isinstance(value, Items)
+        told: list[_Told] = []
+        if not keys.isdisjoint(KNOWN_BY) and not keys.isdisjoint(PRECISIONS):
+            details = {"config": value, "written": tree, "version": program.wanted("deepspeed")}
+            told.append((EngineConfigured, tree, details))
+        if tree is file.root and keys >= LAUNCHED_BY:
+            told += _launch(program, tree, value)
+        if len(keys & TRAINING_SETTINGS) > 1:
+            told += _arguments(tree, value)
+        for kind, node, more in told:
+            if kind.kind in kinds:
+                emit(kind(node=node, statement=file.chunks[0].module.body[0], **more))
+
+
+def _launch(program: Program, tree: cst.Dict, value: Items) -> Iterator[_Told]:
+    """A file that `accelerate launch` reads."""
+    named = find(tree, "deepspeed_config", DEEPSPEED_FILE)
+    path = get(value, "deepspeed_config", DEEPSPEED_FILE)
+    if named is None or path in (None, NONE, Const("none")) or get(value, "distributed_type") != Const("DEEPSPEED"):
+        return
+    for keys in (("mixed_precision",), *(("deepspeed_config", name) for name in LEFT_TO_FILE)):
+        written = find(tree, *keys)
+        if written is not None and get(value, *keys) not in (None, NONE):
+            yield LaunchOverruled, written.key, {"setting": keys[-1], "file": named.key}
+
+
+def _arguments(tree: cst.Dict, value: Items) -> Iterator[_Told]:
+    """Arguments of Hugging Face's Trainer."""
+    both = [find(tree, name) for name in PRECISIONS]
+    if all(get(value, name) == TRUE for name in PRECISIONS) and both[0] is not None and both[1] is not None:
+        first, second = sorted((entry.key for entry in both if entry is not None), key=lambda key: key.at)
+        yield PrecisionTwice, second, {"other": first}

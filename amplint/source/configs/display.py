@@ -1,0 +1,71 @@
+"""Displays built of what a file of settings holds: each node with its place, and no more of them than is bearable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.source import syntax as cst
+from amplint.source.encoding import SourceError
+
+MOST_NODES = 10_000
+"""How many values and keys are read of a file, those counted again that an alias of YAML repeats."""
+MOST_NESTED = 50
+MOST_DIGITS = 100
+UNKNOWN = "<unknown>"
+"""The name that stands for a value of which nothing is known, such as one with a tag of somebody's own."""
+Scalar = bool | int | float | str | None
+
+
+class Builder:
+    """Makes nodes and counts them. Raises SourceError where there are too many."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[cst.CSTNode, int] = {}
+
+    def scalar(self, value: Scalar, start: int, end: int) -> cst.BaseExpression:
+        """A constant."""
+        node: cst.BaseExpression
+        if value is None or isinstance(value, bool):
+            node = cst.Name(repr(value))
+        elif isinstance(value, int):
+            node = cst.Integer(str(value))
+        elif isinstance(value, float):
+            node = cst.Float(_written(value)) if value == value else cst.Name(UNKNOWN)
+        else:
+            node = cst.SimpleString(repr(value))
+        return self._kept(node, (), start, end)
+
+    def unknown(self, start: int, end: int) -> cst.BaseExpression:
+        """A value of which nothing is known."""
+        return self._kept(cst.Name(UNKNOWN), (), start, end)
+
+    def sequence(self, values: Sequence[cst.BaseExpression], start: int, end: int) -> cst.List:
+        """A list."""
+        elements = [cst.Element(value) for value in values]
+        for element, value in zip(elements, values, strict=True):
+            element.at = value.at
+        node = cst.List(elements)
+        self._kept(node, values, start, end)
+        return node
+
+    def mapping(self, pairs: Sequence[tuple[cst.BaseExpression, cst.BaseExpression]], start: int, end: int) -> cst.Dict:
+        """A dictionary."""
+        elements = [cst.DictElement(key, value) for key, value in pairs]
+        for element, (key, value) in zip(elements, pairs, strict=True):
+            element.at = (key.at[0], max(key.at[1], value.at[1]))
+        node = cst.Dict(elements)
+        self._kept(node, [one for pair in pairs for one in pair], start, end)
+        return node
+
+    def _kept(
+        self, node: cst.BaseExpression, parts: Sequence[cst.BaseExpression], start: int, end: int
+    ) -> cst.BaseExpression:
+        node.at = (start, end)
+        self._sizes[node] = size = 1 + sum(self._sizes[part] for part in parts)
+        if size > MOST_NODES or len(self._sizes) > MOST_NODES:
+            raise SourceError(f"it holds more than {MOST_NODES:,} values")
+        return node
+
+
+def _written(value: float) -> str:
+    return repr(value).replace("inf", "1e999")

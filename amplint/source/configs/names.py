@@ -1,0 +1,34 @@
+"""The names of files of settings, and which of them a script names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+JSON = (".json",)
+YAML = (".yaml", ".yml")
+SUFFIXES = (*JSON, *YAML)
+_SIGNS = (b".json", b".yaml", b".yml")
+_NAMED = re.compile(rb"""["']/?((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
+_READS = (*_SIGNS, b"hydra", b"Accelerator(")
+MOST_NAMED = 30
+"""So many names of a script are looked at."""
+
+
+def is_config(path: str) -> bool:
+    """Whether the file at `path` is one of settings, by its name."""
+    return path.endswith(SUFFIXES)
+
+
+def reads_settings(raw: bytes) -> bool:
+    """Whether a script may read files of settings, by its words."""
+    return any(word in raw for word in _READS)
+
+
+def named(raw: bytes) -> Iterator[str]:
+    """The relative paths of files of settings that stand in a script as texts, each once."""
+    if not any(sign in raw for sign in _SIGNS):
+        return
+    found = dict.fromkeys(match[1] for match in _NAMED.finditer(raw))
+    for _, name in zip(range(MOST_NAMED), found, strict=False):
+        yield name.decode(errors="replace")

@@ -1,0 +1,75 @@
+"""Versions of libraries: what a project asks for, and whether a change of the library is in them."""
+
+from __future__ import annotations
+
+import re
+
+from amplint.records import dataclass
+
+Version = tuple[int, ...]
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_ASKED = re.compile(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
+
+
+def version(text: str) -> Version:
+    """The numbers of a version: `0.17.1` is (0, 17, 1)."""
+    found = _NUMBERS.search(text)
+    return tuple(map(int, found.group().split("."))) if found else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The versions of `package` that a file at `place` asks for: those from `least` on and before `before`.
+
+    `text` is what it says. Where nothing bounds them, `least` is empty and `before` is None.
+    """
+
+    package: str
+    text: str
+    place: str
+    least: Version = ()
+    before: Version | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file that says so."""
+        return re.split(r"[/\\]", self.place)[-1]
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.text}"
+
+    def has(self, change: Version) -> bool | None:
+        """Whether these versions hold a `change` of the library that came with a version; None where some do."""
+        if self.least >= change:
+            return True
+        return False if self.before is not None and self.before <= change else None
+
+
+def asked(package: str, text: str, place: str) -> Wanted | None:
+    """What a specifier such as `==0.14.4` or `>=0.14,<0.17` asks for; None where it bounds nothing."""
+    least: Version = ()
+    before: Version | None = None
+    for sign, digits, star in _ASKED.findall(text):
+        numbers = version(digits)
+        if sign in ("==", "===", ">=", "~=", "^"):
+            least = max(least, numbers)
+        upper = _upper(sign, numbers, bool(star))
+        if upper is not None:
+            before = upper if before is None else min(before, upper)
+    return Wanted(package, text.strip(), place, least, before) if least or before is not None else None
+
+
+def _upper(sign: str, numbers: Version, star: bool) -> Version | None:
+    """The first version that a part of a specifier excludes."""
+    if sign == "<":
+        return numbers
+    if sign == "<=" or (sign in ("==", "===") and not star):
+        return (*numbers, 0, 1) if len(numbers) < 3 else (*numbers[:-1], numbers[-1] + 1)
+    if sign == "==":
+        return (*numbers[:-1], numbers[-1] + 1)
+    if sign == "~=" and len(numbers) > 1:
+        return (*numbers[:-2], numbers[-2] + 1)
+    if sign == "^":
+        kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
+        return (*numbers[:kept], numbers[kept] + 1)
+    return None
