@@ -82,6 +82,29 @@ def loop_kind(name: str) -> str | None:
     return "loop" if name.endswith("Trainer") else None
 
 
+AS_SAVED_SINCE = "5.0"
+"""The version of transformers since which `from_pretrained` without a dtype loads weights in the one they are saved in.
+
+Before, it was float32 (<https://github.com/huggingface/transformers/pull/42805>).
+"""
+_LANGUAGE_MODELS = ("ForCausalLM", "ForImageTextToText")
+"""How classes of transformers end whose published weights are mostly bfloat16."""
+GONE_SINCE_5 = frozenset(
+    {
+        *("tokenizer", "evaluation_strategy", "overwrite_output_dir", "save_safetensors", "logging_dir", "no_cuda"),
+        *("per_gpu_train_batch_size", "per_gpu_eval_batch_size", "fp16_backend", "half_precision_backend"),
+        *("use_mps_device", "jit_mode_eval", "use_ipex", "group_by_length", "push_to_hub_token"),
+    }
+)
+"""Arguments of `Trainer` and `TrainingArguments` that version 5 refuses: a script that gives them is for an older one."""
+
+
+def loads_as_saved(name: str) -> bool:
+    """Whether a qualified name loads weights in the dtype in which they were saved, by the newest version."""
+    cls, _, method = name.rpartition(".")
+    return name.startswith("transformers.") and method == "from_pretrained" and cls.endswith(_LANGUAGE_MODELS)
+
+
 def is_lightning_module(name: str) -> bool:
     """Whether a qualified name is Lightning's own module class."""
     return name.endswith(".LightningModule") and name.partition(".")[0] in ("lightning", "pytorch_lightning")

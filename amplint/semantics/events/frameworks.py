@@ -10,10 +10,14 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfManaged(Event):
-    """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions."""
+    """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions.
+
+    With `as_saved` it loads them in the dtype in which they were saved.
+    """
 
     manager: Manager
     cast: cst.CSTNode
+    as_saved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

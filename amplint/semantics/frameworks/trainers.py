@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amplint.semantics.events import HalfManaged
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import LOOPS, PRECISIONS, ROUNDING, loop_kind
+from amplint.source.source import Chunk
+from amplint.torchlib.frameworks import GONE_SINCE_5, LOOPS, PRECISIONS, ROUNDING, loop_kind
 from amplint.torchlib.names import HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
-_MODEL = "<model>"
+_BFLOAT16 = "bf16"
+_MODEL, _OLDER = "<model>", "<older version>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
 _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
@@ -28,6 +32,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if kind is None or any(argument.star for argument in arguments.given):
         return None
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
+    if any(arguments.get(name) for name in GONE_SINCE_5):
+        state.set_attribute(symbol, _OLDER, TRUE)
     if kind == ARGUMENTS:
         precision = _asked(arguments)
         return Manager(symbol, kind, precision, False) if precision is not None else None
@@ -39,6 +45,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         if any(arguments.value(name) not in _NOTHING for name in _OTHER_WEIGHTS):
             return None
         state.set_attribute(symbol, _MODEL, model)
+        if _is_older(state, given):
+            state.set_attribute(symbol, _OLDER, TRUE)
         return Manager(symbol, kind, given.precision, False)
     asked = arguments.value("precision")
     precision = PRECISIONS.get(asked.value) if isinstance(asked, Const) else None
@@ -76,10 +84,28 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     if cast is not None and manager.precision in HALF_DTYPES:
         guesses = machine.guessed(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
+        return
+    mixed = manager.kind == LOOP and manager.precision == "bfloat16"
+    if mixed and known is not None and known.saved is not None and not _is_older(state, manager):
+        machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True)
+
+
+def _is_older(state: State, manager: Manager) -> bool:
+    """Whether arguments that the newest version refuses went into a loop."""
+    return _OLDER in state.heap.get(manager.symbol, {})
 
 
 class Trainers(Tracker):
     """Follows objects that run a whole training loop."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What loads a model and trains it, where a file asks for bfloat16."""
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        if HalfManaged.kind not in self.machine.wanted or _BFLOAT16 not in said:
+            return Words()
+        return Words(
+            frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
+        )
 
     def offers(self, name: str) -> bool:
         """What trains by itself."""

@@ -12,11 +12,15 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What made a model's parameters float16 or bfloat16, and what sharded them."""
+    """What made a model's parameters float16 or bfloat16, and what sharded them.
+
+    `saved` loads them in the dtype in which they were saved, by the newest version of the library.
+    """
 
     half: cst.CSTNode | None = None
     shards: Shards | None = None
     bfloat16: cst.CSTNode | None = None
+    saved: cst.CSTNode | None = None
 
     @property
     def sharded(self) -> cst.CSTNode | None:
@@ -26,7 +30,7 @@ class Model:
     def traits(self) -> tuple[Hashable, ...]:
         """What is known of the model, whatever brought it about."""
         shards = self.shards and (self.shards.sharder.title, self.shards.dtype, self.shards.outdated)
-        return (self.half is None, shards, self.bfloat16 is None)
+        return (self.half is None, shards, self.bfloat16 is None, self.saved is None)
 
 
 class ModelStates(Part):

@@ -38,8 +38,9 @@ from amplint.semantics.values.values import (
     Value,
     number,
 )
-from amplint.semantics.words import CHANGES_PARAMETERS, OPTIMIZER_MAKER, PRETRAINED
+from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
+from amplint.torchlib.frameworks import loads_as_saved
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
@@ -63,16 +64,23 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.guess(node, _taken_for_model(machine, state, owner, node))
-    change(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
+    change(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16, saved=None)
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
     """`Class.from_pretrained(...)`, by its qualified `name`: parameters come in the dtype asked for, or quantized."""
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
-    if dtype in HALF_DTYPES and all(arguments.value(option) in (None, NONE, FALSE) for option in _QUANTIZING):
+    if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
+        return
+    if dtype in HALF_DTYPES:
         machine.guess(node, PRETRAINED.taken(name))
         change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
+    elif asked is None and loads_as_saved(name) and not any(argument.star for argument in arguments.given):
+        weights = arguments.value("pretrained_model_name_or_path", 0)
+        float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
+        if not float32 and arguments.value("config") in (None, NONE):
+            change(state, symbol_of(machine, model), saved=node)
 
 
 def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
@@ -156,7 +164,7 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            change(state, symbol, half=None, bfloat16=None)
+            change(state, symbol, half=None, bfloat16=None, saved=None)
 
 
 def root(machine: Machine, symbol: int) -> int:
