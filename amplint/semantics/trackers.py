@@ -22,6 +22,7 @@ from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Undone
+from amplint.semantics.models.averages import Averages
 from amplint.semantics.models.copies import Copies
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
@@ -99,6 +100,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     FixedDevices,
     # parameters and tensors
     Parameters,
+    Averages,
     Sharding,
     HeldShards,
     Weights,

@@ -96,7 +96,7 @@ GONE_SINCE_5 = frozenset(
         *("use_mps_device", "jit_mode_eval", "use_ipex", "group_by_length", "push_to_hub_token"),
     }
 )
-"""Arguments of `Trainer` and `TrainingArguments` that version 5 refuses: a script that gives them is for an older one."""
+"""Arguments of `Trainer` and `TrainingArguments` that version 5 refuses: a script with one is for an older version."""
 
 
 def loads_as_saved(name: str) -> bool:

@@ -52,6 +52,7 @@ from amplint.semantics.events.operations import (
     Operation,
     ScaledLate,
     Sensitive,
+    WeightsAveraged,
     best,
 )
 from amplint.semantics.events.parameters import HalfStepped, PolicyMade, ShardedStep, Shards, ShardsClipped
@@ -197,6 +198,7 @@ __all__ = [
     "Traced",
     "Unpaired",
     "Unscale",
+    "WeightsAveraged",
     "WindowLost",
     "Work",
     "best",

@@ -171,6 +171,15 @@ class HalfAverage(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WeightsAveraged(Event):
+    """A running average moves by `share` of the way to weights; it is kept in `dtype`, since `cast` made them so."""
+
+    dtype: str
+    share: float
+    cast: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InputsDiffer(Event):
     """Another library's `op` gets inputs of two dtypes, some `wide` and one `half`, which nothing converts for it."""
 
