@@ -96,7 +96,7 @@ class AccumulationInHalf(Rule):
             yield self.report(
                 event,
                 f"a running average of weights is kept in {event.dtype}, and moves by {event.share:.1g} of the way",
-                reason=f"{event.dtype} rounds away what is less than {STEPS[event.dtype]:.1g} of a weight: the average stays.",
+                reason=f"{event.dtype} rounds away what is less than {STEPS[event.dtype]:.1g} of a weight.",
                 advice="Keep the average in float32: copy.deepcopy(model).float().",
                 notes=[(event.cast, f"the weights become {event.dtype} here")],
                 claims=(),

@@ -46,6 +46,7 @@ class Because(enum.Enum):
 
     CAST = "cast"
     PARAMETERS = "parameters"
+    POLICY = "policy"
     REGION = "region"
     ANNOUNCED = "announced"
     ASSUMED = "assumed"

@@ -38,7 +38,9 @@ class Model:
 
     def traits(self) -> tuple[Hashable, ...]:
         """What is known of the model, whatever brought it about."""
-        shards = self.shards and (self.shards.sharder.title, self.shards.dtype, self.shards.outdated)
+        shards = self.shards and (
+            (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
+        )
         return (self.half is None, shards, self.bfloat16 is None, self.saved is None, self.frozen is None)
 
 
