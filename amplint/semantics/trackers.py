@@ -31,6 +31,7 @@ from amplint.semantics.models.models import Models
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.models.sharding import Sharding
+from amplint.semantics.models.stale_copies import StaleCopies
 from amplint.semantics.models.threads import Threads
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
@@ -103,6 +104,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Averages,
     Sharding,
     HeldShards,
+    StaleCopies,
     Weights,
     Layers,
     Exchanges,

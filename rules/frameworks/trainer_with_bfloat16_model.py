@@ -81,7 +81,7 @@ class TrainerWithBfloat16Model(Rule):
                 event,
                 "the Trainer trains weights in the dtype they were saved in, mostly bfloat16",
                 reason=f"Since transformers {AS_SAVED_SINCE} from_pretrained loads float32 only if told to.",
-                advice="Load them with dtype=torch.float32 (torch_dtype before 4.56), as older versions do by themselves.",
+                advice="Load them with dtype=torch.float32 (torch_dtype before 4.56).",
                 notes=[(event.cast, "the weights are loaded here, without a dtype")],
                 severity=Severity.INFO,
             )

@@ -110,11 +110,13 @@ class LossInHalf(Rule):
             return
         dtypes = " or ".join(sorted(half.dtypes))
         if half.because is Because.POLICY:
+            if event.loss not in OF_CLASSES:
+                return  # float32 targets lift it
             yield self.report(
                 event,
                 f"{event.loss} gets what a sharded model returned in {dtypes}, unless the model converts that itself",
                 reason="A policy of FSDP is no autocast: what is computed of its output stays in that dtype.",
-                advice="Convert the output of the model, x.float(), or let the policy do it: output_dtype=torch.float32.",
+                advice="Convert the output of the model, x.float(), or ask the policy for output_dtype=torch.float32.",
                 claims=(),
                 notes=[(half.node, half.text)] if half.node is not None else (),
                 severity=Severity.INFO,

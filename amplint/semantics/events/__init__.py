@@ -27,7 +27,15 @@ from amplint.semantics.events.functions import (
     Unpaired,
 )
 from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
-from amplint.semantics.events.models import Forward, ForwardOutside, NotCast, Purpose, Recipe, RegionMissed
+from amplint.semantics.events.models import (
+    Forward,
+    ForwardOutside,
+    NotCast,
+    Purpose,
+    Recipe,
+    RegionMissed,
+    StaleForward,
+)
 from amplint.semantics.events.numbers import AnglesCast, CastBack, FarConstant, HalfCast, StaysHalf, TensorOp
 from amplint.semantics.events.operations import (
     ANGLES,
@@ -191,6 +199,7 @@ __all__ = [
     "Shards",
     "ShardsClipped",
     "Stage",
+    "StaleForward",
     "StaysHalf",
     "SteppedAnother",
     "TensorOp",
