@@ -41,7 +41,7 @@ PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup",
 
 TITLES = {
     "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
-    "loop": "the Trainer", "lightning loop": "the Trainer",
+    "loop": "the Trainer", "lightning loop": "the Trainer", "half loop": "the Trainer",
 }  # fmt: skip
 INSTEAD = {
     "accelerate": {"backward": "accelerator.backward(loss)", "clip_grad_norm_": "accelerator.clip_grad_norm_(...)",
@@ -52,8 +52,19 @@ INSTEAD = {
 }  # fmt: skip
 """Framework -> PyTorch's call -> what the framework has in its place."""
 
-LOOPS = {"loop": "train", "lightning loop": "fit"}
+LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
+"""Precisions of Lightning that convert the module, and scale no loss -> the dtype.
+
+Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own.
+"""
+BY_HAND = frozenset({"clip_gradients"})
+"""Methods of a Lightning module that take gradients as they are; the loop unscales them in its optimizers' `step()`.
+
+Source: `LightningModule.clip_gradients` and `MixedPrecision.optimizer_step` of lightning 2.0 to 2.6. Where the loop
+optimises by itself, it clips behind that.
+"""
 ROUNDING = frozenset(
     {
         *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adafactor", "sgd"),

@@ -7,8 +7,10 @@ from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
 from amplint.semantics.events.frameworks import (
+    AllHalf,
     Bypassed,
     ClippedEachTime,
+    ClippedScaled,
     DividedTwice,
     EngineConfigured,
     EngineInRegion,
@@ -116,6 +118,7 @@ __all__ = [
     "STEPS_TOLD",
     "WIDE",
     "Accumulation",
+    "AllHalf",
     "AnglesCast",
     "ApiUse",
     "AutocastCreated",
@@ -131,6 +134,7 @@ __all__ = [
     "Clash",
     "ClippedEachTime",
     "ClippedEarly",
+    "ClippedScaled",
     "CustomFunctionEvent",
     "DeviceFixed",
     "DisabledForOneDevice",

@@ -21,6 +21,22 @@ class HalfManaged(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AllHalf(Event):
+    """A loop trains a model that it converts to `dtype` as a whole, by a precision that `made` asks for."""
+
+    dtype: str
+    made: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedScaled(Event):
+    """`call` clips gradients that a Lightning module made by hand; the loop that `made` builds unscales them later."""
+
+    call: cst.Call
+    made: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ManagedBackward(Event):
     """A framework's object runs backward on `loss`, scaled and divided as it sees fit."""
 

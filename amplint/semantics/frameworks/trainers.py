@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amplint.semantics.events import HalfManaged
+from amplint.semantics.events import AllHalf, ClippedScaled, HalfManaged
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.python.machine import Machine
@@ -15,11 +15,11 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.frameworks import GONE_SINCE_5, LOOPS, PRECISIONS, ROUNDING, loop_kind
+from amplint.torchlib.frameworks import ALL_HALF, BY_HAND, GONE_SINCE_5, LOOPS, PRECISIONS, ROUNDING, loop_kind
 from amplint.torchlib.names import HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
-_BFLOAT16 = "bf16"
+_BFLOAT16, _BY_HAND = "bf16", "automatic_optimization"
 _MODEL, _OLDER = "<model>", "<older version>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
 _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
@@ -50,6 +50,9 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         return Manager(symbol, kind, given.precision, False)
     asked = arguments.value("precision")
     precision = PRECISIONS.get(asked.value) if isinstance(asked, Const) else None
+    converts = ALL_HALF.get(str(asked.value)) if isinstance(asked, Const) else None
+    kind = kind if converts is None else "half loop"
+    precision = converts or precision
     other = [arguments.value("strategy"), arguments.value("plugins")]
     plain = all(value in (*_NOTHING, Const("auto"), Const("ddp")) for value in other)
     return Manager(symbol, kind, precision, False) if precision in HALF_DTYPES and plain else None
@@ -70,6 +73,9 @@ def run(
 ) -> Value | None:
     """`trainer.train()`, `trainer.fit(model)`: tell where the model's parameters are half."""
     if LOOPS.get(manager.kind) != name:
+        return None
+    if manager.kind == "half loop":
+        machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=machine[Trainers].made[manager.symbol])
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
     if model is not None:
@@ -96,11 +102,24 @@ def _is_older(state: State, manager: Manager) -> bool:
 
 
 class Trainers(Tracker):
-    """Follows objects that run a whole training loop."""
+    """Follows objects that run a whole training loop.
+
+    `made` builds them, by symbol, and `clipped` are calls that clip the gradients of a module that optimises by hand.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.made: dict[int, cst.Call] = {}
+        self.clipped: list[cst.Call] = []
+        self.scaling: list[cst.Call] = []
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What loads a model and trains it, where a file asks for bfloat16."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
+            return Words(frozenset({"Trainer", "manual_backward", *BY_HAND}))
+        if AllHalf.kind in self.machine.wanted and "LightningModule" in said and "fit" in said:
+            return Words(frozenset({"Trainer", "fit"}))
         if HalfManaged.kind not in self.machine.wanted or _BFLOAT16 not in said:
             return Words()
         return Words(
@@ -114,4 +133,17 @@ class Trainers(Tracker):
     def library_call(self, state: State, call: Call) -> Value | None:
         """A trainer or its arguments."""
         assert isinstance(call.callee, Ref)
-        return make(self.machine, state, call.node, call.callee.name, call.arguments)
+        made = make(self.machine, state, call.node, call.callee.name, call.arguments)
+        if made is not None:
+            self.made[made.symbol] = call.node
+            if made.kind == "lightning loop" and made.precision == "float16":
+                self.scaling.append(call.node)
+        return made
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of gradients that are clipped with the scale of the only loop in the file."""
+        said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.main.chunks))
+        if len({*self.scaling}) == 1 == len({*self.made.values()}) and "unscale_" not in said:
+            for call in dict.fromkeys(self.clipped):
+                if self.machine.program.main.owns(call):
+                    self.machine.emit(State(), ClippedScaled, call, call=call, made=self.scaling[0])
