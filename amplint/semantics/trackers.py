@@ -11,6 +11,7 @@ from amplint.semantics.frameworks.api_uses import ApiUses
 from amplint.semantics.frameworks.callees import Callees
 from amplint.semantics.frameworks.decorators import SwitchDecorators
 from amplint.semantics.frameworks.deepspeed import DeepSpeed
+from amplint.semantics.frameworks.float8 import Float8
 from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.trainers import Trainers
@@ -83,6 +84,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Frameworks,
     MicroBatches,
     DeepSpeed,
+    Float8,
     Trainers,
     CustomFunctions,
     Threads,

@@ -11,6 +11,7 @@ from amplint.semantics.events.frameworks import (
     Bypassed,
     ClippedEachTime,
     ClippedScaled,
+    ConvertedToFloat8,
     DividedTwice,
     EngineConfigured,
     EngineInRegion,
@@ -18,6 +19,8 @@ from amplint.semantics.events.frameworks import (
     InertDecorator,
     ManagedBackward,
     Setting,
+    SizeRefused,
+    WithinFloat8,
 )
 from amplint.semantics.events.functions import (
     CustomFunctionEvent,
@@ -135,6 +138,7 @@ __all__ = [
     "ClippedEachTime",
     "ClippedEarly",
     "ClippedScaled",
+    "ConvertedToFloat8",
     "CustomFunctionEvent",
     "DeviceFixed",
     "DisabledForOneDevice",
@@ -202,6 +206,7 @@ __all__ = [
     "ShardedStep",
     "Shards",
     "ShardsClipped",
+    "SizeRefused",
     "Stage",
     "StaleForward",
     "StaysHalf",
@@ -213,6 +218,7 @@ __all__ = [
     "Unscale",
     "WeightsAveraged",
     "WindowLost",
+    "WithinFloat8",
     "Work",
     "best",
 ]

@@ -105,3 +105,27 @@ class InertDecorator(Event):
     """The decorator `name` of a method asks its object for a switch that the object never has."""
 
     name: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConvertedToFloat8(Event):
+    """All linear layers of a model are converted to float8, among them one that is `refused`, with its wrong size."""
+
+    refused: tuple[cst.CSTNode, int] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WithinFloat8(Event):
+    """A float8 region that is on since `entered` holds a `backward`, a `step` or a plain `checkpoint` of a layer."""
+
+    entered: cst.CSTNode
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SizeRefused(Event):
+    """A layer whose `size` is no `multiple` of what float8 needs is `run` in a float8 region."""
+
+    size: cst.Arg
+    multiple: int
+    run: cst.CSTNode
