@@ -24,6 +24,7 @@ from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Undone
 from amplint.semantics.models.averages import Averages
+from amplint.semantics.models.compiled import Compiled
 from amplint.semantics.models.copies import Copies
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
@@ -107,6 +108,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Sharding,
     HeldShards,
     StaleCopies,
+    Compiled,
     Weights,
     Layers,
     Exchanges,

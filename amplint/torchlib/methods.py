@@ -91,3 +91,10 @@ TAKES_VECTOR = "torch.nn.utils.vector_to_parameters"
 """What gives parameters, its second argument, other values: their `data` is replaced."""
 CLEARS_COPIES = "torch.clear_autocast_cache"
 """What makes autocast forget the half copies of weights that it keeps until its outermost region ends."""
+COMPILES = frozenset({"torch.compile", "torch._dynamo.optimize"})
+"""What compiles a model or a function; its backward pass is traced together with its forward pass."""
+OF_BACKWARD = "backward_pass_autocast"
+"""The setting for the autocast of a compiled backward pass, "same_as_forward" by default.
+
+Source: `torch/_functorch/config.py` of PyTorch 2.8 to 2.13; versions before trace it in the same way.
+"""

@@ -33,6 +33,7 @@ from amplint.semantics.events.functions import (
 )
 from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
 from amplint.semantics.events.models import (
+    CompiledIsland,
     Forward,
     ForwardOutside,
     NotCast,
@@ -138,6 +139,7 @@ __all__ = [
     "ClippedEachTime",
     "ClippedEarly",
     "ClippedScaled",
+    "CompiledIsland",
     "ConvertedToFloat8",
     "CustomFunctionEvent",
     "DeviceFixed",

@@ -78,6 +78,14 @@ class StaleForward(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompiledIsland(Event):
+    """A compiled function switches autocast off while `outer` is on around it, since `outer_with`."""
+
+    outer: Autocast
+    outer_with: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 
