@@ -46,7 +46,8 @@ precision to tensors of which nothing says the dtype. Where nothing but its name
 so: [what is guessed by names](guesses.md).
 
 Of AMP7, the codes AMP71x are about models that PyTorch shards, AMP72x about DeepSpeed, AMP73x about Accelerate and
-Fabric, and AMP74x about frameworks that run the whole loop.
+Fabric, AMP74x about frameworks that run the whole loop, AMP75x about float8 by torchao, and AMP76x about float8 by
+Transformer Engine.
 
 The rules about [runs](trace.md) (AMP8) belong to `amplint trace`. Opportunities (AMP9) are off by default: they are
 selected by code, prefix, name or `ALL`, and their repair is a [conversion](codemods.md) of the whole file. Where

@@ -385,7 +385,7 @@ def test_what_accelerate_launch_reads(amplint: Command, project: Path) -> None:
 def test_arguments_of_the_trainer_in_a_file(amplint: Command, project: Path) -> None:
     file = project / "sft.yaml"
     file.write_text("output_dir: out\nmax_grad_norm: 1.0\nbf16: true\nfp16: true\n", encoding="utf-8")
-    assert amplint("--output-format", "concise", "sft.yaml").out.startswith("sft.yaml:4:1: AMP742")
+    assert amplint("--output-format", "concise", "sft.yaml").out.startswith("sft.yaml:4:1: AMP744")
     file.write_text("output_dir: out\nbf16: true\nfp16: true\n", encoding="utf-8")
     assert amplint("sft.yaml").status == 0
 

@@ -12,6 +12,7 @@ from amplint.semantics.frameworks.api_uses import ApiUses
 from amplint.semantics.frameworks.callees import Callees
 from amplint.semantics.frameworks.decorators import SwitchDecorators
 from amplint.semantics.frameworks.deepspeed import DeepSpeed
+from amplint.semantics.frameworks.float8 import Float8
 from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.trainers import Trainers
@@ -23,6 +24,8 @@ from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Undone
+from amplint.semantics.models.averages import Averages
+from amplint.semantics.models.compiled import Compiled
 from amplint.semantics.models.copies import Copies
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
@@ -31,6 +34,7 @@ from amplint.semantics.models.models import Models
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.models.sharding import Sharding
+from amplint.semantics.models.stale_copies import StaleCopies
 from amplint.semantics.models.threads import Threads
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
@@ -85,6 +89,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Frameworks,
     MicroBatches,
     DeepSpeed,
+    Float8,
     Trainers,
     CustomFunctions,
     Threads,
@@ -103,8 +108,11 @@ TRACKERS: tuple[type[Tracker], ...] = (
     FixedDevices,
     # parameters and tensors
     Parameters,
+    Averages,
     Sharding,
     HeldShards,
+    StaleCopies,
+    Compiled,
     Weights,
     Layers,
     Exchanges,

@@ -331,6 +331,18 @@ PRETRAINED = Guess(
     decides=True,
     known=("transformers.", "diffusers."),
 )
+FLOAT32_WEIGHTS = Guess(
+    name="weights that were saved in float32 or float16",
+    of="the name of a pretrained language model",
+    pattern=r"(?i)gpt-?2|gpt-?neo|bert|opt-\d|pythia|codegen|santacoder|starcoder|bloom|tiny",
+    because="Older models were not saved in bfloat16: to load them as they were saved is no loss of it.",
+    examples=(
+        "openai-community/gpt2", "EleutherAI/gpt-neo-125m", "bert-base-uncased", "facebook/opt-125m",
+        "EleutherAI/pythia-70m", "Salesforce/codegen-350M", "bigcode/santacoder", "bigcode/starcoder",
+        "bigscience/bloom-560m", "tiny-random",
+    ),
+    counterexamples=("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-0.6B", "google/gemma-2-2b"),
+)  # fmt: skip
 OUTPUT_FIELD = _one_of(
     "logits last_hidden_state pooler_output hidden_states sample prediction",
     name="a field of what a model returned",

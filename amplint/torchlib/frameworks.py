@@ -41,7 +41,7 @@ PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup",
 
 TITLES = {
     "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
-    "loop": "the Trainer", "lightning loop": "the Trainer",
+    "loop": "the Trainer", "lightning loop": "the Trainer", "half loop": "the Trainer",
 }  # fmt: skip
 INSTEAD = {
     "accelerate": {"backward": "accelerator.backward(loss)", "clip_grad_norm_": "accelerator.clip_grad_norm_(...)",
@@ -52,8 +52,19 @@ INSTEAD = {
 }  # fmt: skip
 """Framework -> PyTorch's call -> what the framework has in its place."""
 
-LOOPS = {"loop": "train", "lightning loop": "fit"}
+LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
+"""Precisions of Lightning that convert the module, and scale no loss -> the dtype.
+
+Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own.
+"""
+BY_HAND = frozenset({"clip_gradients"})
+"""Methods of a Lightning module that take gradients as they are; the loop unscales them in its optimizers' `step()`.
+
+Source: `LightningModule.clip_gradients` and `MixedPrecision.optimizer_step` of lightning 2.0 to 2.6. Where the loop
+optimises by itself, it clips behind that.
+"""
 ROUNDING = frozenset(
     {
         *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adafactor", "sgd"),
@@ -109,6 +120,29 @@ def loop_kind(name: str) -> str | None:
     if name.endswith(("TrainingArguments", *_TRL_ARGUMENTS)):
         return "arguments"
     return "loop" if name.endswith("Trainer") else None
+
+
+AS_SAVED_SINCE = "5.0"
+"""The version of transformers since which `from_pretrained` without a dtype loads weights in the one they are saved in.
+
+Before, it was float32 (<https://github.com/huggingface/transformers/pull/42805>).
+"""
+_LANGUAGE_MODELS = ("ForCausalLM", "ForImageTextToText")
+"""How classes of transformers end whose published weights are mostly bfloat16."""
+GONE_SINCE_5 = frozenset(
+    {
+        *("tokenizer", "evaluation_strategy", "overwrite_output_dir", "save_safetensors", "logging_dir", "no_cuda"),
+        *("per_gpu_train_batch_size", "per_gpu_eval_batch_size", "fp16_backend", "half_precision_backend"),
+        *("use_mps_device", "jit_mode_eval", "use_ipex", "group_by_length", "push_to_hub_token"),
+    }
+)
+"""Arguments of `Trainer` and `TrainingArguments` that version 5 refuses: a script with one is for an older version."""
+
+
+def loads_as_saved(name: str) -> bool:
+    """Whether a qualified name loads weights in the dtype in which they were saved, by the newest version."""
+    cls, _, method = name.rpartition(".")
+    return name.startswith("transformers.") and method == "from_pretrained" and cls.endswith(_LANGUAGE_MODELS)
 
 
 def is_lightning_module(name: str) -> bool:

@@ -80,3 +80,21 @@ CLEARING = ("zero_", "detach_", "requires_grad_")
 """Methods of `parameter.grad` after which it holds no gradient that was added up before."""
 SAME_NUMBERS = called_as("m") & FLOATING_CASTS.union(*map(having, ("reshapes", "copies", "transfers")))
 """Methods of tensors that give all its numbers in the same order, perhaps in another shape or dtype, or elsewhere."""
+
+CHANGES_WEIGHTS = frozenset(
+    {"copy_", "mul_", "add_", "sub_", "div_", "lerp_", "zero_", "fill_", "set_", "normal_", "uniform_"}
+)
+"""Methods that change a parameter in place."""
+LOADS_WEIGHTS = "load_state_dict"
+"""The method that changes all parameters of a model in place, unless it is asked to `assign`."""
+TAKES_VECTOR = "torch.nn.utils.vector_to_parameters"
+"""What gives parameters, its second argument, other values: their `data` is replaced."""
+CLEARS_COPIES = "torch.clear_autocast_cache"
+"""What makes autocast forget the half copies of weights that it keeps until its outermost region ends."""
+COMPILES = frozenset({"torch.compile", "torch._dynamo.optimize"})
+"""What compiles a model or a function; its backward pass is traced together with its forward pass."""
+OF_BACKWARD = "backward_pass_autocast"
+"""The setting for the autocast of a compiled backward pass, "same_as_forward" by default.
+
+Source: `torch/_functorch/config.py` of PyTorch 2.8 to 2.13; versions before trace it in the same way.
+"""

@@ -8,6 +8,7 @@ LIBRARIES = frozenset(
     [
         *("torch", "torchvision", "torchaudio", "apex", "accelerate", "deepspeed", "transformers", "diffusers"),
         *("lightning", "lightning_fabric", "pytorch_lightning", "mmcv", "mmengine", "horovod", "numpy"),
+        *("torchao", "transformer_engine"),
     ]
 )
 """Packages whose names are understood as such and never looked up in the linted tree."""

@@ -1,4 +1,4 @@
-"""AMP742."""
+"""AMP744."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TrainerPrecisionConflict(Rule):
     - <https://github.com/shibing624/MedicalGPT/issues/451>
     """
 
-    code = "AMP742"
+    code = "AMP744"
     name = "trainer-precision-conflict"
     severity = Severity.ERROR
     screen = ((b"transformers", b"trl"), b"fp16", b"bf16")

@@ -10,7 +10,8 @@ from amplint.edits.repairs import load_in_float32
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
-from amplint.torchlib.frameworks import LOOPS, TITLES
+from amplint.source import syntax as cst
+from amplint.torchlib.frameworks import AS_SAVED_SINCE, LOOPS, TITLES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -26,6 +27,10 @@ class TrainerWithBfloat16Model(Rule):
     weights. Weights that were loaded in bfloat16 stay in it, and the optimizer updates them directly: what is less than
     1/256 of its weight is lost. With a learning rate of 1e-5, one step of Adam changes every sixth weight of a usual
     layer, and gains of norm layers, near 1, never move. Weight decay is lost for all of them. Nothing raises or warns.
+
+    Since transformers 5, `from_pretrained` without a dtype loads weights in the one in which they were saved, bfloat16
+    for most language models; before, it was float32. Where nothing tells that the script is for an older version, as
+    an argument that version 5 refuses does, this is an info.
 
     DeepSpeed keeps float32 copies by itself, and Accelerate makes them where FSDP shards: nothing is reported where the
     script asks for either. A launcher may do so out of sight: of an `Accelerator` or a `Fabric`, which are made for
@@ -60,7 +65,7 @@ class TrainerWithBfloat16Model(Rule):
     severity = Severity.WARNING
     screen = (
         re.compile(rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"),
-        b"bfloat16",
+        (b"bfloat16", b"CausalLM.from_pretrained(", b"TextToText.from_pretrained("),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
         (b".step(", b".train(", b".fit("),
     )
@@ -70,6 +75,16 @@ class TrainerWithBfloat16Model(Rule):
     def on_half_managed(self, event: HalfManaged) -> Iterator[Report]:
         manager = event.manager
         if manager.precision != "bfloat16":
+            return
+        if event.as_saved:
+            yield self.report(
+                event,
+                "the Trainer trains weights in the dtype they were saved in, mostly bfloat16",
+                reason=f"Since transformers {AS_SAVED_SINCE} from_pretrained loads float32 only if told to.",
+                advice="Load them with dtype=torch.float32 (torch_dtype before 4.56).",
+                notes=[(event.cast, "the weights are loaded here, without a dtype")],
+                severity=Severity.INFO,
+            )
             return
         certain = manager.kind in LOOPS
         yield self.report(
@@ -83,4 +98,7 @@ class TrainerWithBfloat16Model(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalfManaged)
+        if event.as_saved and isinstance(event.cast, cst.Call):
+            edit = rewrite.set_argument(event.cast, "dtype", "torch.float32")
+            return Fix("Load float32 weights", (edit,), Applicability.UNSAFE, ("import torch",)) if edit else None
         return load_in_float32(event.cast, rewrite)

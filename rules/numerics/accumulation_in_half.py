@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import FLAGS, INTEGERS, Event, HalfAverage, HalfSum, How, Operation, Sensitive
+from amplint.semantics.events import (
+    FLAGS,
+    INTEGERS,
+    Event,
+    HalfAverage,
+    HalfSum,
+    How,
+    Operation,
+    Sensitive,
+    WeightsAveraged,
+)
 from amplint.semantics.values.values import Tensor, number
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
@@ -62,7 +72,7 @@ class AccumulationInHalf(Rule):
     name = "accumulation-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ops=("add", "mul", "sum")),)
-    screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*="))
+    screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*=", b"ModelEma", b"EMAModel"))
     assumed = (HALF_ASSUMED, (b"cumsum", b"cumprod", b"logcumsumexp", b"norm(", b".half()"))
     fixable = Applicability.SAFE
     reason = "What is small beside the sum is rounded away, and the sum stops changing."
@@ -80,6 +90,17 @@ class AccumulationInHalf(Rule):
     def on_half_average(self, event: HalfAverage) -> Iterator[Report]:
         message, claims = f"a running average of weights is kept in {event.dtype}", (Claim(Sign.GIVES, ops=("to",)),)
         yield self.report(event, message, advice="Keep the average in float32.", claims=claims)
+
+    def on_weights_averaged(self, event: WeightsAveraged) -> Iterator[Report]:
+        if event.share < STEPS[event.dtype]:
+            yield self.report(
+                event,
+                f"a running average of weights is kept in {event.dtype}, and moves by {event.share:.1g} of the way",
+                reason=f"{event.dtype} rounds away what is less than {STEPS[event.dtype]:.1g} of a weight.",
+                advice="Keep the average in float32: copy.deepcopy(model).float().",
+                notes=[(event.cast, f"the weights become {event.dtype} here")],
+                claims=(),
+            )
 
     def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
         if event.op in SUMS or event.how is How.GRADIENT:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import FLAGS, Event, How, LossOfOutput, Operand, Operation, Sensitive
+from amplint.semantics.events import FLAGS, Because, Event, How, LossOfOutput, Operand, Operation, Sensitive
 from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
@@ -34,6 +34,9 @@ class LossInHalf(Rule):
     model that was converted to half or on what left the region, they run in the dtype of their inputs: the float16 mean
     of squared errors is infinite where one error is past 255, small probabilities are 0 and their logarithm infinite,
     and the loss itself has three digits in float16, two in bfloat16. An exponential in float16 is infinite past 11.
+
+    The policy of a model that FSDP shards is no autocast: what the model returns is in the policy's dtype, and a loss
+    outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info.
 
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts or whose result is
@@ -118,6 +121,19 @@ class LossInHalf(Rule):
         if half is None:
             return
         dtypes = " or ".join(sorted(half.dtypes))
+        if half.because is Because.POLICY:
+            if event.loss not in OF_CLASSES:
+                return  # float32 targets lift it
+            yield self.report(
+                event,
+                f"{event.loss} gets what a sharded model returned in {dtypes}, unless the model converts that itself",
+                reason="A policy of FSDP is no autocast: what is computed of its output stays in that dtype.",
+                advice="Convert the output of the model, x.float(), or ask the policy for output_dtype=torch.float32.",
+                claims=(),
+                notes=[(half.node, half.text)] if half.node is not None else (),
+                severity=Severity.INFO,
+            )
+            return
         known = "outside of any region" if event.seen else "and autocast lifts PyTorch's own losses only"
         yield self.report(
             event,

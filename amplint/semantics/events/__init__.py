@@ -7,9 +7,12 @@ from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
 from amplint.semantics.events.frameworks import (
+    AllHalf,
     Bypassed,
     ClippedEachTime,
+    ClippedScaled,
     ClippingLost,
+    ConvertedToFloat8,
     DividedTwice,
     EngineConfigured,
     EngineDisagrees,
@@ -20,6 +23,8 @@ from amplint.semantics.events.frameworks import (
     ManagedBackward,
     PrecisionTwice,
     Setting,
+    SizeRefused,
+    WithinFloat8,
 )
 from amplint.semantics.events.functions import (
     CustomFunctionEvent,
@@ -31,7 +36,16 @@ from amplint.semantics.events.functions import (
     Unpaired,
 )
 from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
-from amplint.semantics.events.models import Forward, ForwardOutside, NotCast, Purpose, Recipe, RegionMissed
+from amplint.semantics.events.models import (
+    CompiledIsland,
+    Forward,
+    ForwardOutside,
+    NotCast,
+    Purpose,
+    Recipe,
+    RegionMissed,
+    StaleForward,
+)
 from amplint.semantics.events.numbers import AnglesCast, CastBack, FarConstant, HalfCast, StaysHalf, TensorOp
 from amplint.semantics.events.operations import (
     ANGLES,
@@ -57,6 +71,7 @@ from amplint.semantics.events.operations import (
     Operation,
     ScaledLate,
     Sensitive,
+    WeightsAveraged,
     best,
 )
 from amplint.semantics.events.parameters import HalfStepped, PolicyMade, ShardedStep, Shards, ShardsClipped
@@ -114,6 +129,7 @@ __all__ = [
     "WIDE",
     "ZEROS",
     "Accumulation",
+    "AllHalf",
     "AnglesCast",
     "ApiUse",
     "AutocastCreated",
@@ -129,7 +145,10 @@ __all__ = [
     "Clash",
     "ClippedEachTime",
     "ClippedEarly",
+    "ClippedScaled",
     "ClippingLost",
+    "CompiledIsland",
+    "ConvertedToFloat8",
     "CustomFunctionEvent",
     "DeviceFixed",
     "DisabledForOneDevice",
@@ -201,7 +220,9 @@ __all__ = [
     "ShardedStep",
     "Shards",
     "ShardsClipped",
+    "SizeRefused",
     "Stage",
+    "StaleForward",
     "StaysHalf",
     "SteppedAnother",
     "TensorOp",
@@ -209,7 +230,9 @@ __all__ = [
     "Traced",
     "Unpaired",
     "Unscale",
+    "WeightsAveraged",
     "WindowLost",
+    "WithinFloat8",
     "Work",
     "best",
 ]

@@ -11,10 +11,30 @@ from amplint.torchlib.versions import Wanted
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfManaged(Event):
-    """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions."""
+    """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions.
+
+    With `as_saved` it loads them in the dtype in which they were saved.
+    """
 
     manager: Manager
     cast: cst.CSTNode
+    as_saved: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AllHalf(Event):
+    """A loop trains a model that it converts to `dtype` as a whole, by a precision that `made` asks for."""
+
+    dtype: str
+    made: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedScaled(Event):
+    """`call` clips gradients that a Lightning module made by hand; the loop that `made` builds unscales them later."""
+
+    call: cst.Call
+    made: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -128,3 +148,27 @@ class InertDecorator(Event):
     """The decorator `name` of a method asks its object for a switch that the object never has."""
 
     name: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConvertedToFloat8(Event):
+    """All linear layers of a model are converted to float8, among them one that is `refused`, with its wrong size."""
+
+    refused: tuple[cst.CSTNode, int] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WithinFloat8(Event):
+    """A float8 region that is on since `entered` holds a `backward`, a `step` or a plain `checkpoint` of a layer."""
+
+    entered: cst.CSTNode
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SizeRefused(Event):
+    """A layer whose `size` is no `multiple` of what float8 needs is `run` in a float8 region."""
+
+    size: cst.Arg
+    multiple: int
+    run: cst.CSTNode

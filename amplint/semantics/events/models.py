@@ -66,6 +66,26 @@ class ForwardOutside(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StaleForward(Event):
+    """The call or assignment at `node` changes the weights of a model that has run in the region since `entered`.
+
+    The model runs again there at `forward`, on half copies of the old weights. It is `certain` that the region is on.
+    """
+
+    forward: cst.Call
+    entered: cst.CSTNode | None
+    certain: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CompiledIsland(Event):
+    """A compiled function switches autocast off while `outer` is on around it, since `outer_with`."""
+
+    outer: Autocast
+    outer_with: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 

@@ -48,6 +48,7 @@ class Because(enum.Enum):
 
     CAST = "cast"
     PARAMETERS = "parameters"
+    POLICY = "policy"
     REGION = "region"
     ANNOUNCED = "announced"
     ASSUMED = "assumed"
@@ -173,6 +174,15 @@ class HalfAverage(Event):
     """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
 
     dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WeightsAveraged(Event):
+    """A running average moves by `share` of the way to weights; it is kept in `dtype`, since `cast` made them so."""
+
+    dtype: str
+    share: float
+    cast: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

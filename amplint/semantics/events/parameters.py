@@ -15,14 +15,16 @@ from amplint.torchlib.sharding import Policy, Sharder
 class Shards:
     """A model is sharded since the call at `node`, by `sharder`.
 
-    `dtype` is what its policy computes in, None where there is no policy or it is not known. `outdated` are the
-    optimizers that were made before, and hold parameters that are no longer the model's.
+    `dtype` is what its policy computes in, None where there is no policy or it is not known, and `returns` the dtype of
+    what it returns. `outdated` are the optimizers that were made before, and hold parameters that are no longer the
+    model's.
     """
 
     node: cst.Call
     sharder: Sharder
     dtype: str | None = None
     outdated: frozenset[int] = frozenset()
+    returns: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -37,7 +37,15 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import LOOPS, MANAGERS, PRECISION_PARAMETER, PRECISIONS, PREPARING, is_lightning_module
+from amplint.torchlib.frameworks import (
+    BY_HAND,
+    LOOPS,
+    MANAGERS,
+    PRECISION_PARAMETER,
+    PRECISIONS,
+    PREPARING,
+    is_lightning_module,
+)
 
 PREPARED = "prepared"
 _UNSCALING = frozenset({"unscale_gradients", "clip_grad_norm_", "clip_grad_value_", "clip_gradients"})
@@ -120,6 +128,8 @@ def call_lightning(
     manager = Manager(machine.symbols.intern("manager", parts=(owner.symbol,)), "lightning", None, False)
     if name == "manual_backward" and arguments.given:
         return _backward(machine, state, node, manager, arguments)
+    if name in BY_HAND:
+        _clipped_by_hand(machine, state, node)
     if name == "optimizers":
         if arguments.given:
             return None
@@ -198,10 +208,18 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
 
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
     """PyTorch's own clipping runs: tell when the gradients are a framework's."""
+    _clipped_by_hand(machine, state, node)
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
     if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":
         _tell(machine, state, manager, node, what, node)
+
+
+def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:
+    """Remember clipping of gradients that a Lightning module has made by hand."""
+    live = [known for known in state[Progress].gradients.values() if known.consumed is None]
+    if any(known.manager is not None and known.manager.kind == "lightning" for known in live):
+        machine[trainers.Trainers].clipped.append(node)
 
 
 def _tell(machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.Call) -> None:

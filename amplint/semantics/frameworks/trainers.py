@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import HalfManaged, PrecisionTwice
+from collections.abc import Sequence
+
+from amplint.semantics.events import AllHalf, ClippedScaled, HalfManaged, PrecisionTwice
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import LOOPS, PRECISIONS, ROUNDING, loop_kind
+from amplint.source.source import Chunk
+from amplint.torchlib.frameworks import ALL_HALF, BY_HAND, GONE_SINCE_5, LOOPS, PRECISIONS, ROUNDING, loop_kind
 from amplint.torchlib.names import HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
-_MODEL = "<model>"
+_BFLOAT16, _BY_HAND = "bf16", "automatic_optimization"
+_MODEL, _OLDER = "<model>", "<older version>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
 _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
@@ -28,6 +32,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if kind is None or any(argument.star for argument in arguments.given):
         return None
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
+    if any(arguments.get(name) for name in GONE_SINCE_5):
+        state.set_attribute(symbol, _OLDER, TRUE)
     if kind == ARGUMENTS:
         precision = _asked(arguments)
         return Manager(symbol, kind, precision, False) if precision is not None else None
@@ -39,9 +45,14 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         if any(arguments.value(name) not in _NOTHING for name in _OTHER_WEIGHTS):
             return None
         state.set_attribute(symbol, _MODEL, model)
+        if _is_older(state, given):
+            state.set_attribute(symbol, _OLDER, TRUE)
         return Manager(symbol, kind, given.precision, False)
     asked = arguments.value("precision")
     precision = PRECISIONS.get(asked.value) if isinstance(asked, Const) else None
+    converts = ALL_HALF.get(str(asked.value)) if isinstance(asked, Const) else None
+    kind = kind if converts is None else "half loop"
+    precision = converts or precision
     other = [arguments.value("strategy"), arguments.value("plugins")]
     plain = all(value in (*_NOTHING, Const("auto"), Const("ddp")) for value in other)
     return Manager(symbol, kind, precision, False) if precision in HALF_DTYPES and plain else None
@@ -63,6 +74,9 @@ def run(
     """`trainer.train()`, `trainer.fit(model)`: tell where the model's parameters are half."""
     if LOOPS.get(manager.kind) != name:
         return None
+    if manager.kind == "half loop":
+        machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=machine[Trainers].made[manager.symbol])
+        return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
     if model is not None:
         meet(machine, state, node, manager, symbol_of(machine, model))
@@ -76,10 +90,41 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     if cast is not None and manager.precision in HALF_DTYPES:
         guesses = machine.guessed(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
+        return
+    mixed = manager.kind == LOOP and manager.precision == "bfloat16"
+    if mixed and known is not None and known.saved is not None and not _is_older(state, manager):
+        machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True)
+
+
+def _is_older(state: State, manager: Manager) -> bool:
+    """Whether arguments that the newest version refuses went into a loop."""
+    return _OLDER in state.heap.get(manager.symbol, {})
 
 
 class Trainers(Tracker):
-    """Follows objects that run a whole training loop."""
+    """Follows objects that run a whole training loop.
+
+    `made` builds them, by symbol, and `clipped` are calls that clip the gradients of a module that optimises by hand.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.made: dict[int, cst.Call] = {}
+        self.clipped: list[cst.Call] = []
+        self.scaling: list[cst.Call] = []
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What loads a model and trains it, where a file asks for bfloat16."""
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
+            return Words(frozenset({"Trainer", "manual_backward", *BY_HAND}))
+        if AllHalf.kind in self.machine.wanted and "LightningModule" in said and "fit" in said:
+            return Words(frozenset({"Trainer", "fit"}))
+        if HalfManaged.kind not in self.machine.wanted or _BFLOAT16 not in said:
+            return Words()
+        return Words(
+            frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
+        )
 
     def offers(self, name: str) -> bool:
         """What trains by itself."""
@@ -92,4 +137,17 @@ class Trainers(Tracker):
         if loop_kind(call.callee.name) == ARGUMENTS and all(one is not None and one.value == TRUE for one in both):
             first, second = sorted((one.node for one in both if one is not None), key=call.node.args.index)
             self.machine.emit(state, PrecisionTwice, second, other=first)
-        return make(self.machine, state, call.node, call.callee.name, call.arguments)
+        made = make(self.machine, state, call.node, call.callee.name, call.arguments)
+        if made is not None:
+            self.made[made.symbol] = call.node
+            if made.kind == "lightning loop" and made.precision == "float16":
+                self.scaling.append(call.node)
+        return made
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of gradients that are clipped with the scale of the only loop in the file."""
+        said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.main.chunks))
+        if len({*self.scaling}) == 1 == len({*self.made.values()}) and "unscale_" not in said:
+            for call in dict.fromkeys(self.clipped):
+                if self.machine.program.main.owns(call):
+                    self.machine.emit(State(), ClippedScaled, call, call=call, made=self.scaling[0])

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from amplint.semantics.models.parameters import change, stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Instance, Module, Value
+from amplint.semantics.values.values import Instance, Module, Unknown, Value
 from amplint.source import syntax as cst
 
 
@@ -41,9 +43,14 @@ class Copies(Tracker):
         return {"copy.deepcopy": self._deepcopy}
 
     def _deepcopy(self, state: State, call: Call) -> Value | None:
-        given = call.arguments.values
-        return (
-            copied(self.machine, state, call.node, given[0])
-            if given and isinstance(given[0], (Instance, Module))
-            else None
-        )
+        value = call.arguments.values[0] if call.arguments.given else None
+        stored = stored_in(self.machine, state, symbol_of(self.machine, value)) if value is not None else None
+        if isinstance(value, (Instance, Module)):
+            twin: Value = copied(self.machine, state, call.node, value)
+        elif stored is not None:
+            twin = Unknown(self.machine.identity(state, call.node))
+        else:
+            return None
+        if stored is not None:
+            change(state, symbol_of(self.machine, twin), frozen=stored)
+        return twin

@@ -25,10 +25,12 @@ from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES
+from amplint.torchlib.sharding import SHARDERS
 
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
 _SIDES_KEPT = 4
+_SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS)
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
 _CALLED = re.compile(r"\b(\w+)\(")
@@ -54,6 +56,11 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         dtypes = region.dtypes & HALF_DTYPES
         text = f"the {' or '.join(sorted(dtypes))} autocast region of the model begins here"
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.REGION, dtypes, text, entered_by, taken)
+    elif weights.shards is not None and weights.shards.returns in HALF_DTYPES:
+        dtype = weights.shards.returns
+        text = f"the policy lets the model compute in {dtype}, and its output stays so"
+        node = weights.shards.node
+        machine[HalfOutputs].known[result.symbol] = Evidence(Because.POLICY, frozenset({dtype}), text, node, taken)
     elif machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
 
@@ -155,15 +162,15 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
 
 def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
     """A loss of PyTorch runs: tell where no autocast is there for what a model returned in half."""
-    if not machine.assumes or LossOfOutput.kind not in machine.wanted or op not in LOSSES:
+    if LossOfOutput.kind not in machine.wanted or op not in LOSSES:
         return
     if innermost(machine, state)[0] is not None or minds_dtypes(machine):
         return
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
-    if why is not None:
-        output = Operand(place, value, why)
-        machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=True, guesses=why.guesses)
+    if why is not None and (machine.assumes or why.because is Because.POLICY):
+        output, assumed = Operand(place, value, why), why.because is not Because.POLICY
+        machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=assumed, guesses=why.guesses)
 
 
 def _members(value: Value) -> Iterator[Value]:
@@ -189,7 +196,8 @@ class HalfOutputs(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls of losses matter where dtypes are assumed."""
-        follows = self.machine.assumes and self.machine[Models].follows
+        sharded = any(not chunk.words.isdisjoint(_SHARDERS) for chunk in chunks)
+        follows = (self.machine.assumes or sharded) and self.machine[Models].follows
         return Words(calls=loss_names(chunks) if follows else frozenset())
 
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:

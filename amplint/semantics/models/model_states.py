@@ -12,11 +12,24 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What made a model's parameters float16 or bfloat16, and what sharded them."""
+    """What made a model's parameters float16 or bfloat16, and what sharded them.
+
+    `saved` loads them in the dtype in which they were saved, by the newest version of the library. `frozen` is what
+    made them half before training was switched off for them, with the dtype.
+    """
 
     half: cst.CSTNode | None = None
     shards: Shards | None = None
     bfloat16: cst.CSTNode | None = None
+    saved: cst.CSTNode | None = None
+    frozen: tuple[str, cst.CSTNode] | None = None
+
+    @property
+    def stored(self) -> tuple[str, cst.CSTNode] | None:
+        """The half dtype that the parameters have, trained or not, and what made them so."""
+        if self.half is not None:
+            return "float16", self.half
+        return ("bfloat16", self.bfloat16) if self.bfloat16 is not None else self.frozen
 
     @property
     def sharded(self) -> cst.CSTNode | None:
@@ -25,8 +38,10 @@ class Model:
 
     def traits(self) -> tuple[Hashable, ...]:
         """What is known of the model, whatever brought it about."""
-        shards = self.shards and (self.shards.sharder.title, self.shards.dtype, self.shards.outdated)
-        return (self.half is None, shards, self.bfloat16 is None)
+        shards = self.shards and (
+            (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
+        )
+        return (self.half is None, shards, self.bfloat16 is None, self.saved is None, self.frozen is None)
 
 
 class ModelStates(Part):

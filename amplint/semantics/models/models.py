@@ -15,6 +15,7 @@ from amplint.semantics.events import (
     Purpose,
     Recipe,
     RegionMissed,
+    StaleForward,
     ToNumpy,
 )
 from amplint.semantics.models import norms
@@ -66,7 +67,7 @@ _CASTS_ITSELF = re.compile(
 )
 """Imports of frameworks that enter autocast around the forward passes of the models they are given."""
 _TRAINS = re.compile(r"backward\(|zero_grad\(")
-_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash)
+_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash, StaleForward)
 """The events for which models and what they return have to be followed."""
 _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")

@@ -38,13 +38,16 @@ from amplint.semantics.values.values import (
     Value,
     number,
 )
-from amplint.semantics.words import CHANGES_PARAMETERS, OPTIMIZER_MAKER, PRETRAINED
+from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
+from amplint.torchlib.frameworks import loads_as_saved
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
-CONVERTING = frozenset({"float", "float32", "data", "to", "requires_grad", "requires_grad_"})
-"""Words without which a statement neither gives parameters another dtype than float16 nor freezes them."""
+CONVERTING = frozenset({"float", "float32", "data", "to"})
+"""Words without which a statement does not give parameters another dtype than float16."""
+FREEZING = frozenset({"requires_grad", "requires_grad_"})
+"""Words without which it does not freeze them."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _PLACE = "place of"
@@ -54,7 +57,7 @@ UNSEEN = Trained(None, frozenset(), plain=False)
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
     """`owner.half()`, `owner.to(...)`: of a model this converts its parameters where they are."""
     if name == "requires_grad_" and arguments.values == (FALSE,):
-        forget_dtypes(machine, state, [owner])
+        freeze(machine, state, [owner])
     changes, dtype = converts_to(machine, name, arguments)
     if not isinstance(owner, (Instance, Module)) and not _is_model(machine, state, owner, node):
         return
@@ -63,16 +66,23 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.guess(node, _taken_for_model(machine, state, owner, node))
-    change(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16)
+    change(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16, saved=None, frozen=None)
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
     """`Class.from_pretrained(...)`, by its qualified `name`: parameters come in the dtype asked for, or quantized."""
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
-    if dtype in HALF_DTYPES and all(arguments.value(option) in (None, NONE, FALSE) for option in _QUANTIZING):
+    if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
+        return
+    if dtype in HALF_DTYPES:
         machine.guess(node, PRETRAINED.taken(name))
         change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
+    elif asked is None and loads_as_saved(name) and not any(argument.star for argument in arguments.given):
+        weights = arguments.value("pretrained_model_name_or_path", 0)
+        float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
+        if not float32 and arguments.value("config") in (None, NONE):
+            change(state, symbol_of(machine, model), saved=node)
 
 
 def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
@@ -156,7 +166,17 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            change(state, symbol, half=None, bfloat16=None)
+            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None)
+
+
+def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
+    """Training is switched off for these models, or for any: their parameters keep their dtype."""
+    chosen = state[ModelStates].known if values is None else {root(machine, symbol_of(machine, v)) for v in values}
+    stored = {symbol: known.stored for symbol, known in state[ModelStates].known.items() if symbol in chosen}
+    forget_dtypes(machine, state, values)
+    for symbol, frozen in stored.items():
+        if frozen is not None:
+            change(state, symbol, frozen=frozen)
 
 
 def root(machine: Machine, symbol: int) -> int:
@@ -166,6 +186,19 @@ def root(machine: Machine, symbol: int) -> int:
     return symbol
 
 
+def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CSTNode] | None:
+    """The half dtype in which the parameters of a model are, with what converted them; it is known to be a model."""
+    known = state[ModelStates].known.get(root(machine, symbol))
+    if known is not None:
+        return known.stored
+    while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
+        kind, *more = machine.symbols.key(symbol)
+        if kind == "converted" and more[0] is not None:
+            return (str(more[0]), more[1]) if more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode) else None
+        symbol = machine.symbols.parts(symbol)[0]
+    return None
+
+
 def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Arguments) -> None:
     """An optimizer of `torch.optim` is constructed."""
     given = arguments.value("params", 0)
@@ -173,9 +206,10 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     held = sources(machine, given) or set()
     models = {root(machine, source) for source in held}
     for source in held:
-        key = machine.symbols.key(source)
-        if key[:2] == ("converted", "float16") and models.isdisjoint(state[ModelStates].known):
-            change(state, root(machine, source), half=key[2])
+        stored = stored_in(machine, state, source)
+        if stored is not None and models.isdisjoint(state[ModelStates].known):
+            dtype, node = stored
+            change(state, root(machine, source), **{"half" if dtype == "float16" else "bfloat16": node})
     model = models.pop() if len(models) == 1 else None
     _renew(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
@@ -234,6 +268,26 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
     if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
         return _chosen_from(machine, parts[1])
     return None
+
+
+def parameter_of(machine: Machine, value: Value) -> int | None:
+    """The model of which `value` is a parameter, where a loop over them or over pairs of them has given it."""
+    symbol = symbol_of(machine, value)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[:2] == ("attribute", "data"):
+        return parameter_of(machine, Unknown(parts[0]))
+    place = None
+    while key[0] == "part":
+        place, symbol = key[1], parts[0]
+        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] not in ("item", "each") or not parts:
+        return None
+    source = parts[0]
+    if machine.symbols.key(source)[:2] == ("call", "builtins.zip") and isinstance(place, int):
+        iterables = machine.symbols.parts(source)
+        source = iterables[place] if place < len(iterables) else -1
+    held = _chosen_from(machine, source) if source >= 0 else None
+    return held.pop() if held is not None and len(held) == 1 else None
 
 
 def _is_element(machine: Machine, symbol: int) -> bool:
@@ -380,10 +434,14 @@ class Parameters(Tracker):
         """A statement that is not run may convert any model."""
         if self.machine.slice.mentions(statement, CONVERTING):
             forget_dtypes(self.machine, state)
+        elif self.machine.slice.mentions(statement, FREEZING):
+            freeze(self.machine, state)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """`parameter.data = value`, `model.layer = value`."""
-        if target.attr.value in ("data", "requires_grad"):
+        if target.attr.value == "requires_grad":
+            freeze(self.machine, state)
+        elif target.attr.value == "data":
             forget_dtypes(self.machine, state)
         elif not isinstance(value, Const):
             forget_dtypes(self.machine, state, [owner])

@@ -33,8 +33,8 @@ def _shard(machine: Machine, state: State, node: cst.Call, sharder: Sharder, arg
     model = root(machine, symbol_of(machine, arguments.values[0]))
     stays = _keeps_originals(sharder, arguments)
     outdated = frozenset() if stays else frozenset(_optimizers(machine, model))
-    dtype = _computes_in(machine, state, arguments.value(*sharder.policy))
-    change(state, model, shards=Shards(node, sharder, dtype, outdated))
+    dtype, returns = _computes_in(machine, state, arguments.value(*sharder.policy))
+    change(state, model, shards=Shards(node, sharder, dtype, outdated, returns))
 
 
 def _keeps_originals(sharder: Sharder, arguments: Arguments) -> bool:
@@ -48,9 +48,11 @@ def _optimizers(machine: Machine, model: int) -> list[int]:
     return [symbol for symbol, trained in machine[Parameters].trained.items() if trained.model == model]
 
 
-def _computes_in(machine: Machine, state: State, policy: Value | None) -> str | None:
+def _computes_in(machine: Machine, state: State, policy: Value | None) -> tuple[str | None, str | None]:
+    """The dtypes that a policy asks for: of what is computed, and of what is returned."""
     known = state.heap.get(policy.symbol, {}) if isinstance(policy, Unknown) else {}
-    return dtype_of(machine, known.get("param_dtype"))
+    dtype, returned = dtype_of(machine, known.get("param_dtype")), known.get("output_dtype")
+    return dtype, dtype if returned in (None, NONE) else dtype_of(machine, returned)
 
 
 def _renewed(state: State) -> None:

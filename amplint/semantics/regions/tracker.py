@@ -147,7 +147,7 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
         if value.name in AUTOCASTS:
             machine.emit(state, AutocastUnused, by, called=False, api=value.name)
         elif value.name in GRAD_MODES:
-            state.regions = (*state.regions, Region(GradMode(Const(GRAD_MODES[value.name])), by))
+            state.regions = (*state.regions, Region(grad_mode(value.name, Arguments(())), by))
 
 
 def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
@@ -212,8 +212,8 @@ def grad_mode(name: str, arguments: Arguments) -> GradMode:
     """What `torch.no_grad()` and its kin build."""
     if name.endswith("inference_mode") and arguments.given:
         given = arguments.values[0]
-        return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given)
-    return GradMode(Const(GRAD_MODES[name]))
+        return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given, inference=True)
+    return GradMode(Const(GRAD_MODES[name]), name.endswith("inference_mode"))
 
 
 class Regions(Tracker):

@@ -98,6 +98,11 @@ def _owned(state: State, owner: Value, seen: set[int]) -> Iterator[tuple[int, st
         yield from _owned(state, value, seen)
 
 
+def owned(state: State, owner: Value) -> Iterator[tuple[int, str, Module | Tensor]]:
+    """The layers, parameters and buffers of a model, each with the object and attribute that hold it."""
+    return _owned(state, owner, set())
+
+
 def handed(machine: Machine, values: Iterable[Value]) -> None:
     """Code that cannot be seen gets these values: it may convert the models among them."""
     if any(isinstance(value, (Instance, Module)) for value in values):

@@ -184,9 +184,10 @@ class Autocast:
 
 @dataclass(frozen=True, slots=True)
 class GradMode:
-    """`torch.no_grad()`, `torch.inference_mode()` or `torch.set_grad_enabled(flag)`."""
+    """`torch.no_grad()`, `torch.inference_mode()`, by which it is `inference`, or `torch.set_grad_enabled(flag)`."""
 
     enabled: Value
+    inference: bool = False
 
 
 @dataclass(frozen=True, slots=True)

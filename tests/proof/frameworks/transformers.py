@@ -19,6 +19,15 @@ class AutoModel(torch.nn.Linear):
         return cls(4, 1, dtype=torch_dtype)
 
 
+class AutoModelForCausalLM(AutoModel):
+    """The same by transformers 5, saved in bfloat16."""
+
+    @classmethod
+    def from_pretrained(cls, name: str, dtype: torch.dtype = torch.bfloat16) -> AutoModelForCausalLM:
+        """The model `name`."""
+        return cls(4, 1, dtype=dtype)
+
+
 class TrainingArguments:
     """What a `Trainer` has to do."""
 

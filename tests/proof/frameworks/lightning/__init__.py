@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 DTYPES = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}
+WEIGHTS = {"16-true": torch.float16, "bf16-true": torch.bfloat16}
 
 
 class _Precision:
     def __init__(self, name: str) -> None:
         self.dtype = DTYPES.get(name)
+        self.weights = WEIGHTS.get(name)
         self.scaler = torch.amp.GradScaler("cuda", enabled=name == "16-mixed")
 
     def region(self) -> torch.autocast:
@@ -30,14 +32,15 @@ class _Precision:
 
 
 class _Optimizer:
-    def __init__(self, precision: _Precision, optimizer: torch.optim.Optimizer, unscales: bool = False) -> None:
-        self.unscales = unscales
+    def __init__(self, precision: _Precision, optimizer: torch.optim.Optimizer, hook: Any = None) -> None:
+        self.unscales, self.hook = hook is not None, hook
         self.precision = precision
         self.optimizer = optimizer
 
     def step(self) -> None:
         if self.unscales:
             self.precision.scaler.unscale_(self.optimizer)
+            self.hook(self)
         self.precision.scaler.step(self.optimizer)
         self.precision.scaler.update()
 
@@ -93,13 +96,20 @@ class LightningModule(torch.nn.Module):
         """The optimizer, stepping through the scaler."""
         return self._optimizer
 
+    def on_before_optimizer_step(self, optimizer: _Optimizer) -> None:
+        """What is to be done with unscaled gradients."""
+
+    def clip_gradients(self, optimizer: _Optimizer, gradient_clip_val: float, gradient_clip_algorithm: str) -> None:
+        """Clip what is there."""
+        torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
     def manual_backward(self, loss: torch.Tensor, **options: Any) -> None:
         """Backward on the scaled loss."""
         self._precision.backward(loss, **options)
 
 
 class Trainer:
-    """Calls `training_step` under autocast; the module runs backward and steps itself."""
+    """Calls `training_step` under autocast; the module runs backward and steps itself, or the Trainer does."""
 
     def __init__(self, precision: str = "32-true", max_epochs: int = 1) -> None:
         self._precision = _Precision(precision)
@@ -107,9 +117,13 @@ class Trainer:
 
     def fit(self, module: LightningModule, batches: Iterable[Any]) -> None:
         """Train."""
-        module.to("cuda")._precision = self._precision
-        module._optimizer = _Optimizer(self._precision, module.configure_optimizers(), unscales=True)  # type: ignore[operator]
+        module.to("cuda").to(self._precision.weights or "cuda")._precision = self._precision
+        module._optimizer = _Optimizer(self._precision, module.configure_optimizers(), module.on_before_optimizer_step)  # type: ignore[operator]
         for _ in range(self._epochs):
             for index, batch in enumerate(batches):
                 with self._precision.region():
-                    module.training_step(batch.to("cuda"), index)  # type: ignore[operator]
+                    loss = module.training_step(batch.to("cuda").to(self._precision.weights or "cuda"), index)  # type: ignore[operator]
+                if module.automatic_optimization:
+                    module._optimizer.zero_grad()
+                    self._precision.backward(loss)
+                    module._optimizer.step()

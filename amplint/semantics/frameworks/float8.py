@@ -1,0 +1,104 @@
+"""Float8: models that torchao converts, and what runs in regions of Transformer Engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from amplint.semantics.events import ConvertedToFloat8, SizeRefused, WithinFloat8
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors.weights import owned
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import FALSE, NONE, Const, Module, Optimizer, Ref, Scaler, Unknown, Value
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk
+from amplint.torchlib.float8 import CONVERTERS, FILTER, LAYERS, MULTIPLE, PLAIN_CHECKPOINTS, REGIONS
+
+_WORDS = frozenset(name.rpartition(".")[2] for name in (*CONVERTERS, *LAYERS, *REGIONS))
+_PACKAGES = frozenset({"torchao", "transformer_engine"})
+_CHECKPOINT = "checkpoint"
+
+
+class Float8(Tracker):
+    """Follows conversions, layers and regions.
+
+    `layers` are the sizes of layers that are refused in float8, by symbol, `engine` all layers, `regions` what enters a
+    region that is on.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.layers: dict[int, tuple[cst.Arg, int]] = {}
+        self.engine: set[int] = set()
+        self.regions: set[cst.CSTNode] = set()
+
+    def is_needed(self) -> bool:
+        """Only for rules that ask for it."""
+        return not self.machine.wanted.isdisjoint({ConvertedToFloat8.kind, WithinFloat8.kind, SizeRefused.kind})
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What converts, computes in or enters float8, where a file imports it."""
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        return Words(_WORDS | {_CHECKPOINT} if not said.isdisjoint(_PACKAGES) else frozenset())
+
+    def library(self) -> Mapping[str, Handler]:
+        """Conversions and layers."""
+        return {**dict.fromkeys(CONVERTERS, self._convert), **dict.fromkeys(LAYERS, self._layer)}
+
+    def _convert(self, state: State, call: Call) -> Value | None:
+        given = call.arguments.given
+        if not given or any(argument.star for argument in given):
+            return None
+        if call.arguments.value(*FILTER) in (None, NONE):
+            refused = next(_refused(state, given[0].value), None)
+            self.machine.emit(state, ConvertedToFloat8, call.node, refused=refused)
+        return given[0].value
+
+    def _layer(self, state: State, call: Call) -> Value | None:
+        assert isinstance(call.callee, Ref)
+        made = Unknown(self.machine.identity(state, call.node))
+        self.engine.add(made.symbol)
+        for name, place, multiple in LAYERS[call.callee.name].sizes:
+            size = call.arguments.get(name, place)
+            known = size.value.value if size is not None and isinstance(size.value, Const) else None
+            if size is not None and isinstance(known, int) and known % multiple:
+                self.layers.setdefault(made.symbol, (size.node, multiple))
+        return made
+
+    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+        """A region of Transformer Engine begins, unless it is switched off."""
+        key = self.machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
+        if key[:1] == ("call",) and key[1] in REGIONS and isinstance(item, cst.Call):
+            off = symbol_of(self.machine, FALSE) in self.machine.symbols.parts(value.symbol)  # type: ignore[union-attr]
+            if not off:
+                self.regions.add(by)
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """A layer, a checkpoint, a backward pass or a step runs in a region."""
+        entered = next((one.entered_by for one in reversed(state.regions) if one.entered_by in self.regions), None)
+        if entered is None:
+            return
+        callee, what = call.callee, ""
+        if isinstance(callee, Ref) and callee.name in PLAIN_CHECKPOINTS and call.arguments.given:
+            callee, what = call.arguments.given[0].value, _CHECKPOINT
+        symbol = symbol_of(self.machine, callee)
+        if symbol in self.layers:
+            size, multiple = self.layers[symbol]
+            self.machine.emit(state, SizeRefused, size, size=size, multiple=multiple, run=call.node)
+        if what and symbol in self.engine:
+            self.machine.emit(state, WithinFloat8, call.node, entered=entered, what=what)
+        elif call.name == "backward" and not isinstance(call.owner, Ref):
+            self.machine.emit(state, WithinFloat8, call.node, entered=entered, what="backward")
+        elif call.name == "step" and isinstance(call.owner, (Optimizer, Scaler)):
+            self.machine.emit(state, WithinFloat8, call.node, entered=entered, what="step")
+
+
+def _refused(state: State, model: Value) -> Iterator[tuple[cst.CSTNode, int]]:
+    """The layers of a model whose written sizes float8 products do not take, each with the first of these."""
+    for _, _, layer in owned(state, model):
+        if isinstance(layer, Module) and layer.cls == "torch.nn.Linear" and isinstance(layer.made, cst.Call):
+            sizes = [one.value for one in layer.made.args[:2] if isinstance(one.value, cst.Integer)]
+            wrong = [size.evaluated_value for size in sizes if size.evaluated_value % MULTIPLE]
+            if wrong:
+                yield layer.made, wrong[0]

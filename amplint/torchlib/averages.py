@@ -1,0 +1,52 @@
+"""Running averages of weights that libraries keep: which argument they copy, and how slowly the copy follows."""
+
+from __future__ import annotations
+
+from amplint.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Averager:
+    """A class that keeps a copy of weights, in their dtype, and moves it towards them in it.
+
+    `weights` and `decay` are arguments with their positions, `usual` the decay where none is given.
+    """
+
+    names: frozenset[str]
+    weights: tuple[str, int]
+    decay: tuple[str, int]
+    usual: float
+    source: str
+
+
+AVERAGERS = {
+    name: averager
+    for averager in (
+        Averager(
+            frozenset({"diffusers.training_utils.EMAModel", "diffusers.EMAModel"}),
+            ("parameters", 0),
+            ("decay", 1),
+            0.9999,
+            "`EMAModel.__init__` and `step` in diffusers 0.20 to 0.35: `p.clone().detach()`, `s_param.sub_(...)`",
+        ),
+        Averager(
+            frozenset(
+                f"timm.utils.{module}{cls}" for module in ("", "model_ema.") for cls in ("ModelEma", "ModelEmaV2")
+            ),
+            ("model", 0),
+            ("decay", 1),
+            0.9999,
+            "`ModelEma` and `ModelEmaV2` in timm 0.4 to 1.0: `deepcopy(model)`, `ema_v.copy_(update_fn(...))`",
+        ),
+        Averager(
+            frozenset({"timm.utils.ModelEmaV3", "timm.utils.model_ema.ModelEmaV3"}),
+            ("model", 0),
+            ("decay", 1),
+            0.9999,
+            "`ModelEmaV3` in timm 0.9.16 to 1.0: `deepcopy(model)`, `torch._foreach_lerp_`",
+        ),
+    )
+    for name in averager.names
+}
+MOVES = {"mul_": ("other", 0, True), "lerp_": ("weight", 1, False)}
+"""Method of a tensor -> its number with the position, and whether that is the share that stays."""

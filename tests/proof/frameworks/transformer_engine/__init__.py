@@ -1,0 +1,1 @@
+"""Stands in for NVIDIA's Transformer Engine: layers that compute in float8 inside of its regions."""
