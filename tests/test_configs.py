@@ -395,3 +395,10 @@ def test_unknown_values_have_no_symbol_in_common() -> None:
     found = Reader(counter.__next__).value(read("x.yaml", "[!a 1, !b 2]").root)
     assert isinstance(found, Items)
     assert len({one.symbol for one in found.values if isinstance(one, Unknown)}) == 2
+
+
+def test_the_strategy_of_lightning(amplint: Command, project: Path) -> None:
+    script = "from lightning.pytorch.strategies import DeepSpeedStrategy\n"
+    script += 'strategy = DeepSpeedStrategy(config={"fp16": {"enabled": True}, "bf16": {"enabled": True}})\n'
+    (project / "train.py").write_text(script, encoding="utf-8")
+    assert amplint("--output-format", "concise").out.startswith("train.py:2:65: AMP722")

@@ -9,7 +9,7 @@ START = Span(Position(1, 1), Position(1, 1))
 
 
 class SyntaxErrorFound(Rule):
-    """The file is not a Python program, so it was not analysed.
+    """The file is not a Python program, or no JSON or YAML, so it was not analysed.
 
     ## What it means
     The bytes cannot be decoded, contain NUL, are nested deeper than a parser can follow, or break Python's grammar.

@@ -18,7 +18,7 @@ from amplint.engine.modules import Lookups
 from amplint.engine.screen import follows, screen, words_of
 from amplint.findings import Applicability, Finding, Note, Severity, Span
 from amplint.rule import Rule
-from amplint.semantics import interpret
+from amplint.semantics import interpret, reads_configs
 from amplint.semantics.configs.display import dictionaries, name_of
 from amplint.semantics.reading.program import Program
 from amplint.source import syntax as cst
@@ -42,7 +42,8 @@ def with_settings(
 
     The files that a script imports count then, also where it does no training work itself: it hands settings on.
     """
-    files = list(_named(program, job.raw))
+    launched = program.launched_by() if b"Accelerator(" in job.raw else None
+    files = [*_named(program, job.raw), *([launched] if launched is not None else [])]
     if not files:
         return found
     if not follows(job.raw):
@@ -51,6 +52,8 @@ def with_settings(
     others = [rule for rule in job.others if rule not in rules]
     rules = (*rules, *screen(others, b"\n".join(texts), job.asked))
     if not rules:
+        return found
+    if launched is None and not reads_configs(program, job.seconds):
         return found
     known = _weights(found)
     once = {rule.code for rule in rules if rule.once} & {finding.code for finding in found}
@@ -93,7 +96,7 @@ def _weighs(finding: Finding, known: Mapping[_Place, Severity], once: Set[str]) 
 
 
 def _named(program: Program, raw: bytes) -> Iterator[ConfigFile]:
-    """The files of settings that a script names, and that which launches it."""
+    """The files of settings that a script names."""
     folders = [name.decode(errors="replace") for name in _HYDRA_FOLDER.findall(raw)]
     primary = [name.decode(errors="replace").removesuffix(".yaml") for name in _HYDRA_NAME.findall(raw)]
     below = (f"./{folder}/{name}.yaml" for folder in folders or ["."] for name in primary)
@@ -101,8 +104,6 @@ def _named(program: Program, raw: bytes) -> Iterator[ConfigFile]:
         file = program.config(name)
         if file is not None:
             yield file
-    if b"Accelerator(" in raw and (launch := program.launched_by()) is not None:
-        yield launch
 
 
 def _resting(finding: Finding, program: Program) -> Finding:

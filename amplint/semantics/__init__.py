@@ -43,3 +43,19 @@ def interpret(
     from amplint.semantics.trackers import TRACKERS
 
     return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs)
+
+
+STEPS_TO_CONFIGS = 1_000
+"""How many statements may run before a script reads its first file of settings."""
+
+
+def reads_configs(program: Program, seconds: float = SECONDS) -> bool:
+    """Whether the linted file of `program` reads files of settings that are there; nothing else of it is followed.
+
+    Most scripts that could do read none whose path is known: it takes a part of the time of an analysis to learn that.
+    """
+    from amplint.semantics.configs.files import ConfigFiles
+    from amplint.semantics.python.interpreter import interpret as run
+
+    run(program, lambda event: None, frozenset(), [ConfigFiles], None, seconds, configs=True, steps=STEPS_TO_CONFIGS)
+    return bool(program.assumed)

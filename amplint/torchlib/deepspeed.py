@@ -12,6 +12,8 @@ CONFIGS = ("config", "config_params", "deepspeed", "hf_ds_config")
 """Arguments that take a configuration: of `initialize`, of `TrainingArguments`, of Accelerate's plugin."""
 CONFIGURED = ("deepspeed", "transformers", "trl", "accelerate")
 """The packages whose functions and classes take one."""
+STRATEGY = ".DeepSpeedStrategy"
+"""How the names of Lightning's classes end that take one."""
 AUTOCAST = "torch_autocast"
 """The block that asks for PyTorch's autocast, since 0.17.2 (<https://github.com/deepspeedai/DeepSpeed/pull/6993>).
 

@@ -57,7 +57,7 @@ class DeepspeedConfigContradiction(Rule):
     code = "AMP722"
     name = "deepspeed-config-contradiction"
     severity = Severity.ERROR
-    screen = (b"deepspeed", (b"config", b"TrainingArguments"), (b"fp16", b"bf16"), b"enabled")
+    screen = ((b"deepspeed", b"DeepSpeedStrategy"), (b"config", b"TrainingArguments"), (b"fp16", b"bf16"), b"enabled")
     configs = True
 
     def on_engine_configured(self, event: EngineConfigured) -> Iterator[Report]:

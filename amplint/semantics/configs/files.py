@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from amplint.semantics.configs.display import Reader, get, refers
 from amplint.semantics.configs.hydra import Hydra, merged
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import quietly
-from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker
+from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
@@ -18,10 +18,12 @@ from amplint.semantics.values.values import Const, FilePath, FileText, Function,
 from amplint.source import syntax as cst
 from amplint.source.configs.file import ConfigFile
 from amplint.source.configs.names import is_config
+from amplint.source.source import Chunk
 from amplint.torchlib import configs as known
 
 _PARENTS = 6
 _DEFAULT = "<default>"
+_READING = frozenset({"yaml", "json", "OmegaConf"})
 
 
 class ConfigFiles(Tracker):
@@ -46,6 +48,11 @@ class ConfigFiles(Tracker):
     def is_needed(self) -> bool:
         """Only where they are to."""
         return self.machine.configs
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Calls of functions that read files matter by what they return."""
+        reading = (chunk for chunk in chunks if not chunk.used.isdisjoint(_READING))
+        return Words(calls=frozenset(chunk.name for chunk in reading if chunk.name))
 
     def script_begins(self, state: State) -> None:
         """The file knows its own path."""

@@ -25,6 +25,7 @@ from amplint.torchlib.deepspeed import (
     INITIALIZE,
     KNOWN_BY,
     PRECISIONS,
+    STRATEGY,
 )
 from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, loop_kind
 
@@ -43,7 +44,7 @@ class _Config:
 class DeepSpeed(Tracker):
     """Follows configurations that are written out, where they are made or in a file, and the engines that get them."""
 
-    triggers = frozenset({"initialize", _PLUGIN, "TrainingArguments"})
+    triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -63,7 +64,7 @@ class DeepSpeed(Tracker):
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """An engine is configured, or runs a forward pass."""
-        if isinstance(call.callee, Ref) and call.callee.name.partition(".")[0] in CONFIGURED:
+        if isinstance(call.callee, Ref) and _is_configured(call.callee.name):
             config = self._config(state, call.arguments)
             if config is not None and not config.in_file:
                 version = self.machine.program.wanted("deepspeed")
@@ -155,6 +156,11 @@ class DeepSpeed(Tracker):
             ours=ours,
             starter=starter,
         )
+
+
+def _is_configured(name: str) -> bool:
+    """Whether a function or class can take a configuration."""
+    return name.partition(".")[0] in CONFIGURED or name.endswith(STRATEGY)
 
 
 def _arguments(name: str, arguments: Arguments) -> Iterator[tuple[str, tuple[str, Value]]]:

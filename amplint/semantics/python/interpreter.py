@@ -44,10 +44,12 @@ def interpret(
     seconds: float = math.inf,
     *,
     configs: bool = False,
+    steps: int | None = None,
 ) -> Stopped | None:
     """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
 
-    Where that takes too many statements or processor `seconds`, the rest is left out, and what it says is where.
+    Where that takes too many statements, or more than `steps`, or processor `seconds`, the rest is left out, and what it
+    says is where.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     With `configs`, files of settings that the script reads say what they say now. Raises SourceError for a part that
@@ -63,6 +65,7 @@ def interpret(
         assumes=assuming is not None,
         seconds=seconds,
         configs=configs,
+        steps=steps,
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)

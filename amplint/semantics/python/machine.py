@@ -181,6 +181,7 @@ class Machine:
         assumes: bool = False,
         seconds: float = math.inf,
         configs: bool = False,
+        steps: int | None = None,
     ) -> None:
         self.program = program
         self.configs = configs
@@ -190,9 +191,9 @@ class Machine:
         self.muted = False
         self.option: Module | None = None
         self.complete = True
-        self.steps_left = STEP_BUDGET
+        self._all_steps_left = MOST_STEPS if steps is None else steps
+        self.steps_left = min(self._all_steps_left, STEP_BUDGET)
         self.stopped: Stopped | None = None
-        self._all_steps_left = MOST_STEPS
         self._seconds = seconds
         self._ends = _processor_time() + seconds
         self.relevant: set[Chunk] = set()
