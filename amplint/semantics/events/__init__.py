@@ -34,6 +34,7 @@ from amplint.semantics.events.functions import (
 from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
 from amplint.semantics.events.models import (
     CompiledIsland,
+    FlashInFloat32,
     Forward,
     ForwardOutside,
     NotCast,
@@ -42,7 +43,15 @@ from amplint.semantics.events.models import (
     RegionMissed,
     StaleForward,
 )
-from amplint.semantics.events.numbers import AnglesCast, CastBack, FarConstant, HalfCast, StaysHalf, TensorOp
+from amplint.semantics.events.numbers import (
+    AnglesCast,
+    CastBack,
+    FarConstant,
+    HalfCast,
+    RandomCompared,
+    StaysHalf,
+    TensorOp,
+)
 from amplint.semantics.events.operations import (
     ANGLES,
     COORDINATES,
@@ -56,6 +65,7 @@ from amplint.semantics.events.operations import (
     SCALED_LATE,
     SCORES,
     SQUARES,
+    UNIFORM,
     Because,
     Evidence,
     HalfAverage,
@@ -120,6 +130,7 @@ __all__ = [
     "SCORES",
     "SQUARES",
     "STEPS_TOLD",
+    "UNIFORM",
     "WIDE",
     "Accumulation",
     "AllHalf",
@@ -151,6 +162,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FarConstant",
+    "FlashInFloat32",
     "Forward",
     "ForwardOutside",
     "GradState",
@@ -189,6 +201,7 @@ __all__ = [
     "PolicyMade",
     "Purpose",
     "RanRegion",
+    "RandomCompared",
     "Recipe",
     "RegionMissed",
     "RunsAgain",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import ONE, Because
+from amplint.semantics.events import ONE, UNIFORM, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
@@ -49,6 +49,7 @@ def make(
     constant = number(content.value) if content is not None else None
     kinds = {"positions"} if op == "arange" else {"ones"} if "ones" in op or constant else set()
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
+    kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
     plain = like is None and dtype == "float32"
     rank = _rank(op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
