@@ -27,6 +27,7 @@ from amplint.semantics.memory.undone import Undone
 from amplint.semantics.models.averages import Averages
 from amplint.semantics.models.compiled import Compiled
 from amplint.semantics.models.copies import Copies
+from amplint.semantics.models.flash_models import FlashModels
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
 from amplint.semantics.models.held_shards import HeldShards
@@ -69,6 +70,7 @@ from amplint.semantics.tensors.sensitive import SensitiveRuns
 from amplint.semantics.tensors.subregions import Subregions
 from amplint.semantics.tensors.sums import Sums
 from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.uniform import Uniform
 from amplint.semantics.tensors.unseen_fills import UnseenFills
 from amplint.semantics.tensors.weights import Weights
 
@@ -111,9 +113,11 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Averages,
     Sharding,
     HeldShards,
+    FlashModels,
     StaleCopies,
     Compiled,
     Weights,
+    Uniform,
     Layers,
     Exchanges,
     SensitiveRuns,

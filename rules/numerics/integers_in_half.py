@@ -26,9 +26,10 @@ class IntegersInHalf(Rule):
     float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours fall together: in
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions converted
     to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
-    (`positions @ inv_freq`) work in tests and fail on long sequences or large images. Selected by its code, the rule
-    also tells of whole numbers made in the dtype of another tensor, and of products of positions and frequencies in
-    functions that do not switch autocast off, which a region around their caller computes in half. Both are infos.
+    (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps of a
+    diffusion model. Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, and
+    of products of positions and frequencies in functions that do not switch autocast off, which a region around their
+    caller computes in half. Both are infos.
 
     ## Example
     ```python
@@ -54,7 +55,7 @@ class IntegersInHalf(Rule):
     name = "integers-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.GIVES),)
-    screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum"))
+    screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum", b"randint"))
     assumed = ((b"arange", b"linspace"),)
     fixable = Applicability.UNSAFE
 
@@ -64,7 +65,9 @@ class IntegersInHalf(Rule):
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
-                f"positions {'can be' if announced else 'are'} computed in half",
+                "whole numbers are rounded to half"
+                if event.op == "to" and not announced
+                else f"positions {'can be' if announced else 'are'} computed in half",
                 reason=f"Whole numbers are exact up to {limits}; behind that neighbours fall together.",
                 advice="Compute positions and angles in float32, and convert sines and cosines.",
                 severity=Severity.INFO if announced else None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import FLAGS, Because, Event, How, LossOfOutput, Operand, Operation, Sensitive
+from amplint.semantics.events import FLAGS, UNIFORM, Because, Event, How, LossOfOutput, Operand, Operation, Sensitive
 from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
@@ -24,6 +24,7 @@ OF_CLASSES = ("cross_entropy", "nll_loss")
 PROBABILITIES = frozenset({"softmax", "softmin"})
 CURVES = PROBABILITIES | {"exp", "expm1", "log", "log1p", "log2", "log10", "logsumexp", "log_softmax"}
 """What grows faster than its input, or tells small inputs apart."""
+_TOLD_ELSEWHERE = frozenset({FLAGS, UNIFORM})
 
 
 class LossInHalf(Rule):
@@ -81,8 +82,8 @@ class LossInHalf(Rule):
         told = LOSSES | (CURVES - PROBABILITIES if event.region is None else {"log_softmax"})
         if first is None or not _is_half(first) or event.op not in told:
             return
-        if isinstance(first.value, Tensor) and (FLAGS in first.value.traits or first.value.floor is not None):
-            return  # the logarithm of a mask is exact, and another rule tells of small numbers added before
+        if isinstance(first.value, Tensor) and (first.value.traits & _TOLD_ELSEWHERE or first.value.floor is not None):
+            return  # the logarithm of a mask is exact, and other rules tell of the rest
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
         if event.result.dtype in HALF_DTYPES or follows:
             half = first.half

@@ -38,6 +38,7 @@ from amplint.semantics.events.functions import (
 from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
 from amplint.semantics.events.models import (
     CompiledIsland,
+    FlashInFloat32,
     Forward,
     ForwardOutside,
     NotCast,
@@ -46,7 +47,15 @@ from amplint.semantics.events.models import (
     RegionMissed,
     StaleForward,
 )
-from amplint.semantics.events.numbers import AnglesCast, CastBack, FarConstant, HalfCast, StaysHalf, TensorOp
+from amplint.semantics.events.numbers import (
+    AnglesCast,
+    CastBack,
+    FarConstant,
+    HalfCast,
+    RandomCompared,
+    StaysHalf,
+    TensorOp,
+)
 from amplint.semantics.events.operations import (
     ANGLES,
     COORDINATES,
@@ -60,6 +69,7 @@ from amplint.semantics.events.operations import (
     SCALED_LATE,
     SCORES,
     SQUARES,
+    UNIFORM,
     ZEROS,
     Because,
     Evidence,
@@ -126,6 +136,7 @@ __all__ = [
     "SCORES",
     "SQUARES",
     "STEPS_TOLD",
+    "UNIFORM",
     "WIDE",
     "ZEROS",
     "Accumulation",
@@ -160,6 +171,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FarConstant",
+    "FlashInFloat32",
     "Forward",
     "ForwardOutside",
     "GradState",
@@ -201,6 +213,7 @@ __all__ = [
     "PrecisionTwice",
     "Purpose",
     "RanRegion",
+    "RandomCompared",
     "Recipe",
     "RegionMissed",
     "RunsAgain",

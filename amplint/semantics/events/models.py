@@ -86,6 +86,13 @@ class CompiledIsland(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FlashInFloat32(Event):
+    """A model runs in float32, outside of any region, whose attention, as `made` has chosen, takes half alone."""
+
+    made: cst.Call
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 

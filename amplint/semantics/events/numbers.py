@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
+from amplint.semantics.events.operations import Evidence
 from amplint.semantics.values.values import Autocast, Number, Tensor, Value
 from amplint.source import syntax as cst
 
@@ -61,6 +62,14 @@ class CastBack(Event):
     """
 
     op: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RandomCompared(Event):
+    """Random numbers between 0 and 1 that were drawn in `dtype`, for the reason `half`, are compared."""
+
+    dtype: str
+    half: Evidence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

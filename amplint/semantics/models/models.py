@@ -9,6 +9,7 @@ from dataclasses import replace
 from amplint.findings import Guessed
 from amplint.semantics.events import (
     Clash,
+    FlashInFloat32,
     Forward,
     ForwardOutside,
     LossOfOutput,
@@ -67,7 +68,7 @@ _CASTS_ITSELF = re.compile(
 )
 """Imports of frameworks that enter autocast around the forward passes of the models they are given."""
 _TRAINS = re.compile(r"backward\(|zero_grad\(")
-_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash, StaleForward)
+_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash, StaleForward, FlashInFloat32)
 """The events for which models and what they return have to be followed."""
 _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import ONE, ZEROS, Because
+from amplint.semantics.events import ONE, UNIFORM, ZEROS, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
@@ -54,6 +54,7 @@ def make(
     if "zeros" in op:
         kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
+    kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
     plain = like is None and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:

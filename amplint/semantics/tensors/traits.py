@@ -28,7 +28,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.arguments import Arguments
-from amplint.semantics.values.values import Const, Tensor, Value, number
+from amplint.semantics.values.values import Const, Items, Tensor, Value, number
 from amplint.semantics.words import CHANNELS, SCALE_FACTOR
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
@@ -62,9 +62,17 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """
     if is_within_test(machine.calls):
         return frozenset()
-    step = number(arguments.value("step", 2) or Const(1)) if op == "arange" else 1 if op == "linspace" else None
+    step = (
+        number(arguments.value("step", 2) or Const(1))
+        if op == "arange"
+        else 1
+        if op in ("linspace", "randint")
+        else None
+    )
     if step is None or abs(step) != 1:
         return frozenset()
+    if op == "randint":
+        return frozenset({INTEGERS}) if _many(arguments) else frozenset()
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
@@ -75,6 +83,19 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     can_be_half = placed and any(map(_speaks_of_half, machine.program.main.chunks))
     return frozenset({INTEGERS, COORDINATES} if can_be_half else {INTEGERS})
+
+
+def _many(arguments: Arguments) -> bool:
+    """Whether random whole numbers are known to go beyond what bfloat16 holds exactly."""
+    second = arguments.get("high", 1)
+    high = second if second is not None and not isinstance(second.value, Items) else arguments.get("high", 0)
+    bound = number(high.value) if high is not None else None
+    return bound > FEW if bound is not None else high is not None and _counts_timesteps(high.node.value)
+
+
+def _counts_timesteps(bound: cst.BaseExpression) -> bool:
+    """Whether a bound is the number of timesteps that a scheduler of diffusers trains for, 1000 if nothing is said."""
+    return (dotted(bound) or "").rpartition(".")[2] == "num_train_timesteps"
 
 
 @per_chunk

@@ -22,10 +22,25 @@ class AutoModel(torch.nn.Linear):
 class AutoModelForCausalLM(AutoModel):
     """The same by transformers 5, saved in bfloat16."""
 
+    attention = "sdpa"
+
     @classmethod
-    def from_pretrained(cls, name: str, dtype: torch.dtype = torch.bfloat16) -> AutoModelForCausalLM:
+    def from_pretrained(
+        cls, name: str, dtype: torch.dtype | str = torch.bfloat16, attn_implementation: str = "sdpa"
+    ) -> AutoModelForCausalLM:
         """The model `name`."""
-        return cls(4, 1, dtype=dtype)
+        model = cls(4, 1, dtype=getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+        model.attention = attn_implementation
+        return model
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Attention takes queries in the dtype of the region that is on, or of the weights."""
+        device = inputs.device.type
+        on = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if on else self.weight.dtype
+        if self.attention == "flash_attention_2" and dtype == torch.float32:
+            raise RuntimeError("FlashAttention only support fp16 and bf16 data type")
+        return super().forward(inputs)
 
 
 class TrainingArguments:

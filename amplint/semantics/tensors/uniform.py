@@ -1,0 +1,42 @@
+"""Random numbers between 0 and 1 that are drawn in half, and compared with a probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amplint.semantics.events import UNIFORM, RandomCompared
+from amplint.semantics.python.tracker import Tracker, Words
+from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor, Value
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk
+from amplint.torchlib.names import HALF_DTYPES
+
+_DRAWS = frozenset({"rand", "rand_like"})
+_HALF = frozenset({"half", "float16", "bfloat16"})
+_ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
+
+
+class Uniform(Tracker):
+    """Follows such comparisons."""
+
+    def is_needed(self) -> bool:
+        """Only for rules that ask for it."""
+        return RandomCompared.kind in self.machine.wanted
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What draws such numbers, where something is half."""
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        return Words(_DRAWS if not said.isdisjoint(_HALF) else frozenset())
+
+    def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
+        """`torch.rand(n, dtype=torch.bfloat16) < p`."""
+        if not isinstance(node.comparisons[0].operator, _ORDERS):
+            return None
+        for value in (left, right):
+            if isinstance(value, Tensor) and UNIFORM in value.traits and value.dtype in HALF_DTYPES:
+                half = evidence(self.machine, state, value)
+                if half is not None:
+                    self.machine.emit(state, RandomCompared, node, dtype=value.dtype, half=half)
+        return None
