@@ -26,7 +26,7 @@ from amplint.semantics.events.functions import (
     RunsAgain,
     Unpaired,
 )
-from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
+from amplint.semantics.events.losses import DividedLossRead, LossMultiplied, LossOfOutput, PenaltyScaled, ScaledLossRead
 from amplint.semantics.events.models import Forward, ForwardOutside, NotCast, Purpose, Recipe, RegionMissed
 from amplint.semantics.events.numbers import AnglesCast, CastBack, FarConstant, HalfCast, StaysHalf, TensorOp
 from amplint.semantics.events.operations import (
@@ -153,6 +153,7 @@ __all__ = [
     "InputsDiffer",
     "Job",
     "LeftOut",
+    "LossMultiplied",
     "LossOfOutput",
     "ManagedBackward",
     "MixedBackward",

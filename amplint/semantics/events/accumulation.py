@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
@@ -47,7 +48,8 @@ class Accumulation(Event):
     not end the window, `closing` what runs on those that do. `counted` tells that the condition counts them and is not
     a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
     `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
-    `parallel` makes the distributed model of a file that never switches its synchronisation off.
+    `parallel` makes the distributed model of a file that never switches its synchronisation off. `by_position` are
+    backwards of losses that were divided by what counts the micro-batches instead of by how many there are.
     """
 
     loop: cst.CSTNode
@@ -62,6 +64,7 @@ class Accumulation(Event):
     others: bool = False
     rescaled: bool = False
     parallel: cst.Call | None = None
+    by_position: Set[cst.CSTNode] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
