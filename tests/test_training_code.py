@@ -118,6 +118,90 @@ def finish(net, opt, critic, critic_opt, scaler: GradScaler, limit):
     scaler.step(opt)
     scaler.update()
 """,
+    "AMP302 divided by how many were seen": """
+from loaders import clips
+
+def main(net, opt, limit):
+    seen = 0
+    for clip, wanted in clips():
+        seen += 1
+        loss = F.cross_entropy(net(clip), wanted)
+        loss = loss / seen
+        loss.backward()  # expect: AMP302
+        if seen == limit:
+            opt.step()
+            opt.zero_grad()
+            seen = 0
+""",
+    "AMP302 divided by its index": """
+def main(net, opt, window, loader):
+    scaler = torch.amp.GradScaler("cuda")
+    for i, (clip, wanted) in enumerate(loader):
+        with torch.autocast("cuda"):
+            loss = F.cross_entropy(net(clip), wanted)
+        scaler.scale(loss / (i + 1)).backward()  # expect: AMP302
+        if (i + 1) % window == 0:
+            scaler.step(opt)
+            scaler.update()
+            opt.zero_grad()
+""",
+    "AMP302 only what is shown is divided by how many were seen": """
+from loaders import clips
+
+def main(net, opt, limit):
+    seen, total = 0, 0.0
+    for clip, wanted in clips():
+        seen += 1
+        loss = F.cross_entropy(net(clip), wanted)
+        (loss / limit).backward()
+        total += loss.item()
+        print(total / seen, loss / seen)
+        if seen == limit:
+            opt.step()
+            opt.zero_grad()
+            seen, total = 0, 0.0
+""",
+    "AMP302 multiplied in a wrapper": """
+class Stepper:
+    def __init__(self, opt, n_accumulation: int = 1):
+        self.opt = opt
+        self.share = n_accumulation
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def __call__(self, loss, last):
+        loss = loss.mul(self.share)  # expect: AMP302
+        self.scaler.scale(loss).backward()
+        if last:
+            self.scaler.step(self.opt)
+            self.scaler.update()
+            self.opt.zero_grad()
+""",
+    "AMP302 multiplied in a loop": """
+def fit(net, opt, loader, num_accum_steps):
+    for index, (waves, texts) in enumerate(loader):
+        ctc = F.mse_loss(net(waves), texts) * num_accum_steps  # expect: AMP302
+        ctc.backward()
+        if (index + 1) % num_accum_steps == 0:
+            opt.step()
+            opt.zero_grad()
+""",
+    "AMP302 shares by other factors": """
+class Stepper:
+    def __init__(self, opt, n_accumulation: int = 1, accum_weight=0.5):
+        self.opt, self.weight = opt, accum_weight
+        self.share, self.count = 1.0 / n_accumulation, n_accumulation
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def __call__(self, loss, tokens, last):
+        self.scaler.scale(loss.mul(self.share)).backward()
+        self.scaler.scale(loss * self.weight).backward()
+        self.scaler.scale(loss * self.count / tokens).backward()
+        self.scaler.scale((loss / tokens) * self.count).backward()
+        if last:
+            self.scaler.step(self.opt)
+            self.scaler.update()
+            self.opt.zero_grad()
+""",
 }
 
 

@@ -704,6 +704,19 @@ COUNTS_MICRO_BATCHES = Guess(
     counterexamples=("accuracy", "batch_size", "micro_loss", "steps"),
     decides=True,
 )  # fmt: skip
+NUMBER_OF_MICRO_BATCHES = Guess(
+    name="the number of micro-batches",
+    of="a parameter or an attribute that a loss is multiplied by",
+    pattern=(
+        r"(?i)(?:^|_)(?:n|num|number)_(?:\w+_)?accum\w*$|accum\w*_?(?:steps?|iters?|freq|batches)$|grad_acc_steps$"
+        r"|num_micro_?batches$"
+    ),
+    because="A loss is divided by it, so that to multiply by it is the other way round. Weights are left alone.",
+    examples=("n_accumulation", "num_grad_accum", "number_accumulated", "accumulation_steps", "accum_iter",
+              "accum_freq", "accumulate_batches", "grad_acc_steps", "num_microbatches"),
+    counterexamples=("accum_weight", "accuracy", "steps", "inv_accumulation"),
+    decides=True,
+)  # fmt: skip
 SAYS_MICRO_BATCHES = Guess(
     name="the sign of a loop over micro-batches",
     of="a name in the header of a loop",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Accumulation, Event, Job, ScriptEnd
+from amplint.semantics.events import Accumulation, Event, Job, LossMultiplied, ScriptEnd
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
@@ -59,23 +59,43 @@ class LossNotDivided(Rule):
     code = "AMP302"
     name = "loss-not-divided"
     severity = Severity.WARNING
-    screen = (b"backward", (b"%", b"range(", b"+= 1"))
+    screen = (b"backward", (b"%", b"range(", b"+= 1", b"accum", b"micro"))
     fixable = Applicability.UNSAFE
     reason = "Gradients add up over the window, so they grow with the number of micro-batches."
 
     def __init__(self) -> None:
         self._windows: dict[cst.CSTNode, Accumulation] = {}
         self._divided: set[cst.CSTNode] = set()
+        self._multiplied: dict[cst.CSTNode, LossMultiplied] = {}
 
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
+        for backward in event.by_position:
+            yield self.report(
+                event,
+                "the loss is divided by the place of its micro-batch in the window, not by how many there are",
+                reason="The first micro-batch counts as a whole batch, each further one for less.",
+                advice="Divide each by the number of micro-batches.",
+                at=backward,
+                notes=[end_of(event)],
+            )
         verdicts = {divided for _, divided in event.backwards}
         if True in verdicts or event.rescaled:
             self._divided.update(node for node, _ in event.backwards)
         self._windows.update((node, event) for node, divided in event.backwards if divided is False)
+
+    def on_loss_multiplied(self, event: LossMultiplied) -> Iterator[Report]:
+        self._multiplied[event.node] = event
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for backward, window in self._windows.items():
+        for multiplied in self._multiplied.values():
+            yield self.report(
+                multiplied,
+                "the loss is multiplied by the number of micro-batches where it should be divided",
+                advice="Divide it by their number.",
+                severity=Severity.INFO,
+            )
+        for backward, window in self._windows.items() if not self._multiplied else ():
             if backward not in self._divided:
                 yield self.report(
                     window,
@@ -86,7 +106,10 @@ class LossNotDivided(Rule):
                 )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Accumulation)
+        if not isinstance(event, Accumulation):
+            return None
+        if event.by_position:
+            return None
         edits = [edit for node, _ in event.backwards for edit in divided_loss(node, event.every, rewrite)]
         complete = len(edits) == sum(done.job is Job.BACKWARD for done in event.closing) or event.guard is None
         if not edits or not complete:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from amplint.semantics.accumulation.boundaries import constant
+from amplint.semantics.accumulation.boundaries import COUNTER, constant, shifted
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import Const, Method
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
@@ -39,6 +40,35 @@ def sums(chunk: Chunk) -> bool:
 def divided(machine: Machine, loss: int, every: int) -> bool | None:
     """Whether `loss` was divided by `every`, None where that cannot be told."""
     return _Judge(machine, every).of(loss, _DEEP)
+
+
+def divided_by_position(machine: Machine, loss: int, counter: int) -> bool:
+    """Whether `loss` was divided by what counts the micro-batches of a window, and not by how many there are."""
+    which, todo, seen = _counter(machine, counter), [loss], set[int]()
+    while todo:
+        symbol = todo.pop()
+        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+        if symbol in seen or not parts:
+            continue
+        seen.add(symbol)
+        if key[0] == "Divide":
+            if _counter(machine, parts[1]) == which:
+                return True
+            todo.append(parts[0])
+        elif key[0] in ("Add", "either"):
+            todo += parts
+        elif key[0] in SAME_NUMBERS:
+            todo.append(parts[0])
+    return False
+
+
+def _counter(machine: Machine, symbol: int) -> Key:
+    """What counts, in whatever round and from wherever."""
+    base, _ = shifted(machine, symbol)
+    key = machine.symbols.key(base)
+    if key[:2] == ("part", 0):
+        return ("part", *machine.symbols.key(machine.symbols.parts(base)[0])[:2])
+    return {COUNTER: key[:3], "item": key[:2]}.get(str(key[0]), key)
 
 
 class _Judge:

@@ -26,7 +26,7 @@ from amplint.semantics.accumulation.boundaries import (
     uneven,
 )
 from amplint.semantics.accumulation.counters import begin_round
-from amplint.semantics.accumulation.divisors import divided, may_divide, sums
+from amplint.semantics.accumulation.divisors import divided, divided_by_position, may_divide, sums
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 from amplint.semantics.losses import shares
@@ -78,7 +78,7 @@ def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value
     """Remember a backward pass and what it runs on."""
     plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
     machine[Rhythm].losses.setdefault(node, set()).add(plain)
-    shares.backward_ran(machine, plain)
+    shares.backward_ran(machine, state, plain)
     if state.heap.get(plain, {}).get(CHANGED) is not None:
         machine[Rhythm].opaque.add(plain)
     note(machine, state, Job.BACKWARD, node)
@@ -181,6 +181,7 @@ def _outer_window(
         first=None if early or others else _first(machine, loop, full, guard, found),
         others=others or early,
         guesses=found.guesses,
+        counter=found.counter,
     )
 
 
@@ -366,6 +367,7 @@ def _tell(
     others: bool = False,
     inner: cst.CSTNode | None = None,
     guesses: tuple[Guessed, ...] = (),
+    counter: int | None = None,
 ) -> None:
     def belongs(done: Work, within: bool) -> bool:
         return inner is None or (inner in done.loops) is within
@@ -398,6 +400,7 @@ def _tell(
         others=others,
         rescaled=any(one.has(Job.RESCALE) for one in full),
         parallel=_always_synchronised(machine),
+        by_position=frozenset(node for node in backwards if _goes_by_position(machine, node, counter)),
         guesses=guesses,
     )
 
@@ -428,6 +431,11 @@ def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> boo
         return None
     verdicts = {divided(machine, loss, number) for loss in machine[Rhythm].losses.get(backward, ())}
     return True if True in verdicts else False if False in verdicts else None
+
+
+def _goes_by_position(machine: Machine, backward: cst.CSTNode, counter: int | None) -> bool:
+    losses = machine[Rhythm].losses.get(backward, ())
+    return counter is not None and any(divided_by_position(machine, loss, counter) for loss in losses)
 
 
 def _together(rounds: Iterable[list[Work]]) -> list[Work]:

@@ -35,7 +35,7 @@ from amplint.semantics.events.functions import (
     RunsAgain,
     Unpaired,
 )
-from amplint.semantics.events.losses import DividedLossRead, LossOfOutput, PenaltyScaled, ScaledLossRead
+from amplint.semantics.events.losses import DividedLossRead, LossMultiplied, LossOfOutput, PenaltyScaled, ScaledLossRead
 from amplint.semantics.events.models import (
     CompiledIsland,
     FlashInFloat32,
@@ -193,6 +193,7 @@ __all__ = [
     "Job",
     "LaunchOverruled",
     "LeftOut",
+    "LossMultiplied",
     "LossOfOutput",
     "ManagedBackward",
     "MixedBackward",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
@@ -49,6 +50,8 @@ class Accumulation(Event):
     `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
     `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` tells that
     `guard` is any flag of a caller, so that `inside` holds only what no second call may do.
+    `by_position` are backwards of losses that were divided by what counts the micro-batches instead of by how many
+    there are.
     """
 
     loop: cst.CSTNode
@@ -64,6 +67,7 @@ class Accumulation(Event):
     rescaled: bool = False
     parallel: cst.Call | None = None
     supposed: bool = False
+    by_position: Set[cst.CSTNode] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

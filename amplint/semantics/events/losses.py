@@ -57,3 +57,8 @@ class LossOfOutput(Event):
     loss: str
     output: Operand
     seen: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LossMultiplied(Event):
+    """A loss that backward runs on is multiplied by the number of micro-batches, and nothing in sight divides it."""

@@ -10,18 +10,19 @@ from collections.abc import Iterator
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
-from amplint.semantics.events import DividedLossRead
+from amplint.semantics.events import DividedLossRead, LossMultiplied
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Operands, Tracker
+from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value
-from amplint.semantics.words import COUNTS_MICRO_BATCHES
+from amplint.semantics.words import COUNTS_MICRO_BATCHES, NUMBER_OF_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import spellings
 from amplint.torchlib.methods import SAME_NUMBERS
 from amplint.torchlib.policy import words
 
@@ -35,6 +36,7 @@ class Share:
     symbol: int
 
 
+_PRODUCTS = spellings("mul")
 _SAME_VALUE = SAME_NUMBERS | words("number item data cast mean numpy tolist builtins.float")
 
 
@@ -50,6 +52,9 @@ def combined(
     """Remember `left kind right` where it divides a loss or adds up such shares; tell where it averages them."""
     if not isinstance(result, (Tensor, Unknown)):
         return
+    if kind == "Multiply":
+        for one, factor in ((left[1], right[1]), (right[1], left[1])):
+            _multiplied(machine, node, one, factor, result)
     if kind == "Divide" and _counts_micro_batches(right[0]) and not is_number(machine, left[1]):
         machine[Shares].known[result.symbol] = Share(node, right[0], symbol_of(machine, right[1]))
     elif not machine[Shares].known:
@@ -62,6 +67,29 @@ def combined(
         for of, share, where, loop in _sums(machine, symbol_of(machine, left[1])):
             if _counts_rounds(right[0], loop):
                 _tell(machine, state, where, of, share, "averaged")
+
+
+def _multiplied(machine: Machine, node: cst.CSTNode, loss: Value, factor: Value, result: Value) -> None:
+    """Remember a loss that nothing has divided, times what is called a number of micro-batches."""
+    if not isinstance(factor, Unknown) or is_number(machine, loss) or not isinstance(loss, (Tensor, Unknown)):
+        return
+    key = machine.symbols.key(factor.symbol)
+    place = {"attribute": 1, "parameter": -1}.get(str(key[0]))
+    name = str(key[place]) if place is not None else ""
+    if NUMBER_OF_MICRO_BATCHES.search(name) and not _is_divided(machine, symbol_of(machine, loss)):
+        machine[Shares].multiplied[symbol_of(machine, result)] = node, NUMBER_OF_MICRO_BATCHES.taken(name)
+
+
+def _is_divided(machine: Machine, symbol: int) -> bool:
+    """Whether a quotient is in what `symbol` was computed from by arithmetic."""
+    while machine.symbols.parts(symbol):
+        kind = machine.symbols.key(symbol)[0]
+        if kind in ("Divide", "div", "true_divide", "either"):
+            return True
+        if kind not in _SAME_VALUE | {"Multiply", "mul"}:
+            return False
+        symbol = machine.symbols.parts(symbol)[0]
+    return False
 
 
 def _counts_micro_batches(node: cst.BaseExpression) -> bool:
@@ -137,22 +165,34 @@ def _guesses(machine: Machine, share: Share) -> tuple[Guessed, ...]:
     return () if share.symbol in ends else COUNTS_MICRO_BATCHES.taken(name)
 
 
-def backward_ran(machine: Machine, symbol: int) -> None:
+def backward_ran(machine: Machine, state: State, symbol: int) -> None:
     """Backward runs on `symbol`."""
+    if symbol in machine[Shares].multiplied:
+        node, guesses = machine[Shares].multiplied[symbol]
+        machine.emit(state, LossMultiplied, node, guesses=guesses)
     for state, node, share, how in machine[Shares].early_reads.pop(symbol, ()):
         _tell(machine, state, node, symbol, share, how)
 
 
 class Shares(Tracker):
-    """Shares of losses and their sums by symbol, and reads of what backward may still run on."""
+    """Shares of losses and their sums by symbol, and reads of what backward may still run on.
+
+    `multiplied` are losses times the number of micro-batches: what multiplies them, and the guesses about the factor.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Share] = {}
         self.summed: dict[int, tuple[int, Share, cst.CSTNode, cst.CSTNode]] = {}
         self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
+        self.multiplied: dict[int, tuple[cst.CSTNode, tuple[Guessed, ...]]] = {}
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
         """A loss is divided, or shares are added up or averaged."""
         combined(self.machine, state, operands.node, operands.kind, operands.left, operands.right, result)
         return None
+
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
+        """`loss.mul(n)`."""
+        if call.name in _PRODUCTS and call.owner is not None and len(call.arguments.given) == 1:
+            _multiplied(self.machine, call.node, call.owner, call.arguments.values[0], result)
