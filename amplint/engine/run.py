@@ -18,7 +18,7 @@ from amplint.engine.elsewhere import drop_repeated, with_names
 from amplint.engine.modules import Modules, still_holds
 from amplint.engine.projects import Projects
 from amplint.engine.running import noted
-from amplint.engine.screen import follows, screen
+from amplint.engine.screen import follows, is_test, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding, Span
 from amplint.notebooks.page import Page, Problem
@@ -136,7 +136,7 @@ class Linter:
         if codes not in self._handling:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
-        asked = self._projects.asked(target.settings)
+        asked = frozenset() if is_test(target.filename) else self._projects.asked(target.settings)
         rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
         others = tuple(rule for rule in self._handling[codes] if rule not in rules) if follows(raw) else ()
         torch = target.settings.torch_version
