@@ -97,6 +97,9 @@ NO_PRODUCTS = {
     "energy less something": "return self.smooth(x * x) - self.smooth(x)",
     "corners of float32": "x1, y1, x2, y2 = x.float().unbind(-1)\nreturn (x2 - x1) * (y2 - y1)",
     "other columns": "x = x.contiguous()\nreturn (x[..., 1] - x[..., 0]) * (x[..., 3] - x[..., 2])",
+    "an array": "import cv2\nreturn cv2.blur(kind ** 2, (3, 3)) - cv2.blur(kind, (3, 3)) ** 2",
+    "columns of an array": "return (kind[:, 2] - kind[:, 0]) * (kind[:, 3] - kind[:, 1])",
+    "squares of what is at most 1": "return ((x.sigmoid() - scores.softmax(-1)) ** 2).mean()",
     "two columns": "x = x.contiguous()\nreturn (x[:, 0] * x[:, 1]).sum()",
 }
 SILENT = {
