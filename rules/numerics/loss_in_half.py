@@ -36,8 +36,8 @@ class LossInHalf(Rule):
     and the loss itself has three digits in float16, two in bfloat16. An exponential in float16 is infinite past 11.
 
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
-    half model: exponentials of a module's own weights, a softmax that chooses among experts or whose result is
-    converted back to another tensor's dtype, and a loss on what another branch of the same `if` converts to float32.
+    half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
+    or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if` converts to float32.
     It also tells of a sigmoid that is taken from 1 for a power or a logarithm, as in a focal loss: autocast leaves the
     sigmoid in half, so that nothing of a probability close to 1 is left.
 
@@ -68,7 +68,7 @@ class LossInHalf(Rule):
     claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
     assumed = (
-        re.compile(HALF_ASSUMED.pattern + rb"|sigmoid\("),
+        re.compile(HALF_ASSUMED.pattern + rb"|sigmoid\(|cumsum\(|multinomial\("),
         (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus", b"sigmoid("),
     )
     fixable = Applicability.SAFE
