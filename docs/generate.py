@@ -42,8 +42,8 @@ fine in bfloat16, a plain `loss.backward()` is right without a scaler.
 Findings rest on evidence that a tensor is half: a region, a conversion, half parameters. A rule that is selected, by
 code, prefix, name or `ALL`, and not just on by default, may go further: the rules about numerics, seams and custom
 functions (AMP401, 402, 404, 405, 408, 501 to 504, 601 and 605) then also tell, as infos, what would happen in half
-precision to tensors of which nothing says the dtype. Where nothing but its name tells what a thing is, a finding says
-so: [what is guessed by names](guesses.md).
+precision to tensors of which nothing says the dtype, other than in files of tests. Where nothing but its name tells
+what a thing is, a finding says so: [what is guessed by names](guesses.md).
 
 Of AMP7, the codes AMP71x are about models that PyTorch shards, AMP72x about DeepSpeed, AMP73x about Accelerate and
 Fabric, AMP74x about frameworks that run the whole loop, AMP75x about float8 by torchao, and AMP76x about float8 by

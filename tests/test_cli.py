@@ -110,6 +110,20 @@ def test_selection(amplint: Command, script: Path, arguments: list[str], found: 
     assert amplint(*arguments).status == int(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("tests/part.py", False), ("test_part.py", False), ("part_test.py", False), ("conftest.py", False),
+        ("part.py", True), ("contest/part.py", True),
+    ],
+)  # fmt: skip
+def test_nothing_is_assumed_of_tests(amplint: Command, project: Path, name: str, found: bool) -> None:
+    path = project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("import torch\n\n\ndef shown(x: torch.Tensor):\n    return x.detach().numpy()\n")
+    assert amplint("--select", "AMP501", name).status == int(found)
+
+
 def test_an_unknown_selector_has_a_hint(amplint: Command, script: Path) -> None:
     ran = amplint("--select", "clip-without-unscaling")
     assert ran.status == 2

@@ -45,6 +45,14 @@ FOUND = {
     "norm, converted back": ("AMP405", "return torch.norm(scores, dim=-1).to(x.dtype)"),
     "running sum, converted back": ("AMP407", "return torch.cumsum(scores, -1).to(x.dtype)"),
     "own weight": ("AMP408", "return x * -torch.exp(self.log_speed)"),
+    "drawn from": ("AMP408", "shares = F.softmax(scores / 0.7, dim=-1)\nreturn torch.multinomial(shares, 1)"),
+    "the most likely ones": (
+        "AMP408",
+        """
+        ordered, places = torch.sort(scores, descending=True)
+        return ordered.softmax(dim=-1).cumsum(dim=-1) > 0.9, places
+        """,
+    ),
     "router": ("AMP408", "gates = F.softmax(scores, dim=1)\nreturn gates"),
     "router by its input": ("AMP408", "router_logits = self.proj(x)\nreturn F.softmax(router_logits, dim=1)"),
     "other branch": (
@@ -97,6 +105,9 @@ NO_PRODUCTS = {
     "energy less something": "return self.smooth(x * x) - self.smooth(x)",
     "corners of float32": "x1, y1, x2, y2 = x.float().unbind(-1)\nreturn (x2 - x1) * (y2 - y1)",
     "other columns": "x = x.contiguous()\nreturn (x[..., 1] - x[..., 0]) * (x[..., 3] - x[..., 2])",
+    "an array": "import cv2\nreturn cv2.blur(kind ** 2, (3, 3)) - cv2.blur(kind, (3, 3)) ** 2",
+    "columns of an array": "return (kind[:, 2] - kind[:, 0]) * (kind[:, 3] - kind[:, 1])",
+    "squares of what is at most 1": "return ((x.sigmoid() - scores.softmax(-1)) ** 2).mean()",
     "two columns": "x = x.contiguous()\nreturn (x[:, 0] * x[:, 1]).sum()",
 }
 SILENT = {
@@ -105,6 +116,8 @@ SILENT = {
     "a probability that is compared with nothing": "return x * scores.sigmoid() ** kind",
     "the square of a difference": "return (scores.sigmoid() - x) ** 2",
     "the other share": "p = scores.sigmoid()\nreturn p * x + (1 - p) * x.flip(0)",
+    "drawn from float32": "return torch.multinomial(F.softmax(scores.float(), -1), 1)",
+    "drawn from something else": "return torch.multinomial(scores / scores.amax(), 1)",
     "told its dtype": "return F.softmax(scores, dim=-1, dtype=torch.float32).type_as(x)",
     "converted before": "return F.softmax(scores.float(), dim=-1).type_as(x)",
     "beside what is float32": "return torch.exp(scores - x.float().amax(-1)).to(x.dtype)",
@@ -182,6 +195,8 @@ def test_pytorch_rounds_and_overflows() -> None:
     spread = F.avg_pool2d(bright.half() ** 2, 7) - F.avg_pool2d(bright.half(), 7) ** 2
     assert (spread <= 0).all()
     assert bright.var() > 0
+    shares = torch.full((4096,), 1 / 4096).half()
+    assert (shares.cumsum(0)[3000:3008].diff() == 0).any()
     gates = torch.tensor([2.0, 2.0004]).bfloat16().softmax(0)
     assert gates[0] == gates[1]
     rate = torch.nn.Parameter(torch.tensor([2.51]))

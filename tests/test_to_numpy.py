@@ -24,6 +24,10 @@ SILENT = {
     "converted by dtype": "out.to(torch.float32).cpu().numpy()",
     "converted by type": "out.type(torch.float64).detach().numpy()",
     "computed from what was converted": "out.float().softmax(-1).cpu().numpy()",
+    "positions": "out.argmax(-1).cpu().numpy()",
+    "truth values": "(out > 0).cpu().numpy()",
+    "labels": "batch['gt_labels'].cpu().numpy()",
+    "counts": "self.num_seen.cpu().numpy()",
 }
 EACH = """
 def joined(outputs):
@@ -61,6 +65,18 @@ def test_silent(expression: str) -> None:
 def test_elements() -> None:
     assert lines(EACH.format(conversion="")) == [3]
     assert lines(EACH.format(conversion=".float()")) == []
+
+
+@pytest.mark.parametrize(("library", "expression", "expected"), [
+    ("jax", "out.numpy()", []), ("jax", "out.detach().numpy()", [8]), ("tqdm", "out.numpy()", [8]),
+])  # fmt: skip
+def test_other_libraries_have_such_a_method(library: str, expression: str, expected: list[int]) -> None:
+    code = predicted(expression).replace("import torch\n", f"import torch, {library}\n")
+    assert lines(code) == expected
+
+
+def test_what_a_data_set_gives() -> None:
+    assert lines(predicted("out.numpy()").replace("def predict", "def __getitem__")) == []
 
 
 FUNCTIONS = {

@@ -21,6 +21,7 @@ IN_SOURCE = {
         "_AMP", "_ASKED", "_CHOICE", "_CONDITION", "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_KERNELS", "_NEEDS_CUDA",
         "_RETURNED", "_TRAINS",
     ],
+    "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
     "clashes.py": ["_TRUTHS"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],

@@ -20,7 +20,7 @@ from amplint.engine.modules import Modules, still_holds
 from amplint.engine.patterns import ignored
 from amplint.engine.projects import Projects
 from amplint.engine.running import noted
-from amplint.engine.screen import follows, screen
+from amplint.engine.screen import follows, is_test, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding, Span
 from amplint.notebooks.page import Page, Problem
@@ -168,7 +168,7 @@ class Linter:
         if codes not in self._handling:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
-        asked = self._projects.asked(target.settings)
+        asked = frozenset() if is_test(target.filename) else self._projects.asked(target.settings)
         if is_config(target.path):
             rules = tuple(rule for rule in self._handling[codes] if rule.configs)
             others: tuple[type[Rule], ...] = ()

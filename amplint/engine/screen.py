@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Iterable, Sequence, Set
 
@@ -10,12 +11,22 @@ from amplint.rule import Rule, Screen
 
 WORD = re.compile(r"\w+")
 FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
+_TESTS = re.compile(r"(?:^|[\\/])(?:tests?[\\/]|test_[^\\/]*\.py$|[^\\/]*_test\.py$|conftest\.py$)")
+"""Where pytest finds tests, and the folders that hold them."""
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
 
 def follows(raw: bytes) -> bool:
     """Whether what a file imports may complete what stands in it: it does training work itself."""
     return any(word in raw for word in FOLLOWED) and _IMPORT.search(raw) is not None
+
+
+def is_test(filename: str) -> bool:
+    """Whether a file, by its path below the working directory, holds tests.
+
+    What they make up is half only where they say so: nothing is assumed of it.
+    """
+    return not os.path.isabs(filename) and _TESTS.search(filename) is not None
 
 
 def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:

@@ -105,6 +105,24 @@ WHOLE_NUMBERS = Guess(
     ),
     counterexamples=("x", "hidden_states", "index_embedding", "weight", "length_scale"),
 )  # fmt: skip
+RAW = Guess(
+    name="data, or what is no floating number",
+    of="any name in an expression that becomes a NumPy array",
+    pattern=(
+        r"(?i)(?:^|_)(?:gts?|labels?|targets?|masks?|msk|ids?|idxs?|inds?|index|indices|points?|pts|types?|nums?|"
+        r"counts?|lens?|lengths?|shapes?|tokens|batch|examples?|records?|instances?)(?:_|$)"
+    ),
+    because=(
+        "Labels and points come from files, masks and indices are no floating numbers. Pictures and sounds are often "
+        "computed by a model."
+    ),
+    examples=(
+        "gt_boxes", "gts", "labels", "target", "init_mask", "msk", "atom_id", "idx", "inds", "index", "indices",
+        "cp_points_tensor", "pts", "atom_types", "num_atoms", "count", "lens", "length", "shape", "tokens", "batch",
+        "example", "record", "pred_instances",
+    ),
+    counterexamples=("pred", "logits", "features", "weight", "image", "masked_mean", "sampled"),
+)  # fmt: skip
 KERNEL_WHOLE_NUMBERS = Guess(
     name="whole numbers that a kernel is handed",
     of="an input of a custom autograd function",

@@ -40,8 +40,8 @@ class LossInHalf(Rule):
     outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info.
 
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
-    half model: exponentials of a module's own weights, a softmax that chooses among experts or whose result is
-    converted back to another tensor's dtype, and a loss on what another branch of the same `if` converts to float32.
+    half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
+    or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if` converts to float32.
     It also tells of a sigmoid that is taken from 1 for a power or a logarithm, as in a focal loss: autocast leaves the
     sigmoid in half, so that nothing of a probability close to 1 is left.
 
@@ -72,7 +72,7 @@ class LossInHalf(Rule):
     claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
     assumed = (
-        re.compile(HALF_ASSUMED.pattern + rb"|sigmoid\("),
+        re.compile(HALF_ASSUMED.pattern + rb"|sigmoid\(|cumsum\(|multinomial\("),
         (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus", b"sigmoid("),
     )
     fixable = Applicability.SAFE

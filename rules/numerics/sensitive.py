@@ -16,6 +16,7 @@ _SAYS = {
     How.OUTPUT: "{op} runs in half where its input comes out of what was converted to half",
     How.GRADIENT: "{op} of gradients runs in half where the parameters are half",
     How.ELSEWHERE: "{op} runs in half where its input is, which another branch converts to float32",
+    How.DRAWN: "{op} runs in half where its input is, and its probabilities are added up or drawn from",
     How.CANCELS: "a variance is the difference of a mean square and a squared mean, which cancel where they are half",
     How.AREA: "the area of a box is past what float16 holds where its sides are past 256",
     How.COMPLEMENT: "{op} runs in half where its input is, and what is close to 1 becomes 1",

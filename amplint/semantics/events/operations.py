@@ -66,6 +66,7 @@ class How(enum.Enum):
     OUTPUT = "its input comes out of something that is converted to half"
     GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
     ELSEWHERE = "another branch converts the same tensor to float32"
+    DRAWN = "its result, probabilities, is added up or drawn from"
     CANCELS = "it takes the square of a mean from a mean of squares"
     AREA = "it multiplies the sides of a box"
     COMPLEMENT = "its result, a probability, is taken from 1 for a power or a logarithm"

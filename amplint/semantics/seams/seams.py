@@ -19,13 +19,14 @@ from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
-from amplint.semantics.words import LOSS
+from amplint.semantics.words import LOSS, RAW
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
+from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having, in_place
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, SINGULAR_VALUES, lacks
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.policy import words
+from amplint.torchlib.policy import BOOLEAN, INTEGER, words
 
 BFLOAT16 = frozenset({"bfloat16"})
 _AMBIGUOUS = frozenset(
@@ -43,6 +44,12 @@ _WITH_ARRAYS = words(
 """Functions of NumPy that make arrays of tensors; others, such as `sum`, call methods of the tensor."""
 _PICTURES = words("ToPILImage to_pil_image")
 """What makes a picture of a tensor, by way of an array, in torchvision."""
+_OTHER_LIBRARIES = words("tensorflow jax paddle mxnet mindspore")
+"""Libraries whose arrays have a method of this name, too."""
+_OF_PYTORCH = words("cpu detach clone")
+_OF_DATA = words("__getitem__ __iter__ collate_fn collate")
+_WHOLE = BOOLEAN | INTEGER | words("long int bool byte round")
+"""Methods whose results are whole numbers, or truth values."""
 _OF_SOUNDS = words("stft")
 """What is computed of sounds, which are float32 unless something tells otherwise."""
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX | SINGULAR_VALUES.keys()
@@ -62,6 +69,8 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
     why = _why(machine, state, owner)
     if why is not None and why.dtypes >= BFLOAT16:
         assumed = why.because is Because.ASSUMED
+        if assumed and _is_raw(machine, node.func.value):
+            return
         operand = Operand(node.func.value, owner, why)
         machine.emit(state, ToNumpy, node, operand=operand, assumed=assumed, guesses=why.guesses)
 
@@ -84,8 +93,29 @@ def to_array(machine: Machine, state: State, call: Call) -> None:
         return
     if assumed and not (isinstance(value, Tensor) if pictures else _leaves_device(given.node.value)):
         return
+    if assumed and not pictures and _is_raw(machine, given.node.value):
+        return
     operand = Operand(given.node.value, value, why)
     machine.emit(state, ToNumpy, call.node, operand=operand, by=op, assumed=assumed, guesses=why.guesses)
+
+
+def _is_raw(machine: Machine, node: cst.BaseExpression) -> bool:
+    """Whether an expression speaks of data, or of what is no floating number, or may be an array of another library."""
+    if any(isinstance(inner, cst.Comparison) for inner in walk(node)):
+        return True
+    names = [inner for inner in walk(node) if isinstance(inner, cst.Name)]
+    texts = [inner.raw_value for inner in walk(node) if isinstance(inner, cst.SimpleString)]
+    if any(map(RAW.search, (*(name.value for name in names), *texts))):
+        return True
+    if any(name.value in _WHOLE for name in names) or any(map(_gives_data, machine.calls)):
+        return True
+    others = any(not chunk.words.isdisjoint(_OTHER_LIBRARIES) for chunk in machine.program.main.chunks)
+    return others and not any(name.value in _OF_PYTORCH for name in names)
+
+
+def _gives_data(function: cst.CSTNode) -> bool:
+    """Whether a function is what a set of data has, or a loader calls."""
+    return isinstance(function, cst.FunctionDef) and function.name.value in _OF_DATA
 
 
 def _leaves_device(node: cst.BaseExpression) -> bool:
@@ -158,8 +188,9 @@ def _literal(node: cst.BaseExpression) -> str | int | None:
 
 
 def _goes_along(node: cst.Call) -> bool:
-    """Whether a method is told a dimension to go along, as those of tensors alone are."""
-    return any(argument.keyword is not None and argument.keyword.value in ("dim", "keepdim") for argument in node.args)
+    """Whether a method is told a dimension to go along, as those of tensors alone are; others call theirs by names."""
+    along = (argument for argument in node.args if argument.keyword and argument.keyword.value in ("dim", "keepdim"))
+    return any(not isinstance(argument.value, cst.BaseString) for argument in along)
 
 
 def _is_weight(machine: Machine, symbol: int) -> bool:

@@ -13,9 +13,8 @@ from amplint.semantics.events import How, Operand, Sensitive
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.tensors import subregions
+from amplint.semantics.tensors import subregions, supposed
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.provenance import conversion
 from amplint.semantics.tensors.sensitive import is_wide, tell
 from amplint.semantics.tensors.tensors import tensor
@@ -24,11 +23,12 @@ from amplint.semantics.values.values import Const, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.policy import words
 
 _SQUARED = words("Power pow square")
 _ADDS_UP = words("mean sum nansum nanmean")
-_AVERAGES = words("conv1d conv2d conv3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d call")
+_AVERAGES = words("conv1d conv2d conv3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d")
 _LIMITS = words("max min maximum minimum clamp clamp_min relu abs builtins.max builtins.min")
 _SHIFTS = words("Add add")
 _SPLITS = words("unbind chunk split tensor_split")
@@ -72,8 +72,32 @@ def _is_variance(machine: Machine, whole: int, taken: int) -> bool:
     if mean is None or str(machine.symbols.key(whole)[0]) in _ADDS_UP:
         return False
     squares = [(one, root) for one in machine.symbols.behind(whole) if (root := _root(machine, one)) is not None]
-    named = {str(machine.symbols.key(one)[0]) for one in machine.symbols.behind(mean)}
-    return not named.isdisjoint(_AVERAGES) and any(_same_but(machine, whole, mean, *pair) for pair in squares)
+    averaged = any(_averages(machine, one) for one in machine.symbols.behind(mean))
+    return averaged and any(_same_but(machine, whole, mean, *pair) for pair in squares)
+
+
+def _averages(machine: Machine, symbol: int) -> bool:
+    """Whether this is a convolution or pooling of PyTorch, or what an unseen part of a layer computes."""
+    if machine.symbols.key(symbol)[0] in _AVERAGES:
+        return True
+    callee = machine.symbols.callee(symbol)
+    called = machine.symbols.key(callee) if callee is not None else machine.symbols.key(symbol)
+    return called[0] in ("attribute", "call") and _is_of_layer(machine) and not _is_of_library(called)
+
+
+def _is_of_library(called: tuple[object, ...]) -> bool:
+    """Whether a call is that of a function of another library."""
+    return called[0] == "call" and "." in str(called[1])
+
+
+def _is_of_layer(machine: Machine) -> bool:
+    """Whether the running function is a method of a class that has a forward pass, so that it is given tensors."""
+    source = machine.program.source_of(machine.calls[-1])
+    owner = source.parent(machine.calls[-1]) if source is not None else None
+    while source is not None and owner is not None and not isinstance(owner, cst.ClassDef):
+        owner = source.parent(owner)
+    methods = owner.body.body if isinstance(owner, cst.ClassDef) else ()
+    return any(isinstance(one, cst.FunctionDef) and one.name.value == "forward" for one in methods)
 
 
 def _root(machine: Machine, symbol: int) -> int | None:
@@ -131,7 +155,8 @@ def _coordinate(machine: Machine, symbol: int) -> int | None:
     symbol = _within(machine, symbol, _LIMITS)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "index" and len(key) > 2 and isinstance(key[1], tuple) and len(key[1]) > 1:
-        last = machine.symbols.key(key[1][-1]) if isinstance(key[1][-1], int) else ()
+        columns = all(isinstance(each, tuple) for each in key[1][:-1])
+        last = machine.symbols.key(key[1][-1]) if columns and isinstance(key[1][-1], int) else ()
         number = last[1].value if last[:1] == ("value",) and isinstance(last[1], Const) else None
         owner = _is_tensor(machine, parts[0])
         return number if owner and isinstance(number, int) else None
@@ -150,11 +175,15 @@ def _splits(machine: Machine, symbol: int) -> bool:
 
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
-    """Whether boxes are a tensor, as far as the text of the running functions tells."""
+    """Whether boxes are a tensor, which arrays are not: an operation of PyTorch's made them, or their uses tell."""
     key = machine.symbols.key(symbol)
     if key[0] == "parameter":
-        return any(str(key[2]) in tensors_in(function) for function in machine.calls)
-    return key[0] not in ("call", "attribute", "item", "fresh", "index", "part", "name", "global")
+        functions = (function for function in machine.calls if isinstance(function, cst.FunctionDef))
+        return any(str(key[2]) in supposed.surely_tensors(function) for function in functions)
+    if key[0] == "either":
+        return any(_is_tensor(machine, part) for part in machine.symbols.parts(symbol))
+    method = machine.symbols.method(symbol)
+    return str(key[0]) in OPERATIONS or (method is not None and _is_tensor(machine, method[1][0]))
 
 
 def _within(machine: Machine, symbol: int, operations: frozenset[str]) -> int:
@@ -180,7 +209,7 @@ class Cancelling(Tracker):
         """What such products are computed of matters."""
         if not self.machine.assumes or Sensitive.kind not in self.machine.wanted:
             return Words()
-        return Words(frozenset().union(*map(_sides, chunks)), calls=frozenset().union(*map(_averages, chunks)))
+        return Words(frozenset().union(*map(_sides, chunks)), calls=frozenset().union(*map(_less_something, chunks)))
 
 
 @per_chunk
@@ -190,6 +219,6 @@ def _sides(chunk: Chunk) -> frozenset[str]:
 
 
 @per_chunk
-def _averages(chunk: Chunk) -> frozenset[str]:
+def _less_something(chunk: Chunk) -> frozenset[str]:
     """The calls that are given squares, less something."""
     return frozenset(found[0] for found in _OF_SQUARES.findall(chunk.text))

@@ -31,9 +31,11 @@ NORMS = words("norm vector_norm")
 SUMS = words("sum cumsum cumprod logcumsumexp")
 _SQUARES = words("pow square mul")
 _PROBABILITIES = words("softmax softmin")
+_DRAWS = words("cumsum multinomial")
+"""What tells small probabilities apart: those that are added up in order, and those that something is drawn by."""
 _OF_WEIGHTS = words("exp expm1 softplus")
 _BACK = CURVES | NORMS | words("cumsum cumprod logcumsumexp")
-_WATCHED = CURVES | NORMS | SUMS | LOSSES | _OF_WEIGHTS | _SQUARES
+_WATCHED = CURVES | NORMS | SUMS | LOSSES | _OF_WEIGHTS | _SQUARES | _DRAWS
 _KEEP = having("keeps") | having("follows") | words("Minus index part")
 _WIDENING = words("float float32 double float64")
 _OF_SCRIPTS = words("parameters named_parameters item tolist backward")
@@ -45,6 +47,7 @@ _TEXTS = {
     How.CONVERTED_BACK: "the result is converted here to the dtype of another tensor, as if it were wider",
     How.OUTPUT: "half begins here",
     How.ELSEWHERE: "this branch converts it to float32",
+    How.DRAWN: "the probabilities are added up or drawn from here",
     How.COMPLEMENT: "this tells apart what is close to 1",
 }
 
@@ -83,10 +86,20 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
     ):
         sources = frozenset(_sources(machine, value.symbol))
         machine[SensitiveRuns].add(state, replace(this, sources=sources), result)
+        if op in _DRAWS:
+            _drawn(machine, state, node, sources)
         if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), sources)):
             _tell(machine, state, this, How.GRADIENT)
         if op in _OF_OUTPUTS and (cast := _conversion(machine, value.symbol)) is not None:
             _tell(machine, state, this, How.OUTPUT, cast)
+
+
+def _drawn(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset[int]) -> None:
+    """Probabilities are added up, or drawn from: tell of the softmax that gave them."""
+    known = machine[SensitiveRuns].runs
+    for this in (known[source] for source in sources if source in known):
+        if this.op in _PROBABILITIES:
+            _tell(machine, state, this, How.DRAWN, node)
 
 
 def _conversion(machine: Machine, symbol: int) -> cst.CSTNode | None:

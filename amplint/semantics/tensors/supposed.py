@@ -14,7 +14,7 @@ from amplint.semantics.values.values import Ref, Unknown, Value
 from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_file
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.operations import KNOWN
 from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
 
@@ -53,6 +53,18 @@ def _is_torch(machine: Machine, state: State, name: str) -> bool:
     """Whether something called `name` is imported from PyTorch."""
     value = machine.lookup(state, name.partition(".")[0])
     return isinstance(value, Ref) and value.name.partition(".")[0] == "torch"
+
+
+@per_file
+def surely_tensors(function: cst.FunctionDef) -> frozenset[str]:
+    """The names that stand for tensors, as far as that is no guess, and those whose parts PyTorch is handed."""
+    known = {name for name, guesses in _tensors(function).items() if not guesses}
+    for call in every(function, cst.Call):
+        owner, _, op = (dotted(call.func) or "").rpartition(".")
+        if owner == "torch" and op in _OPERATIONS:
+            parts = (argument.value.value for argument in call.args if isinstance(argument.value, cst.Subscript))
+            known |= {part.value for part in parts if isinstance(part, cst.Name)}
+    return frozenset(known)
 
 
 @per_file

@@ -51,6 +51,8 @@ _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
 _TRANSPOSES = having("transposes")
 _SHIFTS = words("add sub")
+_WITHIN_ONE = words("sigmoid hardsigmoid softmax tanh sin cos sign normalize cosine_similarity")
+_SUMS_AND_PARTS = words("Add Subtract Multiply Minus abs index part mean")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 
@@ -213,7 +215,23 @@ def taken_for_scale(machine: Machine, value: Value) -> tuple[Guessed, ...]:
     return SCALE_FACTOR.taken(name) if name and number(value) is None else ()
 
 
+def _is_within_one(machine: Machine, symbol: int, depth: int = 4) -> bool:
+    """Whether numbers are at most 1, or differences and products of such, whose squares fit any dtype."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    method = machine.symbols.method(symbol)
+    name, inside = method if method is not None else (str(key[0]), parts)
+    if name in _WITHIN_ONE:
+        return True
+    if key[0] == "value":
+        constant = number(key[1]) if isinstance(key[1], Const) else None
+        return constant is not None and abs(constant) <= 1
+    kept = name.partition(" ")[0] in _SUMS_AND_PARTS
+    return kept and bool(depth) and bool(inside) and all(_is_within_one(machine, one, depth - 1) for one in inside[:2])
+
+
 def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:
+    if values and _is_within_one(machine, symbol_of(machine, values[0])):
+        return False
     if op == "pow" and len(values) == 2:
         return number(values[1]) == 2
     if op == "mul" and len(values) == 2:
