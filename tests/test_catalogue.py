@@ -209,7 +209,8 @@ def test_positions_beside(op: str) -> None:
 
 MADE: dict[str, tuple[Any, ...]] = {
     "arange": (0.0, 4.0), "as_tensor": ([0.5],), "eye": (4,), "from_numpy": (np.zeros(4, np.float32),),
-    "full": ((4,), 0.5), "linspace": (0, 1, 4), "logspace": (0, 1, 4), "normal": (0.0, 1.0, (4,)), "randint": (4, (4,)), "tensor": ([0.5],),
+    "full": ((4,), 0.5), "linspace": (0, 1, 4), "logspace": (0, 1, 4),
+    "normal": (0.0, 1.0, (4,)), "randint": (4, (4,)), "tensor": ([0.5],),
 }  # fmt: skip
 """Arguments of what makes tensors; others get a size."""
 

@@ -100,10 +100,10 @@ def _declared(machine: Machine, state: State, owner: int, name: str) -> Value:
     cls = machine.classes.get(owner)
     if cls is None:
         return value
-    value = _by_annotation(machine, state, cls, name, value)
-    if isinstance(value, Unknown) and isinstance(_class_attribute(machine, state, cls, name), Device):
+    known = _by_annotation(machine, state, cls, name, value)
+    if isinstance(known, Unknown) and isinstance(_class_attribute(machine, state, cls, name), Device):
         return Device(None)
-    return value
+    return known
 
 
 def _by_annotation(machine: Machine, state: State, cls: Class, name: str, value: Unknown) -> Value:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from amplint.semantics.python.constants import held
 from amplint.semantics.python.choosers import chooses
+from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.garbage import collect
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
@@ -63,7 +63,7 @@ def call_function(
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
         if len(positional) == 2 and not keywords and chooses(function.chunk):
-            return machine.either(*positional)
+            return machine.either(positional[0], positional[1])
         _skip(machine, state, function, (*positional, *keywords.values()))
         return _not_followed(machine, function, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):

@@ -17,8 +17,8 @@ from amplint.semantics.tensors.provenance import (
     conversion,
     ingredient,
     is_kept,
-    like,
     last_cast,
+    like,
 )
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.tensors.widened import widened_by

@@ -132,7 +132,8 @@ def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]
 
 
 def _words(node: cst.CSTNode) -> set[str]:
-    return {inner.value.strip("'\"") for inner in every(node, cst.Name, cst.SimpleString)}
+    named = {inner.value for inner in every(node, cst.Name)}
+    return named | {inner.raw_value for inner in every(node, cst.SimpleString)}
 
 
 def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:

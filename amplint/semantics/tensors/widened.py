@@ -14,7 +14,7 @@ _KEEP = having("keeps") | having("follows") | words("sum mean softmax")
 
 
 def widened_by(machine: Machine, value: Value) -> cst.Call | None:
-    """The conversion to float32 of one of two operands by which `value` is float32; the other one was left as it was."""
+    """The conversion of one of two operands by which `value` is float32; the other one was left as it was."""
     if not isinstance(value, Tensor) or value.dtype != "float32" or not isinstance(value.why_half, cst.Call):
         return None
     return value.why_half if _is_mixed(machine, value.symbol) else None
