@@ -27,6 +27,7 @@ IN_SOURCE = {
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_ABSTRACT", "_SET_FROM_OUTSIDE"],
     "device_types.py": ["_INDEXED"],
+    "display.py": ["_REAL", "_REFERENCE"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
     "half_outputs.py": ["_CALLED"],
     "layers.py": ["_HALVED"],
@@ -35,7 +36,7 @@ IN_SOURCE = {
     "norms.py": ["_LAYER", "_MADE"],
     "scopes.py": [
         "EXTREME_NUMBER", "_BOUND", "_CALLED", "_GRADIENT", "_KEEPS_SCALER", "_LIBRARY_IMPORT", "_MODEL_NAME",
-        "_OPTIMIZES", "_RENAMED", "_SAVING", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
+        "_OPTIMIZES", "_RENAMED", "_SAVING", "_SCALED", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
     "threads.py": ["_REGIONS"],

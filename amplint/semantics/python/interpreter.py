@@ -48,8 +48,8 @@ def interpret(
 ) -> Stopped | None:
     """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
 
-    Where that takes too many statements, or more than `steps`, or processor `seconds`, the rest is left out, and what it
-    says is where.
+    Where that takes too many statements, more than `steps`, or too many processor `seconds`, the rest is left out, and
+    what it returns says where.
 
     Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
     With `configs`, files of settings that the script reads say what they say now. Raises SourceError for a part that
