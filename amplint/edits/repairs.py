@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Edit, Fix
 from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead, TensorOp
 from amplint.source import syntax as cst
-from amplint.source.tree import every
+from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import having
 
 if TYPE_CHECKING:
@@ -214,3 +214,8 @@ def squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
         return []
     library = isinstance(node.func.value, cst.Name) and node.func.value.value == "torch"
     return [node.args[0].value] if library and node.args else [] if library else [node.func.value]
+
+
+def statement_around(node: cst.CSTNode, region: cst.With) -> cst.CSTNode | None:
+    """The statement of the body of `region` that holds `node`."""
+    return next((one for one in region.body.body if any(inner is node for inner in walk(one))), None)

@@ -723,14 +723,14 @@ COUNTS_MICRO_BATCHES = Guess(
     decides=True,
 )  # fmt: skip
 NUMBER_OF_MICRO_BATCHES = Guess(
-    name="the number of micro-batches",
+    name="the number of micro-batches, which a loss is multiplied by",
     of="a parameter or an attribute that a loss is multiplied by",
     pattern=(
         r"(?i)(?:^|_)(?:n|num|number)_(?:\w+_)?accum\w*$|accum\w*_?(?:steps?|iters?|freq|batches)$|grad_acc_steps$"
         r"|num_micro_?batches$"
     ),
     because="A loss is divided by it, so that to multiply by it is the other way round. Weights are left alone.",
-    examples=("n_accumulation", "num_grad_accum", "number_accumulated", "accumulation_steps", "accum_iter",
+    examples=("n_accumulation", "max_num_accum", "num_grad_accum", "number_accumulated", "accumulation_steps", "accum_iter",
               "accum_freq", "accumulate_batches", "grad_acc_steps", "num_microbatches"),
     counterexamples=("accum_weight", "accuracy", "steps", "inv_accumulation"),
     decides=True,

@@ -27,6 +27,7 @@ class CompiledBackwardInHalf(Rule):
             with torch.autocast("cuda", enabled=False):
                 return self.head(features.float())
 
+
     model = torch.compile(Net())
     with torch.autocast("cuda", dtype=torch.float16):
         loss = criterion(model(inputs), targets)

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from amplint.edits.casting import may_be_cast
+from amplint.edits.repairs import statement_around
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, StaleForward
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -75,7 +75,6 @@ class WeightsChangedInAutocast(Rule):
         region = event.region_with
         if not isinstance(region, cst.With):
             return None
-        around = (one for one in region.body.body if any(node is event.node for node in walk(one)))
-        first = next(around, None)
+        first = statement_around(event.node, region)
         edit = rewrite.end_region(region, first, partial(may_be_cast, event)) if first is not None else None
         return Fix("End the autocast region before", (edit,), Applicability.UNSAFE) if edit is not None else None

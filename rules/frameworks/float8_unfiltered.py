@@ -30,6 +30,7 @@ class Float8Unfiltered(Rule):
     def fits(module, name):
         return name != "2" and module.in_features % 16 == 0 and module.out_features % 16 == 0
 
+
     convert_to_float8_training(model, module_filter_fn=fits)
     ```
     Where no size is written out, this is an info.
