@@ -730,8 +730,8 @@ NUMBER_OF_MICRO_BATCHES = Guess(
         r"|num_micro_?batches$"
     ),
     because="A loss is divided by it, so that to multiply by it is the other way round. Weights are left alone.",
-    examples=("n_accumulation", "max_num_accum", "num_grad_accum", "number_accumulated", "accumulation_steps", "accum_iter",
-              "accum_freq", "accumulate_batches", "grad_acc_steps", "num_microbatches"),
+    examples=("n_accumulation", "max_num_accum", "num_grad_accum", "number_accumulated", "accumulation_steps",
+              "accum_iter", "accum_freq", "accumulate_batches", "grad_acc_steps", "num_microbatches"),
     counterexamples=("accum_weight", "accuracy", "steps", "inv_accumulation"),
     decides=True,
 )  # fmt: skip
