@@ -523,6 +523,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         checkpoint(made="wrapper.inner", save="torch.save(wrapper.inner.state_dict(), 'x')"),
     ),
     "AVERAGE": ("AMP407", AVERAGED.format(cls="Keeper", kept="ema"), ""),
+    "NUMBER_OF_MICRO_BATCHES": (
+        "AMP302",
+        loop(before="accum = args.num_accum", divided=" * args.num_accum", backward="loss.backward()", step=""),
+        loop(backward=WINDOW.format(ends="(batch + 1) % args.n == 0"), batches="range(64)", step=""),
+    ),
     "COUNTS_MICRO_BATCHES": (
         "AMP222",
         loop(before="accum = args.n", divided=" / accum", backward=WINDOW.format(ends="args.last"), step=""),
