@@ -69,6 +69,7 @@ def test_elements_are_assigned() -> None:
     [
         ("torch.sqrt(torch.tensor(x.shape[-1]).to(torch.float32))", [("AMP401", 2)]),
         ("torch.tensor(x.size(-1), dtype=torch.float32).sqrt()", [("AMP401", 2)]),
+        ("torch.tensor(nn.Linear(4, 4)(x).shape[-1]).float()", [("AMP401", 2)]),
         ("torch.tensor([x.shape[-1]], dtype=torch.float32).sqrt()", []),
         ("torch.tensor(x.shape, dtype=torch.float32).sqrt()", []),
     ],

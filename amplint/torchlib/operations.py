@@ -105,7 +105,9 @@ def outcome(
     devices = frozenset(here.devices or ("cpu", "cuda")) if here is not None else None
     lows = frozenset(here.dtypes) if here is not None and here.dtypes else None
     around = _Around(devices, lows, regime.version if regime is not None else None)
-    found, fails = _outcome(op, tuple(_guessed(op, operands, around)), around, asked, in_place, out)
+    found, fails = _outcome(
+        op, tuple(_guessed(op, operands, around, kept=in_place or out is not None)), around, asked, in_place, out
+    )
     if found.refusal and op == "linear" and _adds_bias_apart(operands):
         return UNKNOWN
     if found == UNKNOWN or all(operand.dtypes is not None and not operand.supposed for operand in operands):
@@ -160,11 +162,13 @@ def _adds_bias_apart(operands: Sequence[Typed]) -> bool:
     return ranks[2:] not in ([], [1]) or (len(ranks) > 2 and ranks[0] not in (1, 2))
 
 
-def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]:
+def _guessed(op: str, operands: Sequence[Typed], around: _Around, *, kept: bool) -> list[Typed]:
     """`operands`, with guesses for those whose dtype is not known where that hardly matters.
 
-    What autocast converts is as good as float32; what meets a float32 tensor does not make it wider.
+    What autocast converts is as good as float32; what meets a float32 tensor does not make it wider. One without
+    dimensions decides only where no other has some, or where the dtype of the result is `kept`.
     """
+    alone = kept or all(operand.rank in (0, NUMBER) for operand in operands)
     table = treatment(around.version)
     cast = (
         table.lower.get(device, frozenset()) | table.float32.get(device, frozenset())
@@ -172,7 +176,7 @@ def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]
     )
     if all(op in listed for listed in cast):
         guess: frozenset[str] | None = frozenset({"float32"})
-    elif op in ELEMENTWISE | FLOATING_ELEMENTWISE and any(_is_wide(operand) for operand in operands):
+    elif op in ELEMENTWISE | FLOATING_ELEMENTWISE and any(_is_wide(operand, alone=alone) for operand in operands):
         guess = frozenset({"float16", "bfloat16", "float32"})
     else:
         guess = None
@@ -181,9 +185,10 @@ def _guessed(op: str, operands: Sequence[Typed], around: _Around) -> list[Typed]
     return [Typed(guess, operand.rank) if operand.dtypes is None else operand for operand in operands]
 
 
-def _is_wide(operand: Typed) -> bool:
-    """Whether this widens what it meets, as numbers and tensors without dimensions do not."""
-    return operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank not in (NUMBER, 0)
+def _is_wide(operand: Typed, *, alone: bool) -> bool:
+    """Whether this widens what it meets; numbers do not, and tensors without dimensions only what has none either."""
+    wide = operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank != NUMBER
+    return wide and (alone or operand.rank != 0)
 
 
 def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:

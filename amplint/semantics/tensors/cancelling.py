@@ -14,6 +14,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors import subregions, supposed
+from amplint.semantics.tensors.cast_back import switches_off
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.provenance import conversion
 from amplint.semantics.tensors.sensitive import is_wide, tell
@@ -55,7 +56,10 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, kind: str, left:
         return
     if kind == "Subtract" and not _is_variance(machine, *sides):
         return
-    if subregions.is_switched_off(state) or any(is_wide(machine, symbol) for symbol in sides):
+    decorated = (function for function in machine.calls if isinstance(function, cst.FunctionDef))
+    if subregions.is_switched_off(state) or any(map(switches_off, decorated)):
+        return
+    if any(is_wide(machine, symbol) for symbol in sides):
         return
     how = How.AREA if kind == "Multiply" else How.CANCELS
     if machine[Cancelling].told.setdefault((machine.calls[-1], how), node) is not node:

@@ -68,11 +68,11 @@ def _may_be_inside(machine: Machine, state: State) -> bool:
         return False
     running = [function for function in machine.calls if isinstance(function, cst.FunctionDef)]
     return bool(running) and not any(
-        OUTSIDE_REGIONS.search(function.name.value) or _switches_off(function) for function in running
+        OUTSIDE_REGIONS.search(function.name.value) or switches_off(function) for function in running
     )
 
 
-def _switches_off(function: cst.FunctionDef) -> bool:
+def switches_off(function: cst.FunctionDef) -> bool:
     """Whether a decorator casts what a function is given, and switches autocast off."""
     given = (argument for decorator in function.decorators for argument in every(decorator, cst.Arg))
     return any(argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in given)

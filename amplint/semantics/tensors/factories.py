@@ -19,7 +19,7 @@ from amplint.semantics.tensors.tensors import (
 from amplint.semantics.tensors.traits import counted
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number, standing
+from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import having
@@ -207,5 +207,9 @@ def _is_one_size(machine: Machine, value: Value) -> bool:
     method = machine.symbols.method(value.symbol)
     if method is not None:
         return method[0] == "size" and len(parts) > 1
-    picked = machine.symbols.key(value.symbol)[0] in ("index", "part")
-    return picked and bool(parts) and machine.symbols.key(parts[0])[:2] == ("attribute", "shape")
+    if machine.symbols.key(value.symbol)[0] not in ("index", "part") or not parts:
+        return False
+    key = machine.symbols.key(parts[0])
+    if key[0] == "value":
+        return isinstance(key[1], Method) and key[1].name == "shape"
+    return key[:2] == ("attribute", "shape")
