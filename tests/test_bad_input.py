@@ -122,7 +122,7 @@ def test_nesting_2000_deep(amplint: Command, project: Path, shape: str) -> None:
     assert ran.status == 1
     first, second = ran.out.splitlines()
     assert first.startswith("deep.py:")
-    assert "AMP205" in first or "AMP001" in first
+    assert any(code in first for code in ("AMP205", "AMP001", "AMP005"))
     assert second.startswith("zz_good.py:11:9: AMP205")
 
 
@@ -321,7 +321,7 @@ def test_a_file_that_is_gone_when_it_is_read(amplint: Command, project: Path, mo
     check_all = Linter.check_all
 
     def late(self: Linter, targets: Sequence[Target], progress: Callable[[int], None]) -> list[list[Finding]]:
-        (project / "a.py").unlink()
+        (project / "a.py").unlink(missing_ok=True)
         return check_all(self, targets, progress)
 
     monkeypatch.setattr(Linter, "check_all", late)

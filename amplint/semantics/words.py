@@ -249,10 +249,13 @@ CHANNELS = Guess(
 SCALE_FACTOR = Guess(
     name="what makes scores smaller",
     of="the factor or divisor of a product of matrices",
-    pattern=r"scal|sqrt|norm_factor|temper",
-    because="The scale of attention is known by its name alone where it is an attribute or a parameter.",
-    examples=("scale", "sqrt_dim", "norm_factor", "temperature"),
-    counterexamples=("weight", "heads", "normalize"),
+    pattern=r"scal|sqrt|norm_factor",
+    because=(
+        "The scale of attention is known by its name alone where it is an attribute or a parameter. A temperature is "
+        "below 1 in contrastive losses."
+    ),
+    examples=("scale", "sqrt_dim", "norm_factor"),
+    counterexamples=("weight", "heads", "normalize", "temperature"),
     decides=True,
 )
 DEVICE = Guess(

@@ -35,11 +35,13 @@ _SHIFTS = words("Add add")
 _SPLITS = words("unbind chunk split tensor_split")
 _SIDES = {(0, 2), (1, 3)}
 """Where the coordinates of a box stand between which its sides lie."""
-_OF_SQUARES = re.compile(r"(\w+)\(\s*(\w+) ?(?:\* ?\2\b|\*\* ?2\b|\.pow\(2\)|\.square\(\))[^\n]{0,200}\)\s*-")
+_OF_SQUARES = re.compile(
+    r"\b(\w{1,80})\(\s{0,80}(\w{1,80}) ?(?:\* ?\2\b|\*\* ?2\b|\.pow\(2\)|\.square\(\))[^\n]{0,200}\)\s*-"
+)
 """A call that is given the square of something, and less something."""
 _COLUMNS = re.compile(r"unbind|chunk|split|\[(?:\.\.\.|:), ?[0-3]\]")
 _SIDES_MULTIPLIED = re.compile(
-    r"\(\s*(\w+)[^()\n*+]{0,60} - [^()\n*]{0,60}\)[^\n(*]{0,60}(?:\([^()\n]{0,20}\))? ?\*\s*\("
+    r"\(\s{0,80}(\w{1,80})[^()\n*+]{0,60} - [^()\n*]{0,60}\)[^\n(*]{0,60}(?:\([^()\n]{0,20}\))? ?\*\s*\("
 )
 """A difference times something in parentheses."""
 _FAR = 8
