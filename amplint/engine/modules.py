@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
-_KEPT = 2_000_000
-"""Characters of text whose files are kept from one analysis to the next: their trees can take a hundred times that."""
+_TREES_KEPT = 2_000_000
+"""Characters of text whose trees are kept from one analysis to the next: they can take a hundred times that."""
+_TEXTS_KEPT = 40_000_000
+"""Characters of text whose files are kept, cut and with what their words tell, which takes about ten times that."""
 
 
 class Modules:
@@ -91,12 +93,19 @@ class Modules:
         return self._stand_ins.get(module)
 
     def trim(self) -> None:
-        """Drop the files that were used longest ago, as far as there are too many; no analysis is under way."""
-        kept = 0
+        """Drop the trees, and the files, that were used longest ago, as far as there are too many.
+
+        No analysis is under way.
+        """
+        trees, texts = _TREES_KEPT, _TEXTS_KEPT
         for path, source in reversed(list(self._sources.items())):
-            kept += len(source.text) if source is not None else 0
-            if kept > _KEPT:
+            if source is None:
+                continue
+            texts -= len(source.text)
+            if texts < 0:
                 del self._sources[path]
+            else:
+                trees -= source.prune(trees)
 
     def forget(self, path: str) -> None:
         """The file has changed."""
@@ -169,18 +178,25 @@ class Lookups:
         self._modules = modules
         self._main = main
         self._folder = os.path.dirname(main.path)
+        self._relative: dict[str, str] = {}
         self._asked: dict[tuple[str, str], tuple[str, str]] = {}
 
     def __call__(self, source: Source, module: str) -> Source | None:
         if not source.path or module.partition(".")[0] in _OUTSIDE:
             return None
         place = self._modules.place(source.path, module)
-        answer = ("", "") if place is None else (os.path.relpath(place, self._folder), self._modules.digest(place))
+        answer = ("", "") if place is None else (self._from_main(place), self._modules.digest(place))
         if place != self._main.path:
-            self._asked[os.path.relpath(source.path, self._folder), module] = answer
+            self._asked[self._from_main(source.path), module] = answer
         if place is None:
             return self._modules.stand_in(module)
         return self._main if place == self._main.path else self._modules.source(place)
+
+    def _from_main(self, path: str) -> str:
+        """`path` from the main file's folder."""
+        if path not in self._relative:
+            self._relative[path] = os.path.relpath(path, self._folder)
+        return self._relative[path]
 
     def answers(self) -> list[list[str]]:
         """Importer, module, place and digest of each lookup, paths relative to the main file's folder."""
