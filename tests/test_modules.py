@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amplint.engine import modules as modules_module
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
@@ -84,6 +85,28 @@ def test_a_wrapper_of_another_file_is_followed(tmp_path: Path, script: str, modu
     found = lint(tmp_path, script)
     row = (tmp_path / script).read_text().splitlines().index("    optimizer.step()") + 1
     assert found == [f"AMP206:{row}"]
+
+
+@pytest.mark.parametrize("kept", [0, 1_000_000])
+def test_what_is_known_of_the_text_of_a_followed_file_is_kept_longer_than_its_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    (tmp_path / ".git").mkdir()
+    loop = LOOP.format(how="from utils import NativeScaler", name="NativeScaler")
+    write(tmp_path, {"first.py": loop, "second.py": loop, "utils.py": "LIMIT = 2\n" + textwrap.dedent(WRAPPER)})
+    monkeypatch.setattr(modules_module, "_TREES_KEPT", kept)
+    modules = Modules()
+    followed = []
+    for name in ("first.py", "second.py"):
+        path = tmp_path / name
+        done = analyse(Job(name, str(path), path.read_bytes(), (), RULES), modules)
+        assert [f"{finding.code}:{finding.span.start.row}" for finding in done.findings] == ["AMP206:13"]
+        (note,) = (note for note in done.findings[0].notes if note.filename)
+        assert note.span.start.row == 10
+        followed.append(modules.source(str(tmp_path / "utils.py")))
+    assert followed[0] is followed[1]
+    assert followed[0] is not None
+    assert any(chunk.grown for chunk in followed[0].chunks) == bool(kept)
 
 
 def test_packages_that_hand_names_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, defect, describe, diagnostic
 from amplint.engine.modules import Lookups, Modules
-from amplint.engine.screen import follows, screen, words_of
+from amplint.engine.screen import follows, screen_together, words_of
 from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
 from amplint.rule import Rule
@@ -98,8 +98,8 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             lookups = Lookups(modules, source)
             find = lookups if follows(job.raw) else nothing
             program = Program(source, find, job.torch, whole=job.whole, around=lookups)
-            reached = b"\n".join([job.raw, *(other.text.encode() for other in program.sources if other is not source)])
-            rules = (*job.rules, *screen(job.others, reached, job.asked))
+            reached = (other for other in program.sources if other is not source)
+            rules = (*job.rules, *screen_together(job.others, job.raw, reached, job.asked))
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
             dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=job.whole)
             stopped = None

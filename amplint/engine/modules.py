@@ -28,8 +28,10 @@ _LONGEST_NAME = 300
 _LAUNCHED_BY = "*"
 _LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
 _MOST_LAUNCH_FILES = 20
-_KEPT = 2_000_000
-"""Characters of text whose files are kept from one analysis to the next: their trees can take a hundred times that."""
+_TREES_KEPT = 2_000_000
+"""Characters of text whose trees are kept from one analysis to the next: they can take a hundred times that."""
+_TEXTS_KEPT = 40_000_000
+"""Characters of text whose files are kept, cut and with what their words tell, which takes about ten times that."""
 
 
 class Modules:
@@ -165,12 +167,19 @@ class Modules:
         return self._stand_ins.get(module)
 
     def trim(self) -> None:
-        """Drop the files that were used longest ago, as far as there are too many; no analysis is under way."""
-        kept = 0
+        """Drop the trees, and the files, that were used longest ago, as far as there are too many.
+
+        No analysis is under way.
+        """
+        trees, texts = _TREES_KEPT, _TEXTS_KEPT
         for path, source in reversed(list(self._sources.items())):
-            kept += len(source.text) if source is not None else 0
-            if kept > _KEPT:
+            if source is None:
+                continue
+            texts -= len(source.text)
+            if texts < 0:
                 del self._sources[path]
+            else:
+                trees -= source.prune(trees)
 
     def forget(self, path: str) -> None:
         """The file has changed."""
@@ -244,6 +253,7 @@ class Lookups:
         self._modules = modules
         self._main = main
         self._folder = os.path.dirname(main.path)
+        self._relative: dict[str, str] = {}
         self._asked: dict[tuple[str, str], tuple[str, str]] = {}
 
     def __call__(self, source: Source, module: str) -> Source | None:
@@ -274,9 +284,15 @@ class Lookups:
     def _ask(self, source: Source, question: str) -> str:
         place, content = self._modules.answer(source.path, question)
         if place != self._main.path:
-            told = os.path.relpath(place, self._folder) if place else ""
-            self._asked[os.path.relpath(source.path, self._folder), question] = told, content
+            told = self._from_main(place) if place else ""
+            self._asked[self._from_main(source.path), question] = told, content
         return place
+
+    def _from_main(self, path: str) -> str:
+        """`path` from the main file's folder."""
+        if path not in self._relative:
+            self._relative[path] = os.path.relpath(path, self._folder)
+        return self._relative[path]
 
     def answers(self) -> list[list[str]]:
         """Importer, question, place and content of each lookup, paths relative to the main file's folder."""

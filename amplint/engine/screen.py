@@ -5,10 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterable, Sequence, Set
+import weakref
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import TYPE_CHECKING
 
 from amplint.rule import Rule, Screen
 
+if TYPE_CHECKING:
+    from amplint.source.source import Source
+
+Pattern = bytes | re.Pattern[bytes]
 WORD = re.compile(r"\w+")
 FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
 _TESTS = re.compile(r"(?:^|[\\/])(?:tests?[\\/]|test_[^\\/]*\.py$|[^\\/]*_test\.py$|conftest\.py$)")
@@ -29,24 +35,58 @@ def is_test(filename: str) -> bool:
     return not os.path.isabs(filename) and _TESTS.search(filename) is not None
 
 
-def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:
-    """The rules whose `screen` is satisfied by `raw`, or whose code is `asked` for and `assumed` is, in their order."""
-    seen: dict[bytes, bool] = {}
-    matched: dict[re.Pattern[bytes], bool] = {}
+class Signs:
+    """Which bytes and patterns occur in a text; each is looked for once."""
 
-    def occurs(pattern: bytes) -> bool:
-        found = seen.get(pattern)
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._known: dict[Pattern, bool] = {}
+
+    def has(self, pattern: Pattern) -> bool:
+        """Whether `pattern` occurs."""
+        found = self._known.get(pattern)
         if found is None:
-            found = seen[pattern] = pattern in raw
+            found = pattern in self._raw if isinstance(pattern, bytes) else pattern.search(self._raw) is not None
+            self._known[pattern] = found
         return found
 
-    def holds(item: bytes | tuple[bytes, ...] | re.Pattern[bytes]) -> bool:
-        if isinstance(item, re.Pattern):
-            found = matched.get(item)
-            if found is None:
-                found = matched[item] = item.search(raw) is not None
-            return found
-        return occurs(item) if isinstance(item, bytes) else any(map(occurs, item))
+
+_signs: weakref.WeakKeyDictionary[Source, Signs] = weakref.WeakKeyDictionary()
+
+
+def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:
+    """The rules whose `screen` is satisfied by `raw`, or whose code is `asked` for and `assumed` is, in their order."""
+    return _satisfied(rules, Signs(raw).has, asked)
+
+
+def screen_together(
+    rules: Sequence[type[Rule]], raw: bytes, others: Iterable[Source], asked: Set[str] = frozenset()
+) -> tuple[type[Rule], ...]:
+    """The same for a file with all that it reaches: what is found in one of these is remembered for the next file."""
+    texts = [Signs(raw), *map(_signs_of, others)]
+    known: dict[Pattern, bool] = {}
+
+    def occurs(pattern: Pattern) -> bool:
+        found = known.get(pattern)
+        if found is None:
+            found = known[pattern] = any(text.has(pattern) for text in texts)
+        return found
+
+    return _satisfied(rules, occurs, asked)
+
+
+def _signs_of(source: Source) -> Signs:
+    found = _signs.get(source)
+    if found is None:
+        found = _signs[source] = Signs(source.text.encode())
+    return found
+
+
+def _satisfied(
+    rules: Sequence[type[Rule]], occurs: Callable[[Pattern], bool], asked: Set[str]
+) -> tuple[type[Rule], ...]:
+    def holds(item: Pattern | tuple[bytes, ...]) -> bool:
+        return any(map(occurs, item)) if isinstance(item, tuple) else occurs(item)
 
     def may_fire(rule: type[Rule]) -> bool:
         asks = rule.assumed and rule.code in asked

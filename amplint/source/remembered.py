@@ -17,7 +17,7 @@ _forgotten: list[Callable[[], None]] = []
 
 
 def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
-    """`function`, run once for each chunk."""
+    """`function`, run once for each chunk; what it returns must hold no nodes, since the tree may be forgotten."""
     known: weakref.WeakKeyDictionary[Chunk, T] = weakref.WeakKeyDictionary()
 
     @functools.wraps(function)
@@ -25,6 +25,19 @@ def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
         if chunk not in known:
             known[chunk] = function(chunk)
         return known[chunk]
+
+    return remembered
+
+
+def per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
+    """`function`, run once for each tree of a chunk: what it returns may hold nodes of the tree."""
+
+    @functools.wraps(function)
+    def remembered(chunk: Chunk) -> T:
+        if function not in chunk.of_tree:
+            chunk.of_tree[function] = function(chunk)
+        found: T = chunk.of_tree[function]
+        return found
 
     return remembered
 

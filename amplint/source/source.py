@@ -12,10 +12,11 @@ import ast
 import bisect
 import functools
 import re
+import sys
 import warnings
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from amplint.findings import Position, Span
 from amplint.source import syntax as cst
@@ -39,6 +40,10 @@ _MARK = "\ufeff"
 _TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
+_OF_TREES = ("module", "parents", "_places", "_concrete")
+"""What a chunk keeps of its tree, and of the tree alone."""
+
+
 class ForeignNode(Exception):
     """A node is not of this file."""
 
@@ -58,6 +63,9 @@ class Chunk:
         self.first_row = first_row
         self.name = name
         self._statements = statements
+        self._only_concrete = statements is None
+        self.of_tree: dict[Callable[..., Any], Any] = {}
+        """What `per_tree` functions have found, as long as the tree is kept."""
 
     @property
     def source(self) -> Source:
@@ -69,7 +77,7 @@ class Chunk:
     @functools.cached_property
     def words(self) -> frozenset[str]:
         """The names and keywords in the text, those in strings and comments included."""
-        return frozenset(WORD.findall(self.text))
+        return _words(self.text)
 
     @functools.cached_property
     def code(self) -> str:
@@ -79,7 +87,7 @@ class Chunk:
     @functools.cached_property
     def used(self) -> frozenset[str]:
         """The words of `code`."""
-        return frozenset(WORD.findall(self.code))
+        return _words(self.code)
 
     @functools.cached_property
     def is_class(self) -> bool:
@@ -90,12 +98,14 @@ class Chunk:
     @functools.cached_property
     def module(self) -> cst.Module:
         """The tree. Raises SourceError when it cannot be built."""
-        statements, self._statements = self._statements, None
-        if statements is None:
+        if self._only_concrete:
             from amplint.source.concrete import lowered
 
             return lowered(self.text, self.source.layout)
+        statements, self._statements = self._statements, None
         try:
+            if statements is None:
+                statements = _parsed("\n" * (self.first_row - 1) + self.text)
             return Lowering(self.source.layout).module(statements)
         except RecursionError:
             raise SourceError("too deeply nested to be parsed", Position(self.first_row, 1)) from None
@@ -160,6 +170,13 @@ class Chunk:
     def grown(self) -> bool:
         """Whether the tree has been built."""
         return "module" in self.__dict__
+
+    def prune(self) -> None:
+        """Forget the tree, and what Python makes of the text: both are made anew when they are asked for."""
+        self._statements = None
+        self.of_tree.clear()
+        for name in _OF_TREES:
+            self.__dict__.pop(name, None)
 
 
 class Source:
@@ -240,6 +257,24 @@ class Source:
         """The line end the file uses first, `\\n` for a file of one line."""
         found = NEWLINE.search(self.text)
         return found.group() if found else "\n"
+
+    def prune(self, most: int) -> int:
+        """Forget what only trees are good for, and trees of more than `most` characters; how many are left of these.
+
+        No node of the file may be in use.
+        """
+        left = sum(len(chunk.text) for chunk in self._cut_already() if chunk.grown)
+        keeps = 0 < left <= most
+        for chunk in self._cut_already():
+            if not (keeps and chunk.grown):
+                chunk.prune()
+        for name in ("_homes",) if keeps else ("_homes", "layout", "lines"):
+            self.__dict__.pop(name, None)
+        return left if keeps else 0
+
+    def _cut_already(self) -> list[Chunk]:
+        found: list[Chunk] = self.__dict__.get("chunks", [])
+        return found
 
     def chunk_of(self, node: cst.CSTNode) -> Chunk:
         """The chunk whose tree holds `node`. Raises ForeignNode for a node of another file."""
@@ -324,9 +359,7 @@ def _cut(source: Source) -> Iterator[Chunk]:
 def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, ast.stmt]] | None:
     """First row, last row, name and `ast` of each top-level statement, or None when only libcst knows this syntax."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            body = ast.parse(text).body
+        body = _parsed(text)
     except SyntaxError as failure:
         message = str(failure.msg)
         if not _LIMITS.match(message) and not text.startswith(_MARK):
@@ -350,3 +383,14 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, as
             first -= 1  # the decorator stands in parentheses that open further up
         found.append((first, node.end_lineno or node.lineno, name, node))
     return found
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text).body
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words in `text`, each of them the same object wherever it occurs: they are kept for whole repositories."""
+    return frozenset(map(sys.intern, set(WORD.findall(text))))

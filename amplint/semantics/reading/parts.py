@@ -8,7 +8,7 @@ from amplint.records import dataclass
 from amplint.semantics.reading.scopes import is_extreme
 from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import per_tree
 from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
 
@@ -112,7 +112,7 @@ def _admits_some(statement: cst.If) -> bool:
     return isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[-1], cst.Raise)
 
 
-@per_chunk
+@per_tree
 def parts_of(chunk: Chunk) -> Parts:
     """The parts of a chunk. Raises SourceError."""
     return Parts(chunk.module)

@@ -70,10 +70,8 @@ _SCALED = re.compile(r"\.scale\([^()\n]*\)\.backward\(")
 _SAVING = re.compile(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
 )
-_KEEPS_SCALER = (
-    re.compile(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\("),
-    re.compile(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))"),
-)
+_SAVES_SCALER = re.compile(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
+_RESTORES_SCALER = re.compile(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
 """What saves and restores a scaler, and not only hands on what a wrapper of it is asked for."""
 
 
@@ -164,18 +162,36 @@ def _thread_targets(chunk: Chunk) -> frozenset[str]:
     return frozenset(name for found in _THREAD_TARGET.findall(chunk.text) for name in found if name)
 
 
-def saving_names(chunks: Iterable[Chunk]) -> frozenset[str]:
+def saving_names(chunks: Collection[Chunk]) -> frozenset[str]:
     """The words of the calls that can save or restore state, in a file that makes a scaler, or is handed one.
 
     None in a file that by its words both saves and restores a scaler.
     """
-    texts = [chunk.text for chunk in chunks]
-    if not any("Scaler" in text or "unscale_" in text or _SCALED.search(text) for text in texts):
+    if not any(map(_scales, chunks)):
         return frozenset()
-    if all(any(method.search(text) for text in texts) for method in _KEEPS_SCALER):
+    if any(_saves_scaler(chunk) for chunk in chunks) and any(_restores_scaler(chunk) for chunk in chunks):
         return frozenset()
-    found = {word for text in texts for word in _SAVING.findall(text)}
-    return frozenset(found | {"state_dict", "load_state_dict"})
+    return frozenset({"state_dict", "load_state_dict"}).union(*map(_saving_calls, chunks))
+
+
+@per_chunk
+def _scales(chunk: Chunk) -> bool:
+    return "Scaler" in chunk.text or "unscale_" in chunk.text or _SCALED.search(chunk.text) is not None
+
+
+@per_chunk
+def _saving_calls(chunk: Chunk) -> frozenset[str]:
+    return frozenset(_SAVING.findall(chunk.text))
+
+
+@per_chunk
+def _saves_scaler(chunk: Chunk) -> bool:
+    return "cal" in chunk.text and _SAVES_SCALER.search(chunk.text) is not None
+
+
+@per_chunk
+def _restores_scaler(chunk: Chunk) -> bool:
+    return "cal" in chunk.text and _RESTORES_SCALER.search(chunk.text) is not None
 
 
 def is_extreme(number: float) -> bool:
