@@ -10,7 +10,10 @@ from amplint.trace.findings import findings
 from amplint.trace.record import Record
 
 GOOD = [program for program in programs() if not program.is_bad]
-TRUE = {"AMP706-trainer-with-half-model/good_half_without_scaler.py": ["AMP807"]}
+TRUE = {
+    "AMP706-trainer-with-half-model/good_half_without_scaler.py": ["AMP807"],
+    "AMP742-trainer-in-true-half/good_mixed.py": ["AMP802", "AMP807"],
+}
 """Programs that are good for their rule, and of which a run shows something else."""
 
 

@@ -36,10 +36,17 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_float32_elsewhere.py": [None],
     "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_switched_off_for_cuda.py": [None],  # the caller's region is out of sight
+    "AMP107-autocast-arguments/bad_device_by_its_default.py": [Verdict.CONFIRMED, None],  # the first one raises
     "AMP109": [None],  # other threads are not watched
+    "AMP112": [None],  # weights are not looked at
+    "AMP113": [None],  # the compiled backward pass is not watched
     "AMP404-bce-in-autocast/bad_one_of_several.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
+    "AMP407-accumulation-in-half/bad_weights_of_copy.py": [None, None],  # nor is what has become of parameters
+    "AMP408-loss-in-half/bad_output_of_sharded.py": [None],  # the run has no processes to shard over
     "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
     "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
+    "AMP414": [None],  # how often a random number falls on a value is not counted
+    "AMP505": [None],  # no operation of PyTorch's
     "AMP403": [Verdict.UNDECIDED],  # values are not looked at
     "AMP502-dtype-mismatch-after-autocast/bad_flash_attention.py": [Verdict.UNDECIDED],  # no operation of PyTorch's
     "AMP501-bfloat16-to-numpy/bad_cast_output.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
@@ -102,7 +109,6 @@ FLOAT32 = [
     "AMP404-bce-in-autocast/good_amp_only_in_the_forward.py",
     "AMP404-bce-in-autocast/good_disabled_region.py",
     "AMP409-optimizer-epsilon-in-half/good_float32_again.py",
-    "AMP501-bfloat16-to-numpy/good_labels_and_classes.py",
 ]
 """Good programs of which it can only be supposed that their tensors are half."""
 
