@@ -15,10 +15,16 @@ CONFIGURED = ("deepspeed", "transformers", "trl", "accelerate")
 STRATEGY = ".DeepSpeedStrategy"
 """How the names of Lightning's classes end that take one."""
 AUTOCAST = "torch_autocast"
-"""The block that asks for PyTorch's autocast, since 0.17.2 (<https://github.com/deepspeedai/DeepSpeed/pull/6993>).
+"""The block that asks for PyTorch's autocast."""
+AUTOCAST_SINCE = (0, 17, 2)
+"""Since when there is such a block (<https://github.com/deepspeedai/DeepSpeed/pull/6993>).
 
-Without it, 0.17.2 to 0.17.5 raise AssertionError where a region is on around the engine, and from 0.17.6 on the engine
-switches the region off inside of it (<https://github.com/deepspeedai/DeepSpeed/pull/7543>).
+Without it, 0.17.2 to 0.17.5 raise AssertionError where a region is on around the engine; before, the engine ran in it.
+"""
+SWITCHED_OFF_SINCE = (0, 17, 6)
+"""Since when the engine switches such a region off inside of it.
+
+Source: <https://github.com/deepspeedai/DeepSpeed/pull/7543>.
 """
 PRECISIONS = ("fp16", "bf16")
 """The blocks of which only one may be enabled, in all versions."""

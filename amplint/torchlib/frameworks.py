@@ -122,7 +122,7 @@ def loop_kind(name: str) -> str | None:
     return "loop" if name.endswith("Trainer") else None
 
 
-AS_SAVED_SINCE = "5.0"
+AS_SAVED_SINCE = (5, 0)
 """The version of transformers since which `from_pretrained` without a dtype loads weights in the one they are saved in.
 
 Before, it was float32 (<https://github.com/huggingface/transformers/pull/42805>).

@@ -11,6 +11,10 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _ASKED = re.compile(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 
 
+CHANGING = ("deepspeed", "transformers")
+"""The libraries, PyTorch apart, that did in older versions what a rule says of newer ones, or the other way round."""
+
+
 def version(text: str) -> Version:
     """The numbers of a version: `0.17.1` is (0, 17, 1)."""
     found = _NUMBERS.search(text)
@@ -43,6 +47,13 @@ class Wanted:
         if self.least >= change:
             return True
         return False if self.before is not None and self.before <= change else None
+
+
+def assumed(change: Version, wanted: Wanted | None) -> str:
+    """By which version of a library something is said that holds since `change`."""
+    if wanted is not None:
+        return f"{wanted} is asked for ({wanted.name})"
+    return f"no file of the project asks for a version, so {'.'.join(map(str, change))} or later is assumed"
 
 
 def asked(package: str, text: str, place: str) -> Wanted | None:

@@ -13,12 +13,14 @@ from amplint.torchlib.versions import Wanted
 class HalfManaged(Event):
     """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions.
 
-    With `as_saved` it loads them in the dtype in which they were saved.
+    With `as_saved` it loads them in the dtype in which they were saved; `version` is what the project asks for of
+    transformers.
     """
 
     manager: Manager
     cast: cst.CSTNode
     as_saved: bool = False
+    version: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -129,10 +131,14 @@ class PrecisionTwice(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EngineInRegion(Event):
-    """DeepSpeed's engine, which `made` configures without autocast, runs in a region that is on since `entered`."""
+    """DeepSpeed's engine, which `made` configures without autocast, runs in a region that is on since `entered`.
+
+    `version` is what the project asks for of DeepSpeed.
+    """
 
     made: cst.CSTNode
     entered: cst.CSTNode | None
+    version: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -18,6 +18,7 @@ from amplint.source import syntax as cst
 from amplint.torchlib.deepspeed import (
     AUTO,
     AUTOCAST,
+    AUTOCAST_SINCE,
     CLIPPING,
     CONFIGS,
     CONFIGURED,
@@ -77,7 +78,10 @@ class DeepSpeed(Tracker):
             region, entered = innermost(self.machine, state)
             if key[:2] != ("part", 0) or parts[0] not in self.plain or region is None or region.enabled != TRUE:
                 return
-            self.machine.emit(state, EngineInRegion, call.node, made=self.plain[parts[0]], entered=entered)
+            version = self.machine.program.wanted("deepspeed")
+            if version is None or version.has(AUTOCAST_SINCE) is not False:
+                made = self.plain[parts[0]]
+                self.machine.emit(state, EngineInRegion, call.node, made=made, entered=entered, version=version)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """An engine, or a plugin for one, is made with a configuration in sight."""
