@@ -7,8 +7,8 @@ from typing import Any
 
 from amplint.findings import Severity
 from amplint.rule import Rule
+from amplint.torchlib.changes import CHANGING
 from amplint.torchlib.tables import versions
-from amplint.torchlib.versions import CHANGING
 from docs.report_schema import DRAFT
 
 Schema = dict[str, Any]

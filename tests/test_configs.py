@@ -19,6 +19,7 @@ from amplint.semantics.values.values import Const, Items, Unknown, Value
 from amplint.source.configs.file import ConfigFile
 from amplint.source.encoding import SourceError
 from amplint.source.tree import walk
+from amplint.torchlib.changes import SETTINGS_CHECKED
 from amplint.torchlib.versions import asked
 from tests.conftest import Command
 
@@ -359,7 +360,7 @@ HOLDS = {
 @pytest.mark.parametrize(("text", "holds"), HOLDS.items())
 def test_whether_a_change_is_in_what_is_asked_for(text: str, holds: bool | None) -> None:
     found = asked("deepspeed", text, "requirements.txt")
-    assert (found.has((0, 17, 1)) if found is not None else None) is holds
+    assert (found.has(SETTINGS_CHECKED) if found is not None else None) is holds
 
 
 LAUNCH = """compute_environment: LOCAL_MACHINE

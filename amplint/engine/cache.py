@@ -45,7 +45,7 @@ class Cache:
         asked: Set[str] = frozenset(),
         libraries: tuple[Wanted, ...] = (),
     ) -> str:
-        """Names the findings of `rules` in a file with the bytes `raw`, which is for these versions of PyTorch and others.
+        """Names the findings of `rules` in a file with the bytes `raw`, which is for these versions of libraries.
 
         `folder` is where it lies, if what is there matters, and `asked` are the codes that were selected.
         """

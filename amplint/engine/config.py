@@ -15,7 +15,8 @@ from amplint.records import dataclass
 from amplint.semantics import SECONDS
 from amplint.source.files import read
 from amplint.torchlib import tables
-from amplint.torchlib.versions import CHANGING, Wanted, asked
+from amplint.torchlib.changes import CHANGING
+from amplint.torchlib.versions import Wanted, asked
 
 FILES = ("amplint.toml", "pyproject.toml")
 _SIZE_LIMIT = 10_000_000

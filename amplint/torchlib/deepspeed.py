@@ -16,16 +16,6 @@ STRATEGY = ".DeepSpeedStrategy"
 """How the names of Lightning's classes end that take one."""
 AUTOCAST = "torch_autocast"
 """The block that asks for PyTorch's autocast."""
-AUTOCAST_SINCE = (0, 17, 2)
-"""Since when there is such a block (<https://github.com/deepspeedai/DeepSpeed/pull/6993>).
-
-Without it, 0.17.2 to 0.17.5 raise AssertionError where a region is on around the engine; before, the engine ran in it.
-"""
-SWITCHED_OFF_SINCE = (0, 17, 6)
-"""Since when the engine switches such a region off inside of it.
-
-Source: <https://github.com/deepspeedai/DeepSpeed/pull/7543>.
-"""
 PRECISIONS = ("fp16", "bf16")
 """The blocks of which only one may be enabled, in all versions."""
 OF_BFLOAT16 = frozenset(
@@ -34,15 +24,13 @@ OF_BFLOAT16 = frozenset(
         *("bf16_master_weights_and_grads", "bf16_optimizer_states"),
     }
 )
-"""The settings of the block "bf16"; since 0.17.1 others raise ValidationError, and had no effect before."""
+"""The settings of the block "bf16"; others are refused since `changes.SETTINGS_CHECKED`."""
 OF_FLOAT16 = frozenset(
     {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}
 )
 """The settings of a scale of losses, which only the block "fp16" has."""
 SCALE_POWER = ("initial_scale_power", 16)
 """The setting of the first scale, a power of 2, and its default."""
-CHECKED_SINCE = (0, 17, 1)
-"""Since when settings that "bf16" does not have are refused."""
 KNOWN_BY = frozenset(
     {
         *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "zero_allow_untested_optimizer"),

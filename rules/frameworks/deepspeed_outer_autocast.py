@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import EngineInRegion, Event
 from amplint.source import syntax as cst
-from amplint.torchlib.deepspeed import AUTOCAST_SINCE, SWITCHED_OFF_SINCE
+from amplint.torchlib.changes import OUTER_REGION_OFF, OUTER_REGION_REFUSED
 from amplint.torchlib.versions import assumed
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class DeepspeedOuterAutocast(Rule):
 
     def on_engine_in_region(self, event: EngineInRegion) -> Iterator[Report]:
         version = event.version
-        since, until = (version.has(change) if version else None for change in (AUTOCAST_SINCE, SWITCHED_OFF_SINCE))
+        since, until = (version.has(change) if version else None for change in (OUTER_REGION_REFUSED, OUTER_REGION_OFF))
         refused = since is True and until is False
         yield self.report(
             event,
             f"DeepSpeed's engine {'raises' if refused else 'does not run'} under this autocast region",
-            reason=f"{self.reason[:-1]}; {assumed(AUTOCAST_SINCE, version)}.",
+            reason=f"{self.reason[:-1]}; {assumed(OUTER_REGION_REFUSED, version)}.",
             severity=None if refused else Severity.WARNING,
             advice='Leave the region out, or ask the engine for it: "torch_autocast" in its configuration.',
             notes=[

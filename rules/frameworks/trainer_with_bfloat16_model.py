@@ -11,7 +11,8 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import AS_SAVED_SINCE, LOOPS, TITLES
+from amplint.torchlib.changes import LOADED_AS_SAVED
+from amplint.torchlib.frameworks import LOOPS, TITLES
 from amplint.torchlib.versions import assumed
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class TrainerWithBfloat16Model(Rule):
                 event,
                 "the Trainer trains weights in the dtype they were saved in, mostly bfloat16",
                 reason="Since transformers 5.0 from_pretrained loads float32 only if told to; "
-                + f"{assumed(AS_SAVED_SINCE, event.version)}.",
+                + f"{assumed(LOADED_AS_SAVED, event.version)}.",
                 advice="Load them with dtype=torch.float32 (torch_dtype before 4.56).",
                 notes=[(event.cast, "the weights are loaded here, without a dtype")],
                 severity=Severity.INFO,

@@ -15,10 +15,10 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Unknown, Value, number
 from amplint.source import syntax as cst
+from amplint.torchlib.changes import OUTER_REGION_REFUSED
 from amplint.torchlib.deepspeed import (
     AUTO,
     AUTOCAST,
-    AUTOCAST_SINCE,
     CLIPPING,
     CONFIGS,
     CONFIGURED,
@@ -79,7 +79,7 @@ class DeepSpeed(Tracker):
             if key[:2] != ("part", 0) or parts[0] not in self.plain or region is None or region.enabled != TRUE:
                 return
             version = self.machine.program.wanted("deepspeed")
-            if version is None or version.has(AUTOCAST_SINCE) is not False:
+            if version is None or version.has(OUTER_REGION_REFUSED) is not False:
                 made = self.plain[parts[0]]
                 self.machine.emit(state, EngineInRegion, call.node, made=made, entered=entered, version=version)
 

@@ -15,9 +15,9 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
+from amplint.torchlib.changes import LOADED_AS_SAVED
 from amplint.torchlib.frameworks import (
     ALL_HALF,
-    AS_SAVED_SINCE,
     BY_HAND,
     GONE_SINCE_5,
     LOOPS,
@@ -103,7 +103,7 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     mixed = manager.kind == LOOP and manager.precision == "bfloat16"
     if mixed and known is not None and known.saved is not None and not _is_older(state, manager):
         version = machine.program.wanted("transformers")
-        if version is None or version.has(AS_SAVED_SINCE) is not False:
+        if version is None or version.has(LOADED_AS_SAVED) is not False:
             machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True, version=version)
 
 
