@@ -139,15 +139,16 @@ SCRIPTS = {
         import deepspeed
         import torch
 
-        settings = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "gradient_clipping": 1.0}
+        settings = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
         engine, *_ = deepspeed.initialize(model=Decoder(), config=settings)
         for ids in batches:
             with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
                 loss = engine(ids).loss  # expect: AMP721
             engine.backward(loss)
+            torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)  # expect: AMP724
             engine.step()
         """,
-        ('"gradient_clipping"', '"torch_autocast": {"enabled": True, "dtype": "bfloat16"}, "gradient_clipping"'),
+        ('"bf16"', '"torch_autocast": {"enabled": True, "dtype": "bfloat16"}, "gradient_clipping": 1.0, "bf16"'),
     ),
     "Accelerate clips each micro-batch": (
         """

@@ -38,6 +38,11 @@ KNOWN_BY = frozenset(
     }
 )
 """Settings by which a dictionary that has a block for a precision is known for one of DeepSpeed's configurations."""
+PARTITIONED = (("zero_optimization", "stage"), 2)
+"""Since which stage of ZeRO a backward pass leaves no gradients on parameters: they are in the optimizer's buffers.
+
+Source: `partition_grads` of `zero/stage3.py` and `independent_gradient_partition_epilogue` of `zero/stage_1_and_2.py`.
+"""
 CLIPPING = "gradient_clipping"
 """The norm that the engine clips gradients to; where it is 0 or missing, nothing clips them."""
 AUTO = "auto"

@@ -108,10 +108,14 @@ class EngineDisagrees(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippingLost(Event):
-    """Gradients are to be clipped by `argument`, and DeepSpeed's configuration, at `written`, asks for no clipping."""
+    """Gradients are to be clipped by `argument`, and DeepSpeed's configuration, at `written`, asks for no clipping.
+
+    With `called` that is a function of PyTorch, which finds no gradients on the parameters of the engine.
+    """
 
     argument: str
     written: cst.CSTNode
+    called: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
