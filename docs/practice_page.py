@@ -25,7 +25,7 @@ FAMILIES = {
     "fabric": ("AMP705", "AMP706"),
     "lightning": ("AMP706", "AMP742", "AMP743"),
     "transformers": ("AMP706", "AMP741", "AMP744"),
-    "torchao": ("AMP751",),
+    "torchao": ("AMP751", "AMP752"),
     "transformer_engine": ("AMP761", "AMP762", "AMP763"),
 }
 """Key of a practice -> rules about it alone, or almost."""

@@ -168,6 +168,11 @@ class ConvertedToFloat8(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LeftUncompiled(Event):
+    """A model whose layers are converted to float8 is trained by a loop of the script, in which nothing is compiled."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WithinFloat8(Event):
     """A float8 region that is on since `entered` holds a `backward`, a `step` or a plain `checkpoint` of a layer."""
 
