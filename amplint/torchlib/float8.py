@@ -10,13 +10,6 @@ FILTER = ("module_filter_fn", None)
 CONFIGS = frozenset(f"torchao.float8.{module}Float8LinearConfig" for module in ("", "config."))
 EMULATES = "emulate"
 """The setting of a configuration by which products are only rounded as in float8, so that any size goes."""
-COMPILERS = ("compile", "inductor", "dynamo")
-"""What names are made of that have to do with compiling, which such a model needs.
-
-In eager mode each layer looks for the largest value of its operands, scales and casts them in kernels of their own,
-which takes longer than the product saves. Sources: `README.md` of torchao 0.18, whose numbers are
-"with torch.compile on", and <https://github.com/pytorch/ao/issues/685>.
-"""
 MULTIPLE = 16
 """What both sizes of such a layer have to be a multiple of, and the number of rows that it gets, too.
 

@@ -11,10 +11,10 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors.weights import owned
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, Const, Module, Optimizer, Ref, Scaler, Unknown, Value
+from amplint.semantics.words import COMPILES_ELSEWHERE
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.float8 import (
-    COMPILERS,
     CONFIGS,
     CONVERTERS,
     EMULATES,
@@ -29,7 +29,6 @@ _WORDS = frozenset(name.rpartition(".")[2] for name in (*CONVERTERS, *CONFIGS, *
 _PACKAGES = frozenset({"torchao", "transformer_engine"})
 _CHECKPOINT = "checkpoint"
 _TRAINS = frozenset({"backward", "step"})
-_OTHER_LOOPS = ("trainer", "accelerator", "fabric", "deepspeed")
 
 
 class Float8(Tracker):
@@ -84,7 +83,7 @@ class Float8(Tracker):
     def file_ends(self, starts: Sequence[State]) -> None:
         """Tell of what is converted and trained here, where no name has to do with compiling or another's loop."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.chunks))
-        if not said >= _TRAINS or any(name in word.lower() for word in said for name in (*COMPILERS, *_OTHER_LOOPS)):
+        if not self.converted or not said >= _TRAINS or any(map(COMPILES_ELSEWHERE.search, said)):
             return
         for node in self.converted:
             if self.machine.program.main.owns(node):
