@@ -1,5 +1,5 @@
 """Writes what the documentation derives from the code: the rules' pages and their list, the first look of the site, the
-pages of guesses by name and of events, and the schemas of traces, findings, rules and settings.
+pages of guesses by name, of events and of what libraries do, and the schemas of traces, findings, rules and settings.
 
 python -m docs.generate
 """
@@ -21,6 +21,7 @@ from amplint.semantics import events
 from amplint.semantics.events import Event
 from amplint.semantics.words import GUESSES, Guess
 from amplint.trace.schema import Schema, schema
+from docs.practice_page import today_page
 from docs.report_schema import findings_schema, rules_schema
 from docs.settings_schema import settings_schema
 
@@ -67,6 +68,7 @@ FAMILIES = {
 }
 GUESSES_PAGE = ROOT / "docs" / "guesses.md"
 EVENTS_PAGE = ROOT / "docs" / "events.md"
+TODAY_PAGE = ROOT / "docs" / "today.md"
 EVENTS_INTRODUCTION = """\
 # Events
 
@@ -195,6 +197,7 @@ def outputs() -> dict[Path, str]:
         RULES_PAGE: rules_page(rules),
         EVENTS_PAGE: events_page(),
         GUESSES_PAGE: guesses,
+        TODAY_PAGE: today_page(rules),
         **{DOCS / f"{name}.schema.json": json.dumps(each, indent=2) + "\n" for name, each in schemas(rules).items()},
         **pages,
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from amplint.findings import Severity
 from amplint.rule import Rule
+from amplint.torchlib.changes import CHANGING
 from amplint.torchlib.tables import versions
 from docs.report_schema import DRAFT
 
@@ -53,6 +54,12 @@ def settings_schema(rules: Iterable[type[Rule]]) -> Schema:
             "exclusiveMinimum": 0,
         },
         "torch-version": {"description": "The PyTorch whose autocast policy counts.", "enum": list(versions())},
+        "library-versions": {
+            "description": "Versions or specifiers of libraries, instead of what the project's files ask for.",
+            "type": "object",
+            "properties": {name: {"type": "string", "pattern": r"^[=~<>^ v]*[0-9]"} for name in CHANGING},
+            "additionalProperties": False,
+        },
     }
     return {
         "$schema": DRAFT,

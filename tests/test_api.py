@@ -204,6 +204,8 @@ def test_settings(project: Path) -> None:
         {"unsafe_fixes": "yes"},
         {"torch_version": "0.1"},
         {"per_file_ignores": ("tests",)},
+        {"library_versions": ("5",)},
+        {"library_versions": (("deepspeed", "new"),)},
         {"exclude": ("[z-a]",)},
     ],
 )

@@ -60,6 +60,7 @@ def test_all_keys(tmp_path: Path) -> None:
         min-severity = "warning"
         unsafe-fixes = true
         torch-version = "2.13"
+        library-versions = { deepspeed = "0.17.4", transformers = ">=5" }
         per-file-ignores = { "tests/*" = ["AMP21"] }
     """
     settings = load(write(tmp_path / "pyproject.toml", text), RULES)
@@ -73,6 +74,8 @@ def test_all_keys(tmp_path: Path) -> None:
     assert settings.min_severity is Severity.WARNING
     assert settings.unsafe_fixes is True
     assert settings.torch_version == "2.13"
+    assert settings.library_versions == (("deepspeed", "0.17.4"), ("transformers", ">=5"))
+    assert [str(wanted) for wanted in settings.libraries] == ["deepspeed ==0.17.4", "transformers >=5"]
     assert settings.per_file_ignores == (("tests/*", ("AMP21",)),)
 
 
@@ -97,6 +100,10 @@ def test_a_pyproject_without_the_table_does_not_count(tmp_path: Path, text: str)
         ('unsafe-fixes = "yes"', "\"unsafe-fixes\" must be true or false, not 'yes'"),
         ("torch-version = 2.13", '"torch-version" must be a string like "2.13", not 2.13'),
         ('torch-version = "2.13.0"', '"torch-version": no autocast policy of torch "2.13.0"; there is one of 2.'),
+        ('library-versions = "5"', '"library-versions" must be a table from libraries to versions'),
+        ('library-versions = { numpy = "2" }', '"library-versions": no rule depends on the version of "numpy"'),
+        ("library-versions = { deepspeed = 1 }", '"library-versions.deepspeed" must be a version like "1.2" or a'),
+        ('library-versions = { deepspeed = "new" }', '"new" is no version and no specifier'),
         ("per-file-ignores = []", '"per-file-ignores" must be a table from patterns to lists of rules'),
         ('per-file-ignores = { "a" = ["no"] }', '"per-file-ignores.a": no rule has'),
         ("select = [", "cannot be read: "),

@@ -19,6 +19,7 @@ from amplint.semantics.values.values import Const, Items, Unknown, Value
 from amplint.source.configs.file import ConfigFile
 from amplint.source.encoding import SourceError
 from amplint.source.tree import walk
+from amplint.torchlib.changes import SETTINGS_CHECKED
 from amplint.torchlib.versions import asked
 from tests.conftest import Command
 
@@ -359,7 +360,7 @@ HOLDS = {
 @pytest.mark.parametrize(("text", "holds"), HOLDS.items())
 def test_whether_a_change_is_in_what_is_asked_for(text: str, holds: bool | None) -> None:
     found = asked("deepspeed", text, "requirements.txt")
-    assert (found.has((0, 17, 1)) if found is not None else None) is holds
+    assert (found.has(SETTINGS_CHECKED) if found is not None else None) is holds
 
 
 LAUNCH = """compute_environment: LOCAL_MACHINE
@@ -402,3 +403,50 @@ def test_the_strategy_of_lightning(amplint: Command, project: Path) -> None:
     script += 'strategy = DeepSpeedStrategy(config={"fp16": {"enabled": True}, "bf16": {"enabled": True}})\n'
     (project / "train.py").write_text(script, encoding="utf-8")
     assert amplint("--output-format", "concise").out.startswith("train.py:2:65: AMP722")
+
+
+OUTER = """import deepspeed, torch
+config = {"train_batch_size": 8, "bf16": {"enabled": True}}
+engine, *_ = deepspeed.initialize(model=torch.nn.Linear(2, 2), config=config)
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    loss = engine(torch.ones(2, 2)).sum()
+engine.backward(loss)
+"""
+AS_SAVED = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("some/model")
+trainer = Trainer(model=model, args=TrainingArguments("out", bf16=True))
+trainer.train()
+"""
+VERSIONS = {
+    "the newest": (OUTER, "", ["[warning]", "so 0.17.2 or later is assumed"]),
+    "raising": (OUTER, "deepspeed==0.17.4", ["[error]", "deepspeed ==0.17.4 is asked for (requirements.txt)"]),
+    "switching off": (OUTER, "deepspeed>=0.17.6", ["[warning]", "deepspeed >=0.17.6 is asked for"]),
+    "either": (OUTER, "deepspeed>=0.17.2", ["[warning]", "deepspeed >=0.17.2 is asked for"]),
+    "running in it": (OUTER, "deepspeed==0.16.9", []),
+    "as saved": (AS_SAVED, "", ["[info]", "so 5.0 or later is assumed"]),
+    "as saved, asked for": (AS_SAVED, "transformers~=5.1", ["[info]", "transformers ~=5.1 is asked for"]),
+    "perhaps as saved": (AS_SAVED, "transformers>=4.40", ["[info]", "transformers >=4.40 is asked for"]),
+    "in float32": (AS_SAVED, "transformers>=4.40,<5", []),
+}
+
+
+@pytest.mark.parametrize("case", VERSIONS)
+def test_findings_say_by_which_version_they_hold(case: str, amplint: Command, project: Path) -> None:
+    script, requirements, told = VERSIONS[case]
+    (project / "train.py").write_text(script, encoding="utf-8")
+    (project / "requirements.txt").write_text(f"torch\n{requirements}\n", encoding="utf-8")
+    found = " ".join(amplint("--select", "AMP721,AMP741", "train.py").out.split())
+    assert [text for text in told if text not in found] == [], found
+    assert bool(told) is ("AMP7" in found)
+
+
+def test_the_version_in_the_configuration_counts_first(amplint: Command, project: Path) -> None:
+    (project / "train.py").write_text(OUTER, encoding="utf-8")
+    (project / "requirements.txt").write_text("deepspeed==0.16.9\n", encoding="utf-8")
+    assert amplint("--select", "AMP721").out == ""
+    (project / "amplint.toml").write_text('library-versions = { deepspeed = "0.17.3" }\n', encoding="utf-8")
+    found = " ".join(amplint("--select", "AMP721").out.split())
+    assert "[error]" in found
+    assert "deepspeed ==0.17.3 is asked for (amplint.toml)" in found
+    (project / "amplint.toml").write_text('library-versions = { deepspeed = "<0.17" }\n', encoding="utf-8")
+    assert amplint("--select", "AMP721").out == ""

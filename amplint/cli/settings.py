@@ -23,6 +23,7 @@ def describe_settings(paths: Sequence[str], projects: Projects) -> str:
     settings = projects.of(Path(path) if os.path.isdir(path) else Path(path).parent)
     selected = sorted(projects.active(settings, path))
     per_file = ", ".join(f"{json.dumps(key)} = {json.dumps(codes)}" for key, codes in settings.per_file_ignores)
+    libraries = ", ".join(f"{name} = {json.dumps(text)}" for name, text in settings.library_versions)
     lines = [
         f"# Settings for {visible(path)}",
         f"# file: {visible(str(settings.file or 'none found, these are the defaults'))}",
@@ -30,6 +31,7 @@ def describe_settings(paths: Sequence[str], projects: Projects) -> str:
         f"min-severity = {json.dumps(settings.min_severity.label)}",
         f"unsafe-fixes = {json.dumps(settings.unsafe_fixes)}",
         f"torch-version = {json.dumps(settings.torch_version or versions()[-1])}",
+        f"library-versions = {{ {libraries} }}" if libraries else "library-versions = {}",
         f"max-file-size = {settings.max_file_size}",
         f"max-seconds = {settings.max_seconds:g}",
         f"exclude = {json.dumps(settings.exclude)}",

@@ -21,6 +21,7 @@ from amplint.source.remembered import forget
 if TYPE_CHECKING:
     from amplint.semantics.python.machine import Stopped
     from amplint.source.source import Source
+    from amplint.torchlib.versions import Wanted
 
 
 MOST_BYTES = 2_000_000
@@ -33,7 +34,8 @@ class Job:
 
     `others` may fire in it together with what it imports, `torch` is the version of PyTorch it is for, and `asked` are
     the codes of the rules that were selected, and not just on by default. With `whole`, what happens in the files that
-    it imports is told too, all of it. `seconds` is the processor time that its interpretation may take.
+    it imports is told too, all of it. `seconds` is the processor time that its interpretation may take, and `libraries`
+    are versions that count in place of those that the project asks for.
     """
 
     filename: str
@@ -45,6 +47,7 @@ class Job:
     asked: frozenset[str] = frozenset()
     whole: bool = False
     seconds: float = SECONDS
+    libraries: tuple[Wanted, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
         if not (job.rules or job.others):
             return Analysis([])
         with deep_recursion():
-            lookups = Lookups(modules, source)
+            lookups = Lookups(modules, source, job.libraries)
             find = lookups if follows(job.raw) else nothing
             program = Program(source, find, job.torch, whole=job.whole, around=lookups)
             reached = (other for other in program.sources if other is not source)

@@ -18,6 +18,7 @@ from amplint.engine.diagnostics import CutShort, RuleCrashed
 from amplint.engine.records import from_record, to_record
 from amplint.findings import Finding
 from amplint.rule import Rule
+from amplint.torchlib.versions import Wanted
 
 _PASSING = frozenset({RuleCrashed.code, CutShort.code})
 """What another run may not find."""
@@ -42,13 +43,15 @@ class Cache:
         folder: str = "",
         torch: str | None = None,
         asked: Set[str] = frozenset(),
+        libraries: tuple[Wanted, ...] = (),
     ) -> str:
-        """Names the findings of `rules` in a file with the bytes `raw`, which is for this version of PyTorch.
+        """Names the findings of `rules` in a file with the bytes `raw`, which is for these versions of libraries.
 
         `folder` is where it lies, if what is there matters, and `asked` are the codes that were selected.
         """
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
-        digest.update(f"{torch}\n{sorted(asked)}\n".encode())
+        versions = [f"{wanted} {wanted.name}" for wanted in libraries]
+        digest.update(f"{torch}\n{sorted(asked)}\n{versions}\n".encode())
         digest.update(raw)
         digest.update(os.fsencode(folder))
         return digest.hexdigest()

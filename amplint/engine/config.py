@@ -15,6 +15,8 @@ from amplint.records import dataclass
 from amplint.semantics import SECONDS
 from amplint.source.files import read
 from amplint.torchlib import tables
+from amplint.torchlib.changes import CHANGING
+from amplint.torchlib.versions import Wanted, asked
 
 FILES = ("amplint.toml", "pyproject.toml")
 _SIZE_LIMIT = 10_000_000
@@ -34,8 +36,9 @@ class ConfigError(Exception):
 class Settings:
     """What applies to the files below `root`. `select` None means the rules that are on by default.
 
-    `torch_version` is that of PyTorch whose autocast policy counts, None for the newest known. Files of more than
-    `max_file_size` bytes are not read, and one is analysed for at most `max_seconds` of processor time.
+    `torch_version` is that of PyTorch whose autocast policy counts, None for the newest known; `library_versions` are
+    pairs of another library and a version or specifier that counts in place of what the project's files ask for. Files
+    of more than `max_file_size` bytes are not read, and one is analysed for at most `max_seconds` of processor time.
 
     `file` is where the settings were read, None when they are the defaults. The patterns of `exclude` and
     `per_file_ignores` are those of .gitignore files, relative to `root`.
@@ -51,8 +54,21 @@ class Settings:
     min_severity: Severity = Severity.INFO
     unsafe_fixes: bool = False
     torch_version: str | None = None
+    library_versions: tuple[tuple[str, str], ...] = ()
     max_file_size: int = MAX_FILE_SIZE
     max_seconds: float = SECONDS
+
+    @property
+    def libraries(self) -> tuple[Wanted, ...]:
+        """The versions of libraries that are asked for here."""
+        place = str(self.file) if self.file is not None else "settings"
+        pairs = ((package, asked(package, _specifier(text), place)) for package, text in self.library_versions)
+        return tuple(wanted for _, wanted in pairs if wanted is not None)
+
+
+def _specifier(text: str) -> str:
+    """A version as what asks for it alone, a specifier as it is."""
+    return f"=={text}" if text[:1].isdigit() else text
 
 
 def size_limit(path: str, most: int = MAX_FILE_SIZE) -> int:
@@ -129,6 +145,10 @@ def require_valid(settings: Settings, rules: Rules) -> Settings:
         per_file = dict(settings.per_file_ignores)
     except (TypeError, ValueError):
         raise ConfigError('"per_file_ignores" must be pairs of a pattern and a tuple of rules') from None
+    try:
+        libraries = dict(settings.library_versions)
+    except (TypeError, ValueError):
+        raise ConfigError('"library_versions" must be pairs of a library and a version') from None
     table: dict[str, Any] = {
         "extend-select": _listed(settings.extend_select),
         "ignore": _listed(settings.ignore),
@@ -136,6 +156,7 @@ def require_valid(settings: Settings, rules: Rules) -> Settings:
         "unsafe-fixes": settings.unsafe_fixes,
         "max-file-size": settings.max_file_size,
         "max-seconds": settings.max_seconds,
+        "library-versions": libraries,
         "per-file-ignores": {pattern: _listed(codes) for pattern, codes in per_file.items()},
     }
     if settings.select is not None:
@@ -225,6 +246,17 @@ def _torch_version(key: str, value: Any) -> str:
     return version
 
 
+def _library_versions(key: str, value: Any) -> tuple[tuple[str, str], ...]:
+    table: Mapping[str, Any] = _typed(key, value, dict, "a table from libraries to versions")
+    for package, text in table.items():
+        if package not in CHANGING:
+            raise ConfigError(f'"{key}": no rule depends on the version of "{package}"{hint(str(package), CHANGING)}')
+        text = _typed(f"{key}.{package}", text, str, 'a version like "1.2" or a specifier like ">=1.2,<2"')
+        if asked(package, _specifier(text), "") is None:
+            raise ConfigError(f'"{key}.{package}": "{text}" is no version and no specifier')
+    return tuple(table.items())
+
+
 def _selectors(key: str, value: Any, rules: Rules) -> tuple[str, ...]:
     found = _strings(key, value)
     try:
@@ -249,6 +281,7 @@ READERS: dict[str, Callable[[str, Any, Rules], Any]] = {
     "min-severity": lambda key, value, _: severity(_typed(key, value, str, "a string")),
     "unsafe-fixes": lambda key, value, _: _typed(key, value, bool, "true or false"),
     "torch-version": lambda key, value, _: _torch_version(key, value),
+    "library-versions": lambda key, value, _: _library_versions(key, value),
     "max-file-size": lambda key, value, _: _positive(key, value, int, "a number of bytes"),
     "max-seconds": lambda key, value, _: float(_positive(key, value, (int, float), "a number of seconds")),
 }

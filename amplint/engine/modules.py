@@ -246,12 +246,13 @@ _OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "tra
 class Lookups:
     """What `modules` answers while one file is analysed, so that it can be asked again whether it still holds.
 
-    Called with a source and a module name, it finds that module.
+    Called with a source and a module name, it finds that module. The versions of `libraries` count whatever files say.
     """
 
-    def __init__(self, modules: Modules, main: Source) -> None:
+    def __init__(self, modules: Modules, main: Source, libraries: tuple[Wanted, ...] = ()) -> None:
         self._modules = modules
         self._main = main
+        self._libraries = {wanted.package: wanted for wanted in libraries}
         self._folder = os.path.dirname(main.path)
         self._relative: dict[str, str] = {}
         self._asked: dict[tuple[str, str], tuple[str, str]] = {}
@@ -276,8 +277,8 @@ class Lookups:
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """Which versions of `package` the project of `source` asks for."""
-        if not source.path:
-            return None
+        if package in self._libraries or not source.path:
+            return self._libraries.get(package)
         self._ask(source, f"={package}")
         return self._modules.wanted(source.path, package)
 

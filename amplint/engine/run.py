@@ -178,9 +178,10 @@ class Linter:
             reaches = follows(raw) or reads_settings(raw)
             others = tuple(rule for rule in self._handling[codes] if rule not in rules) if reaches else ()
         torch = target.settings.torch_version
-        job = Job(target.filename, target.path, raw, rules, others, torch, asked, seconds=target.settings.max_seconds)
+        seconds, libraries = target.settings.max_seconds, target.settings.libraries
+        job = Job(target.filename, target.path, raw, rules, others, torch, asked, seconds=seconds, libraries=libraries)
         folder = os.path.dirname(target.path) if rules or others else ""
-        return _Work(target, page, job, self._cache.key(raw, (*rules, *others), folder, torch, asked))
+        return _Work(target, page, job, self._cache.key(raw, (*rules, *others), folder, torch, asked, libraries))
 
     def _known(self, work: _Work, *, stored: bool = True) -> list[Finding] | None:
         path = work.target.path

@@ -364,6 +364,14 @@ FLOAT32_WEIGHTS = Guess(
     ),
     counterexamples=("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-0.6B", "google/gemma-2-2b"),
 )  # fmt: skip
+COMPILES_ELSEWHERE = Guess(
+    name="something that compiles a model, or runs its training loop",
+    of="any name in a script that converts layers to float8",
+    pattern=r"(?i)compile|inductor|dynamo|trainer|accelerator|fabric|deepspeed",
+    because="What compiles a model is often a setting, or in another file: nothing is said of eager mode then.",
+    examples=("torch_compile", "inductor_config", "dynamo_backend", "Trainer", "Accelerator", "Fabric", "deepspeed"),
+    counterexamples=("convert_to_float8_training", "optimizer", "train_one_epoch"),
+)
 OUTPUT_FIELD = _one_of(
     "logits last_hidden_state pooler_output hidden_states sample prediction",
     name="a field of what a model returned",

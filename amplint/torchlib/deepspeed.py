@@ -15,11 +15,7 @@ CONFIGURED = ("deepspeed", "transformers", "trl", "accelerate")
 STRATEGY = ".DeepSpeedStrategy"
 """How the names of Lightning's classes end that take one."""
 AUTOCAST = "torch_autocast"
-"""The block that asks for PyTorch's autocast, since 0.17.2 (<https://github.com/deepspeedai/DeepSpeed/pull/6993>).
-
-Without it, 0.17.2 to 0.17.5 raise AssertionError where a region is on around the engine, and from 0.17.6 on the engine
-switches the region off inside of it (<https://github.com/deepspeedai/DeepSpeed/pull/7543>).
-"""
+"""The block that asks for PyTorch's autocast."""
 PRECISIONS = ("fp16", "bf16")
 """The blocks of which only one may be enabled, in all versions."""
 OF_BFLOAT16 = frozenset(
@@ -28,15 +24,13 @@ OF_BFLOAT16 = frozenset(
         *("bf16_master_weights_and_grads", "bf16_optimizer_states"),
     }
 )
-"""The settings of the block "bf16"; since 0.17.1 others raise ValidationError, and had no effect before."""
+"""The settings of the block "bf16"; others are refused since `changes.SETTINGS_CHECKED`."""
 OF_FLOAT16 = frozenset(
     {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}
 )
 """The settings of a scale of losses, which only the block "fp16" has."""
 SCALE_POWER = ("initial_scale_power", 16)
 """The setting of the first scale, a power of 2, and its default."""
-CHECKED_SINCE = (0, 17, 1)
-"""Since when settings that "bf16" does not have are refused."""
 KNOWN_BY = frozenset(
     {
         *("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "zero_allow_untested_optimizer"),
@@ -44,6 +38,11 @@ KNOWN_BY = frozenset(
     }
 )
 """Settings by which a dictionary that has a block for a precision is known for one of DeepSpeed's configurations."""
+PARTITIONED = (("zero_optimization", "stage"), 2)
+"""Since which stage of ZeRO a backward pass leaves no gradients on parameters: they are in the optimizer's buffers.
+
+Source: `partition_grads` of `zero/stage3.py` and `independent_gradient_partition_epilogue` of `zero/stage_1_and_2.py`.
+"""
 CLIPPING = "gradient_clipping"
 """The norm that the engine clips gradients to; where it is 0 or missing, nothing clips them."""
 AUTO = "auto"

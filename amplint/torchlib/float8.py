@@ -7,6 +7,9 @@ from amplint.records import dataclass
 CONVERTERS = frozenset(f"torchao.float8.{module}convert_to_float8_training" for module in ("", "float8_linear_utils."))
 """What turns each `torch.nn.Linear` of a model into one that multiplies in float8, unless its `FILTER` refuses it."""
 FILTER = ("module_filter_fn", None)
+CONFIGS = frozenset(f"torchao.float8.{module}Float8LinearConfig" for module in ("", "config."))
+EMULATES = "emulate"
+"""The setting of a configuration by which products are only rounded as in float8, so that any size goes."""
 MULTIPLE = 16
 """What both sizes of such a layer have to be a multiple of, and the number of rows that it gets, too.
 

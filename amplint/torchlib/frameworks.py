@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from amplint.torchlib.practice import PRACTICES
+
 MANAGERS = {
     "accelerate.Accelerator": "accelerate",
     "accelerate.accelerator.Accelerator": "accelerate",
@@ -24,7 +26,7 @@ PRECISIONS = {
 }  # fmt: skip
 """What the frameworks call a mixed precision -> the dtype of its autocast regions, float32 for none."""
 
-DIVIDING = frozenset({"accelerate"})
+DIVIDING = frozenset(practice.manager for practice in PRACTICES if practice.manager and practice.divided)
 """Frameworks whose `backward` divides the loss by the number of micro-batches that they were made for.
 
 Source: `Accelerator.backward`, unchanged from accelerate 0.12 to 1.15; DeepSpeed, which it can run, divides as well.
@@ -122,11 +124,6 @@ def loop_kind(name: str) -> str | None:
     return "loop" if name.endswith("Trainer") else None
 
 
-AS_SAVED_SINCE = "5.0"
-"""The version of transformers since which `from_pretrained` without a dtype loads weights in the one they are saved in.
-
-Before, it was float32 (<https://github.com/huggingface/transformers/pull/42805>).
-"""
 _LANGUAGE_MODELS = ("ForCausalLM", "ForImageTextToText")
 """How classes of transformers end whose published weights are mostly bfloat16."""
 GONE_SINCE_5 = frozenset(

@@ -11,6 +11,20 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _ASKED = re.compile(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a library does since a version, in contrast to what it did before; findings say which they went by."""
+
+    package: str
+    since: Version
+    now: str
+    before: str
+    source: str
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self.since))
+
+
 def version(text: str) -> Version:
     """The numbers of a version: `0.17.1` is (0, 17, 1)."""
     found = _NUMBERS.search(text)
@@ -38,11 +52,18 @@ class Wanted:
     def __str__(self) -> str:
         return f"{self.package} {self.text}"
 
-    def has(self, change: Version) -> bool | None:
-        """Whether these versions hold a `change` of the library that came with a version; None where some do."""
-        if self.least >= change:
+    def has(self, change: Change) -> bool | None:
+        """Whether a `change` is in these versions of the library; None where it is in some."""
+        if self.least >= change.since:
             return True
-        return False if self.before is not None and self.before <= change else None
+        return False if self.before is not None and self.before <= change.since else None
+
+
+def assumed(change: Change, wanted: Wanted | None) -> str:
+    """By which version of a library something is said that holds since `change`."""
+    if wanted is not None:
+        return f"{wanted} is asked for ({wanted.name})"
+    return f"no file of the project asks for a version, so {change} or later is assumed"
 
 
 def asked(package: str, text: str, place: str) -> Wanted | None:

@@ -10,11 +10,14 @@ from amplint.semantics.events import ClippingLost
 
 
 class DeepspeedClippingLost(Rule):
-    """`max_grad_norm` is given, and the DeepSpeed configuration asks for no clipping.
+    """Gradients are to be clipped, and the DeepSpeed configuration asks for no clipping.
 
     ## Why is this bad?
     With DeepSpeed, Hugging Face's Trainer clips nothing itself: the engine clips to the `gradient_clipping` of its
     configuration, and where that is missing, nothing is clipped, whatever `max_grad_norm` says. No message tells.
+
+    The same goes for PyTorch's `clip_grad_norm_` and `clip_grad_value_` of the engine's parameters: from stage 2 of
+    ZeRO on, the backward pass moves gradients into the optimizer's buffers.
 
     ## Example
     ```python
@@ -27,7 +30,7 @@ class DeepspeedClippingLost(Rule):
     config = {"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}
     args = TrainingArguments("out", bf16=True, max_grad_norm=0.5, deepspeed=config)
     ```
-    Nothing is reported of the default, 1.0, which is lost as well.
+    Nothing is reported of the default of `max_grad_norm`, 1.0, which is lost as well.
 
     ## References
     - <https://huggingface.co/docs/transformers/deepspeed>
@@ -37,13 +40,14 @@ class DeepspeedClippingLost(Rule):
     code = "AMP724"
     name = "deepspeed-clipping-lost"
     severity = Severity.WARNING
-    screen = (b"deepspeed", b"max_grad_norm", (b"TrainingArguments", b"Config("))
+    screen = (b"deepspeed", (b"max_grad_norm", b"clip_grad_"), (b"TrainingArguments", b"Config(", b"initialize("))
     reason = "The engine clips to gradient_clipping alone, which is not in its configuration."
 
     def on_clipping_lost(self, event: ClippingLost) -> Iterator[Report]:
+        value = "1.0" if event.called else '"auto"'
         yield self.report(
             event,
             f"{event.argument} has no effect: the DeepSpeed configuration has no gradient_clipping",
-            advice='Add "gradient_clipping": "auto" to it.',
+            advice=f'Add "gradient_clipping": {value} to it.',
             notes=[(event.written, "the configuration")],
         )

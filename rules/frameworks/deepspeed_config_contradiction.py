@@ -10,7 +10,9 @@ from amplint.semantics.configs.display import dictionaries, find, get, names
 from amplint.semantics.events import EngineConfigured
 from amplint.semantics.values.values import TRUE, Items, number
 from amplint.source import syntax as cst
-from amplint.torchlib.deepspeed import CHECKED_SINCE, OF_BFLOAT16, OF_FLOAT16, PRECISIONS, SCALE_POWER
+from amplint.torchlib.changes import SETTINGS_CHECKED
+from amplint.torchlib.deepspeed import OF_BFLOAT16, OF_FLOAT16, PRECISIONS, SCALE_POWER
+from amplint.torchlib.versions import assumed
 
 HIGHEST_POWER = 24
 
@@ -73,13 +75,13 @@ class DeepspeedConfigContradiction(Rule):
                 notes=notes,
             )
         asked = event.version
-        refused = asked.has(CHECKED_SINCE) if asked is not None else None
-        told = f"; {asked} is asked for ({asked.name})" if asked is not None else ""
+        refused = asked.has(SETTINGS_CHECKED) if asked is not None else None
         for name in sorted(names(blocks.get("bf16")) & OF_FLOAT16 - OF_BFLOAT16):
             yield self.report(
                 event,
                 f"bf16 has no setting {name}: nothing scales losses there",
-                reason=f"DeepSpeed raises ValidationError since 0.17.1, and ignored it before{told}.",
+                reason="DeepSpeed raises ValidationError since 0.17.1, and ignored it before; "
+                + f"{assumed(SETTINGS_CHECKED, asked)}.",
                 advice="Leave it out.",
                 at=_written(event.written, "bf16", name),
                 notes=notes,

@@ -9,6 +9,8 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import EngineInRegion, Event
 from amplint.source import syntax as cst
+from amplint.torchlib.changes import OUTER_REGION_OFF, OUTER_REGION_REFUSED
+from amplint.torchlib.versions import assumed
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -23,6 +25,9 @@ class DeepspeedOuterAutocast(Rule):
     DeepSpeed config.` Since 0.17.6 the engine switches the region off inside of it, and logs a warning: the model runs
     in the dtype of its weights, as if the region were not there. Only what is computed outside of the engine, such as
     a loss, still runs under autocast. The block `"torch_autocast"` asks the engine for a region of its own.
+
+    Where the project's requirements, lock file or `library-versions` ask for a version that raises, this is an error;
+    nothing is reported where they ask for an older one, whose engine ran in the region.
 
     ## Example
     ```python
@@ -49,15 +54,20 @@ class DeepspeedOuterAutocast(Rule):
 
     code = "AMP721"
     name = "deepspeed-outer-autocast"
-    severity = Severity.WARNING
+    severity = Severity.ERROR
     screen = (b"deepspeed", b"initialize", b"autocast")
     fixable = Applicability.UNSAFE
     reason = "DeepSpeed 0.17.2 to 0.17.5 raise; later versions switch the region off inside of the engine."
 
     def on_engine_in_region(self, event: EngineInRegion) -> Iterator[Report]:
+        version = event.version
+        since, until = (version.has(change) if version else None for change in (OUTER_REGION_REFUSED, OUTER_REGION_OFF))
+        refused = since is True and until is False
         yield self.report(
             event,
-            "DeepSpeed's engine does not run under this autocast region",
+            f"DeepSpeed's engine {'raises' if refused else 'does not run'} under this autocast region",
+            reason=f"{self.reason[:-1]}; {assumed(OUTER_REGION_REFUSED, version)}.",
+            severity=None if refused else Severity.WARNING,
             advice='Leave the region out, or ask the engine for it: "torch_autocast" in its configuration.',
             notes=[
                 (event.made, "the engine is configured here, without torch_autocast"),

@@ -11,7 +11,9 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import AS_SAVED_SINCE, LOOPS, TITLES
+from amplint.torchlib.changes import LOADED_AS_SAVED
+from amplint.torchlib.frameworks import LOOPS, TITLES
+from amplint.torchlib.versions import assumed
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -30,7 +32,8 @@ class TrainerWithBfloat16Model(Rule):
 
     Since transformers 5, `from_pretrained` without a dtype loads weights in the one in which they were saved, bfloat16
     for most language models; before, it was float32. Where nothing tells that the script is for an older version, as
-    an argument that version 5 refuses does, this is an info.
+    an argument that version 5 refuses does, or what the project's requirements, lock file or `library-versions` ask
+    for, this is an info.
 
     DeepSpeed keeps float32 copies by itself, and Accelerate makes them where FSDP shards: nothing is reported where the
     script asks for either. A launcher may do so out of sight: of an `Accelerator` or a `Fabric`, which are made for
@@ -80,7 +83,8 @@ class TrainerWithBfloat16Model(Rule):
             yield self.report(
                 event,
                 "the Trainer trains weights in the dtype they were saved in, mostly bfloat16",
-                reason=f"Since transformers {AS_SAVED_SINCE} from_pretrained loads float32 only if told to.",
+                reason="Since transformers 5.0 from_pretrained loads float32 only if told to; "
+                + f"{assumed(LOADED_AS_SAVED, event.version)}.",
                 advice="Load them with dtype=torch.float32 (torch_dtype before 4.56).",
                 notes=[(event.cast, "the weights are loaded here, without a dtype")],
                 severity=Severity.INFO,

@@ -13,12 +13,14 @@ from amplint.torchlib.versions import Wanted
 class HalfManaged(Event):
     """A framework runs mixed precision around parameters that `cast` made half, the dtype of its regions.
 
-    With `as_saved` it loads them in the dtype in which they were saved.
+    With `as_saved` it loads them in the dtype in which they were saved; `version` is what the project asks for of
+    transformers.
     """
 
     manager: Manager
     cast: cst.CSTNode
     as_saved: bool = False
+    version: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -106,10 +108,14 @@ class EngineDisagrees(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippingLost(Event):
-    """Gradients are to be clipped by `argument`, and DeepSpeed's configuration, at `written`, asks for no clipping."""
+    """Gradients are to be clipped by `argument`, and DeepSpeed's configuration, at `written`, asks for no clipping.
+
+    With `called` that is a function of PyTorch, which finds no gradients on the parameters of the engine.
+    """
 
     argument: str
     written: cst.CSTNode
+    called: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -129,10 +135,14 @@ class PrecisionTwice(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EngineInRegion(Event):
-    """DeepSpeed's engine, which `made` configures without autocast, runs in a region that is on since `entered`."""
+    """DeepSpeed's engine, which `made` configures without autocast, runs in a region that is on since `entered`.
+
+    `version` is what the project asks for of DeepSpeed.
+    """
 
     made: cst.CSTNode
     entered: cst.CSTNode | None
+    version: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -155,6 +165,11 @@ class ConvertedToFloat8(Event):
     """All linear layers of a model are converted to float8, among them one that is `refused`, with its wrong size."""
 
     refused: tuple[cst.CSTNode, int] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LeftUncompiled(Event):
+    """A model whose layers are converted to float8 is trained by a loop of the script, in which nothing is compiled."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

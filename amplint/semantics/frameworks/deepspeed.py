@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from amplint.records import dataclass
 from amplint.semantics.configs.display import Reader, find, get, names
 from amplint.semantics.events import ClippingLost, EngineConfigured, EngineDisagrees, EngineInRegion
+from amplint.semantics.models.parameters import root, sources
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Unknown, Value, number
+from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Items, Ref, Unknown, Value, number
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
+from amplint.torchlib.changes import OUTER_REGION_REFUSED
 from amplint.torchlib.deepspeed import (
     AUTO,
     AUTOCAST,
@@ -24,12 +29,19 @@ from amplint.torchlib.deepspeed import (
     HALF_BLOCKS,
     INITIALIZE,
     KNOWN_BY,
+    PARTITIONED,
     PRECISIONS,
     STRATEGY,
 )
 from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, loop_kind
+from amplint.torchlib.names import CLIPPERS
 
 _PLUGIN = "DeepSpeedPlugin"
+_LIMITS = ("max_norm", "clip_value")
+_CLIPS = frozenset(name.rpartition(".")[2] for name, changes in CLIPPERS.items() if changes)
+
+
+_Known = TypeVar("_Known")
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,11 @@ class _Config:
 
 
 class DeepSpeed(Tracker):
-    """Follows configurations that are written out, where they are made or in a file, and the engines that get them."""
+    """Follows configurations that are written out, where they are made or in a file, and the engines that get them.
+
+    `plain` are engines that are given no region, `unclipped` engines whose gradients nothing clips although none are on
+    their parameters.
+    """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
 
@@ -50,12 +66,18 @@ class DeepSpeed(Tracker):
         super().__init__(machine)
         self.made: dict[Value, cst.CSTNode] = {}
         self.plain: dict[int, cst.CSTNode] = {}
+        self.unclipped: dict[int, _Config] = {}
         self.plugins: dict[int, _Config] = {}
 
     def is_needed(self) -> bool:
         """Only for rules that ask for it."""
         events = (EngineConfigured, EngineInRegion, EngineDisagrees, ClippingLost)
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """What clips gradients, where a file starts an engine."""
+        starts = any(not chunk.words.isdisjoint({"deepspeed"}) for chunk in chunks)
+        return Words(_CLIPS if starts and ClippingLost.kind in self.machine.wanted else frozenset())
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """A dictionary is given a name."""
@@ -71,13 +93,29 @@ class DeepSpeed(Tracker):
                 details = {"config": config.value, "written": config.written, "version": version}
                 self.machine.emit(state, EngineConfigured, call.node, **details)
             self._compare(state, call, call.callee.name, config)
+        elif isinstance(call.callee, Ref) and CLIPPERS.get(call.callee.name) and _clips(call.arguments):
+            models = sources(self.machine, next(iter(call.arguments.values), None)) or ()
+            for config in filter(None, (self._engine_of(self.unclipped, model) for model in models)):
+                name = call.callee.name.rpartition(".")[2]
+                written = {"argument": name, "written": config.written}
+                self.machine.emit(state, ClippingLost, call.node, **written, called=True)
         elif isinstance(call.callee, Unknown) and self.plain:
-            key = self.machine.symbols.key(call.callee.symbol)
-            parts = self.machine.symbols.parts(call.callee.symbol)
+            made = self._engine_of(self.plain, call.callee.symbol)
             region, entered = innermost(self.machine, state)
-            if key[:2] != ("part", 0) or parts[0] not in self.plain or region is None or region.enabled != TRUE:
+            if made is None or region is None or region.enabled != TRUE:
                 return
-            self.machine.emit(state, EngineInRegion, call.node, made=self.plain[parts[0]], entered=entered)
+            version = self.machine.program.wanted("deepspeed")
+            if version is None or version.has(OUTER_REGION_REFUSED) is not False:
+                self.machine.emit(state, EngineInRegion, call.node, made=made, entered=entered, version=version)
+
+    def _engine_of(self, engines: dict[int, _Known], symbol: int) -> _Known | None:
+        """What is known in `engines` of the engine that `symbol` is, or of what is inside of it."""
+        symbols, symbol = self.machine.symbols, root(self.machine, symbol)
+        if symbols.key(symbol)[:2] == ("attribute", "module"):
+            symbol = symbols.parts(symbol)[0]
+        if symbols.key(symbol)[:2] == ("part", 0):
+            symbol = symbols.parts(symbol)[0]
+        return engines.get(symbol)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """An engine, or a plugin for one, is made with a configuration in sight."""
@@ -88,6 +126,8 @@ class DeepSpeed(Tracker):
             return
         if call.callee.name in INITIALIZE and Const(AUTOCAST) not in (config.value.keys or ()):
             self.plain[result.symbol] = call.node
+        if call.callee.name in INITIALIZE and _leaves_gradients_alone(config.value):
+            self.unclipped[result.symbol] = config
         elif call.callee.name.endswith(f".{_PLUGIN}"):
             self.plugins[result.symbol] = config
 
@@ -156,6 +196,19 @@ class DeepSpeed(Tracker):
             ours=ours,
             starter=starter,
         )
+
+
+def _clips(arguments: Arguments) -> bool:
+    """Whether a call of PyTorch's may change gradients; with an infinite limit it only measures them."""
+    limit = next((arguments.value(name, 1) for name in _LIMITS if arguments.get(name, 1)), None)
+    return limit != NONE and (number(limit) or 0) < math.inf
+
+
+def _leaves_gradients_alone(config: Items) -> bool:
+    """Whether an engine leaves no gradients on its parameters, and is not asked to clip them either."""
+    keys, least = PARTITIONED
+    clips = get(config, CLIPPING)
+    return (number(get(config, *keys)) or 0) >= least and (clips is None or number(clips) == 0)
 
 
 def _is_configured(name: str) -> bool:

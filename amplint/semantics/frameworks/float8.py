@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from amplint.semantics.events import ConvertedToFloat8, SizeRefused, WithinFloat8
+from amplint.semantics.events import ConvertedToFloat8, LeftUncompiled, SizeRefused, WithinFloat8
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors.weights import owned
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, Const, Module, Optimizer, Ref, Scaler, Unknown, Value
+from amplint.semantics.words import COMPILES_ELSEWHERE
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.float8 import CONVERTERS, FILTER, LAYERS, MULTIPLE, PLAIN_CHECKPOINTS, REGIONS
+from amplint.torchlib.float8 import (
+    CONFIGS,
+    CONVERTERS,
+    EMULATES,
+    FILTER,
+    LAYERS,
+    MULTIPLE,
+    PLAIN_CHECKPOINTS,
+    REGIONS,
+)
 
-_WORDS = frozenset(name.rpartition(".")[2] for name in (*CONVERTERS, *LAYERS, *REGIONS))
+_WORDS = frozenset(name.rpartition(".")[2] for name in (*CONVERTERS, *CONFIGS, *LAYERS, *REGIONS))
 _PACKAGES = frozenset({"torchao", "transformer_engine"})
 _CHECKPOINT = "checkpoint"
+_TRAINS = frozenset({"backward", "step"})
 
 
 class Float8(Tracker):
     """Follows conversions, layers and regions.
 
     `layers` are the sizes of layers that are refused in float8, by symbol, `engine` all layers, `regions` what enters a
-    region that is on.
+    region that is on, `converted` what converts a model, `emulating` configurations that only round.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -32,10 +43,13 @@ class Float8(Tracker):
         self.layers: dict[int, tuple[cst.Arg, int]] = {}
         self.engine: set[int] = set()
         self.regions: set[cst.CSTNode] = set()
+        self.converted: dict[cst.Call, None] = {}
+        self.emulating: set[int] = set()
 
     def is_needed(self) -> bool:
         """Only for rules that ask for it."""
-        return not self.machine.wanted.isdisjoint({ConvertedToFloat8.kind, WithinFloat8.kind, SizeRefused.kind})
+        events = (ConvertedToFloat8, LeftUncompiled, WithinFloat8, SizeRefused)
+        return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What converts, computes in or enters float8, where a file imports it."""
@@ -44,16 +58,36 @@ class Float8(Tracker):
 
     def library(self) -> Mapping[str, Handler]:
         """Conversions and layers."""
-        return {**dict.fromkeys(CONVERTERS, self._convert), **dict.fromkeys(LAYERS, self._layer)}
+        handlers = ((CONVERTERS, self._convert), (CONFIGS, self._configure), (LAYERS, self._layer))
+        return {name: handler for names, handler in handlers for name in names}
+
+    def _configure(self, state: State, call: Call) -> Value | None:
+        made = Unknown(self.machine.identity(state, call.node))
+        if call.arguments.value(EMULATES) not in (None, FALSE):
+            self.emulating.add(made.symbol)
+        return made
 
     def _convert(self, state: State, call: Call) -> Value | None:
         given = call.arguments.given
         if not given or any(argument.star for argument in given):
             return None
+        config = call.arguments.value("config")
+        if isinstance(config, Unknown) and config.symbol in self.emulating:
+            return given[0].value
+        self.converted[call.node] = None
         if call.arguments.value(*FILTER) in (None, NONE):
             refused = next(_refused(state, given[0].value), None)
             self.machine.emit(state, ConvertedToFloat8, call.node, refused=refused)
         return given[0].value
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Tell of what is converted and trained here, where no name has to do with compiling or another's loop."""
+        said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.chunks))
+        if not self.converted or not said >= _TRAINS or any(map(COMPILES_ELSEWHERE.search, said)):
+            return
+        for node in self.converted:
+            if self.machine.program.main.owns(node):
+                self.machine.emit(State(), LeftUncompiled, node)
 
     def _layer(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)

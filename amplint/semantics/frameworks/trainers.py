@@ -15,7 +15,16 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.frameworks import ALL_HALF, BY_HAND, GONE_SINCE_5, LOOPS, PRECISIONS, ROUNDING, loop_kind
+from amplint.torchlib.changes import LOADED_AS_SAVED
+from amplint.torchlib.frameworks import (
+    ALL_HALF,
+    BY_HAND,
+    GONE_SINCE_5,
+    LOOPS,
+    PRECISIONS,
+    ROUNDING,
+    loop_kind,
+)
 from amplint.torchlib.names import HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
@@ -93,7 +102,9 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         return
     mixed = manager.kind == LOOP and manager.precision == "bfloat16"
     if mixed and known is not None and known.saved is not None and not _is_older(state, manager):
-        machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True)
+        version = machine.program.wanted("transformers")
+        if version is None or version.has(LOADED_AS_SAVED) is not False:
+            machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True, version=version)
 
 
 def _is_older(state: State, manager: Manager) -> bool:

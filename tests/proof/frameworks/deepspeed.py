@@ -28,6 +28,9 @@ class Engine:
         power = config.get("fp16", {}).get("initial_scale_power", 16)
         self.scale = 2.0**power if half["fp16"] else 1.0
         self.skipped_steps = 0
+        self.partitions = config.get("zero_optimization", {}).get("stage", 0) >= 2
+        self.clips = config.get("gradient_clipping", 0.0)
+        self.gradients: list[torch.Tensor | None] = []
 
     def __call__(self, *inputs: Any) -> Any:
         """The forward pass."""
@@ -42,18 +45,26 @@ class Engine:
             return self.module(*(each.to(dtype) for each in inputs))
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Backward on the scaled loss."""
+        """Backward on the scaled loss; from stage 2 of ZeRO on, no gradients stay on the parameters."""
         (loss * self.scale).backward()
+        if self.partitions:
+            weights = list(self.module.parameters())
+            self.gradients = [weight.grad for weight in weights]
+            for weight in weights:
+                weight.grad = None
 
     def step(self) -> None:
         """Step by the float32 copies, or skip the step and halve the scale."""
         weights = list(self.module.parameters())
-        if not all(bool(weight.grad.isfinite().all()) for weight in weights if weight.grad is not None):
+        gradients = self.gradients if self.partitions else [weight.grad for weight in weights]
+        if not all(bool(gradient.isfinite().all()) for gradient in gradients if gradient is not None):
             self.skipped_steps += 1
             self.scale /= 2
         else:
-            for master, weight in zip(self.masters, weights, strict=True):
-                master.grad = weight.grad.float() / self.scale if weight.grad is not None else None
+            for master, gradient in zip(self.masters, gradients, strict=True):
+                master.grad = gradient.float() / self.scale if gradient is not None else None
+            if self.clips:
+                torch.nn.utils.clip_grad_norm_(self.masters, self.clips)
             self.optimizer.step()
             with torch.no_grad():
                 for master, weight in zip(self.masters, weights, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -23,11 +24,27 @@ class _Linear(nn.Linear):
         return functional.linear(_rounded(rows), _rounded(self.weight), self.bias)
 
 
+class _Emulated(nn.Linear):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return functional.linear(_rounded(rows), _rounded(self.weight), self.bias)
+
+
+@dataclass
+class Float8LinearConfig:
+    """How products are computed; those that are emulated take any size."""
+
+    emulate: bool = False
+
+
 def convert_to_float8_training(
-    module: nn.Module, *, module_filter_fn: Callable[[nn.Module, str], bool] | None = None
+    module: nn.Module,
+    *,
+    module_filter_fn: Callable[[nn.Module, str], bool] | None = None,
+    config: Float8LinearConfig | None = None,
 ) -> nn.Module:
     """Convert the linear layers that the filter lets through, where they are."""
+    kind = _Emulated if config is not None and config.emulate else _Linear
     for name, layer in module.named_modules():
         if isinstance(layer, nn.Linear) and (module_filter_fn is None or module_filter_fn(layer, name)):
-            layer.__class__ = _Linear
+            layer.__class__ = kind
     return module

@@ -1,0 +1,37 @@
+"""What libraries began to do with precision in a version: by these, what a finding says depends on the version."""
+
+from __future__ import annotations
+
+from amplint.torchlib.versions import Change
+
+SETTINGS_CHECKED = Change(
+    "deepspeed",
+    (0, 17, 1),
+    now='Settings that the block `"bf16"` does not have raise `ValidationError`.',
+    before="They had no effect.",
+    source="`runtime/precision_config.py`, versions 0.16 to 0.19.6",
+)
+OUTER_REGION_REFUSED = Change(
+    "deepspeed",
+    (0, 17, 2),
+    now='There is a block `"torch_autocast"`; without it, a region around the engine raises `AssertionError`.',
+    before="The engine ran in the region.",
+    source="<https://github.com/deepspeedai/DeepSpeed/pull/6993>",
+)
+OUTER_REGION_OFF = Change(
+    "deepspeed",
+    (0, 17, 6),
+    now='Without the block `"torch_autocast"` the engine switches a region around it off, and warns.',
+    before="It raised `AssertionError`.",
+    source="<https://github.com/deepspeedai/DeepSpeed/pull/7543>",
+)
+LOADED_AS_SAVED = Change(
+    "transformers",
+    (5, 0),
+    now="`from_pretrained` without a dtype loads weights in the dtype in which they were saved.",
+    before="It loaded float32.",
+    source="<https://github.com/huggingface/transformers/pull/42805>",
+)
+CHANGES = (SETTINGS_CHECKED, OUTER_REGION_REFUSED, OUTER_REGION_OFF, LOADED_AS_SAVED)
+CHANGING = tuple(sorted({change.package for change in CHANGES}))
+"""The libraries, PyTorch apart, whose version can decide what is found."""

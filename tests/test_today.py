@@ -1,0 +1,664 @@
+"""Mistakes of scripts as they are written today, and what PyTorch does that makes them mistakes.
+
+The scripts are as short as what people paste into an issue: much in them is defined nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+
+RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers() and rule.default)
+
+LOOP = """
+for inputs, targets in batches:
+    loss = functional.mse_loss(net(inputs).float(), targets)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+SCRIPTS = {
+    "a checkpoint in bfloat16 is sharded": (
+        """
+        import torch
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        from transformers import AutoModelForSeq2SeqLM, AutoModelForCausalLM
+
+        net = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16)
+        half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for layer in net.transformer.h:
+            fully_shard(layer, mp_policy=half)
+        fully_shard(net, mp_policy=half)  # expect: AMP711
+        optimizer = torch.optim.Adam(net.parameters(), 2e-5)
+        for batch in batches:
+            net(**batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
+    ),
+    "a Trainer gets a model in bfloat16": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        net = AutoModelForCausalLM.from_pretrained(path, torch_dtype=torch.bfloat16)
+        settings = TrainingArguments(output_dir="runs", bf16=True, num_train_epochs=3)
+        Trainer(net, settings, train_dataset=samples).train()  # expect: AMP741
+        """,
+        ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
+    ),
+    "a Trainer gets a model as it was saved": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        net = AutoModelForCausalLM.from_pretrained(path)
+        settings = TrainingArguments(output_dir="runs", bf16=True, num_train_epochs=3)
+        Trainer(net, settings, train_dataset=samples).train()  # expect: AMP741
+        """,
+        ("from_pretrained(path)", "from_pretrained(path, dtype=torch.float32)"),
+    ),
+    "a loop updates weights in bfloat16": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).to("cuda")  # expect: AMP410
+        optimizer = torch.optim.AdamW(net.parameters(), lr=3e-5, weight_decay=0.1)
+        for batch in batches:
+            net(**batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ("dtype=torch.bfloat16).to", "dtype=torch.float32).to"),
+    ),
+    "a loss of what FSDP2 returns in bfloat16": (
+        """
+        import torch
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        from torch.nn.functional import cross_entropy
+
+        net = Decoder().to("cuda")
+        fully_shard(net, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+        optimizer = torch.optim.AdamW(net.parameters())
+        for ids, following in batches:
+            scores = net(ids)
+            loss = cross_entropy(scores.view(-1, 32000), following.view(-1))  # expect: AMP408
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ("scores.view(-1, 32000)", "scores.float().view(-1, 32000)"),
+    ),
+    "PyTorch's function clips what FSDP has sharded": (
+        """
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+        from torch.nn.utils import clip_grad_norm_
+
+        half = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        net = FullyShardedDataParallel(Decoder().to("cuda"), mixed_precision=half)
+        optimizer = torch.optim.AdamW(net.parameters())
+        for ids in batches:
+            net(ids).backward()
+            clip_grad_norm_(net.parameters(), max_norm=0.5)  # expect: AMP712
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ("clip_grad_norm_(net.parameters(), max_norm=0.5)", "net.clip_grad_norm_(max_norm=0.5)"),
+    ),
+    "buffers and sums of gradients in bfloat16": (
+        """
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+
+        half = MixedPrecision(torch.bfloat16, torch.bfloat16, torch.bfloat16)  # expect: AMP714
+        net = FullyShardedDataParallel(Decoder().to("cuda"), mixed_precision=half)
+        """,
+        (
+            "MixedPrecision(torch.bfloat16, torch.bfloat16, torch.bfloat16)",
+            "MixedPrecision(torch.bfloat16, torch.float32)",
+        ),
+    ),
+    "a region around DeepSpeed's engine": (
+        """
+        import deepspeed
+        import torch
+
+        settings = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
+        engine, *_ = deepspeed.initialize(model=Decoder(), config=settings)
+        for ids in batches:
+            with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+                loss = engine(ids).loss  # expect: AMP721
+            engine.backward(loss)
+            torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)  # expect: AMP724
+            engine.step()
+        """,
+        ('"bf16"', '"torch_autocast": {"enabled": True, "dtype": "bfloat16"}, "gradient_clipping": 1.0, "bf16"'),
+    ),
+    "Accelerate clips each micro-batch": (
+        """
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(gradient_accumulation_steps=8, mixed_precision="fp16")
+        net, optimizer, batches = accelerator.prepare(Decoder(), optimizer, batches)
+        for ids in batches:
+            with accelerator.accumulate(net):
+                accelerator.backward(net(ids).loss)
+                accelerator.clip_grad_norm_(net.parameters(), 0.5)  # expect: AMP731
+                optimizer.step()
+                optimizer.zero_grad()
+        """,
+        (
+            "        accelerator.clip_grad_norm_",
+            "        if accelerator.sync_gradients:\n            accelerator.clip_grad_norm_",
+        ),
+    ),
+    "the loss is divided before Accelerate divides it": (
+        """
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(gradient_accumulation_steps=8, mixed_precision="bf16")
+        net, optimizer, batches = accelerator.prepare(Decoder(), optimizer, batches)
+        for ids in batches:
+            with accelerator.accumulate(net):
+                loss = net(ids).loss
+                loss = loss / 8  # expect: AMP732
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+        """,
+        ("loss = loss / 8", "report(loss)"),
+    ),
+    "weights are exchanged inside of a region": (
+        """
+        import torch
+
+        policy = Decoder().cuda()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            new = policy(ids)
+            policy.load_state_dict(reference)  # expect: AMP112
+            old = policy(ids)
+        """,
+        (
+            "    policy.load_state_dict(reference)",
+            'policy.load_state_dict(reference)\nwith torch.autocast("cuda", dtype=torch.bfloat16):',
+        ),
+    ),
+    "a region that is off in a compiled forward pass": (
+        """
+        import torch
+        from torch import nn
+
+
+        class Scorer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.trunk, self.score = nn.Linear(64, 64), nn.Linear(64, 1)
+
+            def forward(self, inputs):
+                features = self.trunk(inputs)
+                with torch.amp.autocast("cuda", enabled=False):  # expect: AMP113
+                    return self.score(features.float())
+
+
+        net = torch.compile(Scorer().to("cuda"))
+        optimizer = torch.optim.AdamW(net.parameters())
+        scaler = torch.amp.GradScaler("cuda")
+        for inputs, targets in batches:
+            with torch.amp.autocast("cuda", dtype=torch.float16):
+                loss = nn.functional.l1_loss(net(inputs), targets)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        """,
+        ('torch.compile(Scorer().to("cuda"))', 'Scorer().to("cuda")'),
+    ),
+    "an average of weights in bfloat16": (
+        """
+        from copy import deepcopy
+
+        import torch
+
+        net = Decoder().to("cuda", torch.bfloat16)
+        slow = deepcopy(net).eval()
+
+
+        @torch.no_grad()
+        def follow():
+            for kept, new in zip(slow.parameters(), net.parameters()):
+                kept.mul_(0.9995).add_(new, alpha=0.0005)  # expect: AMP407
+        """,
+        ("deepcopy(net)", "deepcopy(net).float()"),
+    ),
+    "random numbers in bfloat16": (
+        """
+        import torch
+
+
+        def sample(logits, rate):
+            logits = logits.bfloat16()
+            kept = torch.rand_like(logits) < rate  # expect: AMP414
+            return logits * kept
+        """,
+        ("rand_like(logits)", "rand_like(logits, dtype=torch.float32)"),
+    ),
+    "norms before flash attention": (
+        """
+        import torch
+        from flash_attn import flash_attn_func
+        from torch import nn
+
+
+        class Heads(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+                self.value = nn.Linear(width, width)
+                self.norm = nn.LayerNorm(width)
+
+            def forward(self, inputs):
+                query, key, value = self.norm(self.query(inputs)), self.norm(self.key(inputs)), self.value(inputs)
+                return flash_attn_func(query, key, value, causal=True)  # expect: AMP502
+
+
+        net = Heads(128).to("cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            outputs = net(torch.randn(2, 16, 8, 128, device="cuda"))
+        """,
+        ("flash_attn_func(query, key, value", "flash_attn_func(query.to(value.dtype), key.to(value.dtype), value"),
+    ),
+    "float8 for every layer": (
+        """
+        import torch
+        from torchao.float8 import convert_to_float8_training
+
+        net = Decoder(words=50257).to("cuda")
+        convert_to_float8_training(net)  # expect: AMP751
+        net = torch.compile(net)
+        """,
+        ("training(net)", 'training(net, module_filter_fn=lambda layer, name: "head" not in name)'),
+    ),
+    "Transformer Engine around backward, of odd sizes, and recomputed": (
+        """
+        import torch
+        import transformer_engine.pytorch as te
+        from torch.utils.checkpoint import checkpoint
+
+        layer = te.Linear(300, 512)  # expect: AMP763
+        with te.fp8_autocast():
+            for inputs in batches:
+                outputs = checkpoint(layer, inputs, use_reentrant=False)  # expect: AMP762
+                outputs.mean().backward()  # expect: AMP761
+                optimizer.step()
+        """,
+        ("300", "304"),
+        ("from torch.utils.checkpoint import checkpoint", "from transformer_engine.pytorch import checkpoint"),
+        (
+            "with te.fp8_autocast():\n    for inputs in batches:\n        outputs",
+            "for inputs in batches:\n    with te.fp8_autocast():\n        outputs",
+        ),
+        ("        outputs.mean", "    outputs.mean"),
+        ("        optimizer.step", "    optimizer.step"),
+    ),
+    "an optimizer made before the model is sharded": (
+        """
+        import torch
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        net = Decoder().to("cuda")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)  # expect: AMP713
+        fully_shard(net, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+        {loop}
+        """,
+        (
+            "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n{shard}",
+            "{shard}\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)",
+        ),
+    ),
+    "Lightning trains in float16, all of it": (
+        """
+        import lightning.pytorch as pl
+        import torch
+
+
+        class Module(pl.LightningModule):
+            def training_step(self, batch, index):
+                return self.loss(self.net(batch["x"]), batch["y"])
+
+            def configure_optimizers(self):
+                return torch.optim.AdamW(self.parameters())
+
+
+        trainer = pl.Trainer(max_epochs=3, precision="16-true")
+        trainer.fit(Module(), batches)  # expect: AMP742
+        """,
+        ('"16-true"', '"16-mixed"'),
+    ),
+    "gradients clipped by hand with the scale in them": (
+        """
+        import lightning.pytorch as pl
+
+
+        class Module(pl.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.automatic_optimization = False
+
+            def training_step(self, batch, index):
+                optimizer = self.optimizers()
+                optimizer.zero_grad()
+                self.manual_backward(self.loss(batch))
+                self.clip_gradients(optimizer, gradient_clip_val=1.0)  # expect: AMP743
+                optimizer.step()
+
+
+        pl.Trainer(max_epochs=3, precision="16-mixed").fit(Module(), batches)
+        """,
+        ('"16-mixed"', '"bf16-mixed"'),
+    ),
+    "flash attention in float32": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        net = AutoModelForCausalLM.from_pretrained(
+            path, torch_dtype=torch.float32, attn_implementation="flash_attention_2"
+        ).to("cuda")
+        outputs = net(ids)  # expect: AMP505
+        """,
+        ("torch_dtype=torch.float32", "torch_dtype=torch.bfloat16"),
+    ),
+    "timesteps in bfloat16": (
+        """
+        import torch
+
+        steps = torch.randint(1000, (latents.shape[0],), device="cuda")
+        noise = denoiser(latents.bfloat16(), steps.bfloat16(), prompt)  # expect: AMP406
+        """,
+        ("steps.bfloat16()", "steps"),
+    ),
+    "float16 by a policy, and no scaler": (
+        """
+        import torch
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        net = Decoder().to("cuda")
+        fully_shard(net, mp_policy=MixedPrecisionPolicy(torch.float16, torch.float32))  # expect: AMP208
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        {loop}
+        """,
+        ("torch.float16", "torch.bfloat16"),
+    ),
+    "both precisions at once": (
+        """
+        from transformers import TrainingArguments
+
+        settings = TrainingArguments("runs", fp16=True, bf16=True)  # expect: AMP744
+        """,
+        ("fp16=True, ", ""),
+    ),
+}
+
+
+def found(script: str) -> list[tuple[int, str]]:
+    """The lines of `script` that are reported, each with the code."""
+    findings = analyse(Job("train.py", "", script.encode(), RULES), Modules()).findings
+    return sorted((finding.span.start.row, finding.code) for finding in findings)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts(name: str) -> None:
+    text, *repairs = SCRIPTS[name]
+    script = textwrap.dedent(text).strip().replace("{loop}", LOOP.strip()) + "\n"
+    rows = enumerate(script.splitlines(), 1)
+    assert found(script) == [(row, line[-6:]) for row, line in rows if "# expect:" in line]
+    for before, after in repairs:
+        shard = next((line for line in script.splitlines() if line.startswith("fully_shard")), "")
+        before, after = before.replace("{shard}", shard), after.replace("{shard}", shard)
+        script = "\n".join(line.partition("  # expect:")[0] for line in script.splitlines()) + "\n"
+        assert before in script
+        script = script.replace(before, after)
+    assert found(script) == []
+
+
+def moved(start: torch.Tensor, gradient: float, steps: int, **options: float) -> torch.Tensor:
+    """What AdamW makes of a weight by a gradient that stays the same."""
+    weight = nn.Parameter(start.clone())
+    optimizer = torch.optim.AdamW([weight], **options)  # type: ignore[arg-type]
+    for _ in range(steps):
+        weight.grad = torch.full_like(weight, gradient)
+        optimizer.step()
+    assert all(state["exp_avg"].dtype is start.dtype for state in optimizer.state.values())
+    return weight.detach()
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-4, 1e-5])
+def test_a_gain_in_bfloat16_never_moves(rate: float) -> None:
+    ones = torch.ones(1)
+    assert moved(ones.bfloat16(), 0.1, 200, lr=rate).item() == 1
+    assert moved(ones, 0.1, 200, lr=rate).item() < 1 - 150 * rate
+
+
+@pytest.mark.parametrize(("product", "changed"), [(1e-5, 0), (1e-4, 0), (3e-4, 0), (3e-3, 0.5)])
+def test_decay_is_lost_below_half_a_step_of_bfloat16(product: float, changed: float) -> None:
+    torch.manual_seed(0)
+    weights = torch.randn(20_000).mul(0.02)
+    after = moved(weights.bfloat16(), 0.0, 100, lr=1e-2, weight_decay=product / 1e-2)
+    share = (after != weights.bfloat16()).float().mean().item()
+    assert share >= changed if changed else share == 0
+    assert (moved(weights, 0.0, 100, lr=1e-2, weight_decay=product / 1e-2) != weights).float().mean() > 0.99
+
+
+@pytest.mark.parametrize(("rate", "share"), [(1e-3, 1.0), (1e-4, 0.88), (1e-5, 0.16), (1e-6, 0.02)])
+def test_the_share_of_weights_in_bfloat16_that_a_step_changes(rate: float, share: float) -> None:
+    torch.manual_seed(0)
+    weights = torch.randn(100_000).mul(0.02).bfloat16()
+    changed = moved(weights, 1.0, 1, lr=rate, weight_decay=0.0) != weights
+    assert changed.float().mean().item() == pytest.approx(share, abs=0.015)
+
+
+@pytest.mark.parametrize("interpolates", [True, False])
+@pytest.mark.parametrize(("dtype", "reached"), [(torch.bfloat16, 1.0), (torch.float32, 1.432)])
+def test_an_average_in_bfloat16_never_moves(dtype: torch.dtype, reached: float, interpolates: bool) -> None:
+    average, weight = torch.ones(4, dtype=dtype), torch.full((4,), 1.5, dtype=dtype)
+    for _ in range(2000):
+        _ = average.lerp_(weight, 0.001) if interpolates else average.mul_(0.999).add_(weight, alpha=0.001)
+    assert average.float().mean().item() == pytest.approx(reached, abs=1e-3)
+
+
+def trained(whole: bool) -> tuple[float, float]:
+    """The loss of the first step and of the last one, with one region around all of them or one for each."""
+    torch.manual_seed(0)
+    net, inputs = nn.Linear(8, 1), torch.randn(64, 8)
+    targets = inputs.sum(dim=1, keepdim=True) + 2
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses = []
+    with torch.autocast("cpu", dtype=torch.bfloat16) if whole else nullcontext():
+        for _ in range(30):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = functional.mse_loss(net(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses[0], losses[-1]
+
+
+def test_one_region_around_a_loop_keeps_the_first_weights() -> None:
+    first, last = trained(whole=True)
+    assert last == first
+    first, last = trained(whole=False)
+    assert last < first / 100
+
+
+def test_a_region_does_not_see_weights_change() -> None:
+    net, inputs = nn.Linear(4, 1, bias=False), torch.ones(1, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        before = net(inputs)
+        with torch.no_grad():
+            net.weight.copy_(torch.zeros_like(net.weight))
+        assert net(inputs).item() == before.item() != 0
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert net(inputs).item() == 0
+
+
+def test_compiled_backward_passes_run_as_their_forward_pass() -> None:
+    config = pytest.importorskip("torch._functorch.config")
+    assert config.backward_pass_autocast == "same_as_forward"
+
+
+def test_random_numbers_in_bfloat16_hold_zeros() -> None:
+    torch.manual_seed(0)
+    drawn = torch.rand(1_000_000, dtype=torch.bfloat16)
+    assert (drawn == 0).float().mean().item() == pytest.approx(1 / 512, rel=0.1)
+    assert (drawn < 1e-4).float().mean().item() > 15 * 1e-4
+    cast = torch.rand(1_000_000).bfloat16()
+    assert (cast == 1).float().mean().item() == pytest.approx(1 / 512, rel=0.1)
+    assert (~torch.isfinite(-torch.log(-torch.log(cast)))).float().mean().item() > 1e-3
+
+
+def test_a_mask_in_float32_is_taken_by_attention() -> None:
+    query = torch.randn(1, 1, 4, 8, dtype=torch.bfloat16)
+    functional.scaled_dot_product_attention(query, query, query, attn_mask=torch.zeros(4, 4))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        functional.scaled_dot_product_attention(query.float(), query.float(), query)
+    script = """
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+query = torch.randn(1, 1, 4, 8, dtype=torch.bfloat16)
+outputs = scaled_dot_product_attention(query, query, query, attn_mask=torch.zeros(4, 4))
+"""
+    assert found(script) == []
+
+
+SHARDED = r"""
+import json, sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn import functional
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factors", torch.ones(4))
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        return self.layer(inputs * self.factors)
+
+
+def steps(model, optimizer, count=50):
+    for _ in range(count):
+        model(torch.ones(2, 4)).float().square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def work(rank, port, results):
+    dist.init_process_group("gloo", rank=rank, world_size=2, store=dist.TCPStore("127.0.0.1", port, 2, is_master=False))
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (2,))
+    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    seen = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).to(dtype)
+        fully_shard(model, mesh=mesh, mp_policy=half)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
+        steps(model, optimizer)
+        gain = model[1].weight
+        seen[f"moved, {dtype}"] = (gain.full_tensor().float() - 1).abs().max().item()
+        seen[f"kept, {dtype}"] = [str(gain.dtype), str(optimizer.state[gain]["exp_avg"].dtype)]
+    outputs = model(torch.ones(2, 4))
+    seen["loss"] = str(functional.cross_entropy(outputs, torch.zeros(2, dtype=torch.int64)).dtype)
+    model(100 * torch.randn(2, 4)).float().sum().backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    seen["norm"] = [type(norm).__name__, norm.to_local().item(), norm.full_tensor().item()]
+
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    before = model.weight.detach().clone()
+    fully_shard(model, mesh=mesh, mp_policy=half)
+    steps(model, optimizer, 1)
+    seen["stale"] = (model.weight.full_tensor() - before).abs().max().item()
+
+    model = nn.Sequential(nn.Linear(4, 4).bfloat16(), nn.LayerNorm(4))
+    for name, each in {"mixed": model, "buffer": Scaled()}.items():
+        fully_shard(each, mesh=mesh, mp_policy=half)
+        try:
+            each(torch.ones(2, 4))
+        except Exception as failure:
+            seen[name] = type(failure).__name__
+    results.put(seen)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    from multiprocessing import get_context
+
+    store = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
+    context = get_context("fork")
+    results = context.SimpleQueue()
+    ranks = [context.Process(target=work, args=(rank, store.port, results)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    print(json.dumps([results.get() for _ in ranks]))
+    for process in ranks:
+        process.join()
+"""
+
+
+@pytest.fixture(scope="module")
+def sharded() -> dict[str, Any]:
+    """What two processes have seen of FSDP2; both have seen the same."""
+    done = subprocess.run([sys.executable, "-c", SHARDED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    one, other = json.loads(done.stdout.splitlines()[-1])
+    assert one == other
+    return dict(one)
+
+
+def test_what_is_sharded_in_bfloat16_is_updated_in_it(sharded: dict[str, Any]) -> None:
+    assert sharded["kept, torch.bfloat16"] == ["torch.bfloat16"] * 2
+    assert sharded["moved, torch.bfloat16"] == 0
+    assert sharded["kept, torch.float32"] == ["torch.float32"] * 2
+    assert sharded["moved, torch.float32"] > 2e-3
+
+
+def test_a_policy_is_no_region(sharded: dict[str, Any]) -> None:
+    assert sharded["loss"] == "torch.bfloat16"
+
+
+def test_an_optimizer_made_before_sharding_steps_nothing(sharded: dict[str, Any]) -> None:
+    assert sharded["stale"] == 0
+
+
+def test_what_fsdp2_refuses_in_a_forward_pass(sharded: dict[str, Any]) -> None:
+    assert sharded["mixed"] == "AssertionError"
+    assert sharded["buffer"] == "RuntimeError"
+
+
+def test_the_norm_of_shards_is_known_to_fsdp2(sharded: dict[str, Any]) -> None:
+    kind, local, full = sharded["norm"]
+    assert kind == "DTensor"
+    assert local == full > 1
