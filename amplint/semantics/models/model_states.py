@@ -37,11 +37,14 @@ class Model:
         return self.shards.node if self.shards is not None and self.shards.sharder.clips else None
 
     def traits(self) -> tuple[Hashable, ...]:
-        """What is known of the model, whatever brought it about."""
+        """What is known of the model's training, whatever brought it about."""
         shards = self.shards and (
             (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
         )
-        return (self.half is None, shards, self.bfloat16 is None, self.saved is None, self.frozen is None)
+        return (self.half is None, shards, self.bfloat16 is None, self.saved is None)
+
+
+_ORDINARY = Model().traits()
 
 
 class ModelStates(Part):
@@ -63,8 +66,17 @@ class ModelStates(Part):
         return self.known
 
     def key(self, now: Iteration) -> Hashable:
-        """What rules can tell apart."""
-        return frozenset((symbol, *model.traits()) for symbol, model in self.known.items())
+        """What rules can tell apart of the models that can be trained."""
+        told = ((symbol, model.traits()) for symbol, model in self.known.items())
+        return frozenset((symbol, *traits) for symbol, traits in told if traits != _ORDINARY)
+
+    def joined(self, other: ModelStates) -> ModelStates:
+        """The models that either path knows."""
+        if self.known == other.known:
+            return self
+        twin = ModelStates()
+        twin.known = {**other.known, **self.known}
+        return twin
 
     def blurred(self, other: ModelStates) -> ModelStates:
         """The models of which both paths know the same."""
