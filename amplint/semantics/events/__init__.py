@@ -45,6 +45,7 @@ from amplint.semantics.events.models import (
     Purpose,
     Recipe,
     RegionMissed,
+    ScaledWithoutRegion,
     StaleForward,
 )
 from amplint.semantics.events.numbers import (
@@ -222,6 +223,7 @@ __all__ = [
     "ScaleLogged",
     "ScaledLate",
     "ScaledLossRead",
+    "ScaledWithoutRegion",
     "ScalerCreated",
     "ScalerMadeAnew",
     "ScalerMeetsShards",
