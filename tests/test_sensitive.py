@@ -167,6 +167,7 @@ def test_probabilities_close_to_one(lines: str) -> None:
 @pytest.mark.parametrize("lines", COMPARED.values(), ids=COMPARED)
 def test_distributions_that_are_compared(lines: str) -> None:
     assert found(lines) == {"AMP408"}
+    assert found(lines.replace("return ", "loss = ") + "\nloss.sum().backward()") == set()
 
 
 @pytest.mark.parametrize("lines", PRODUCTS.values(), ids=PRODUCTS)

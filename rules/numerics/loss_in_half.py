@@ -42,9 +42,10 @@ class LossInHalf(Rule):
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
     or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`
-    converts to float32, and of a softmax that is compared with another one, as in a divergence, or whose logarithm is
-    taken. It also tells of a sigmoid that is taken from 1 for a power or a logarithm, as in a focal loss:
-    autocast leaves the sigmoid in half, so that nothing of a probability close to 1 is left.
+    converts to float32. In files that do not train themselves, it tells of a softmax that a divergence of distributions
+    is computed from, or whose logarithm is taken. It also tells of a sigmoid that is taken from 1 for a power or a
+    logarithm, as in a focal loss: autocast leaves the sigmoid in half, so that nothing of a probability close to 1 is
+    left.
 
     ## Example
     ```python

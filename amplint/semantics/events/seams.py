@@ -41,7 +41,7 @@ class Clash(Event):
 
     `refusal` says why PyTorch raises then; where it does not, the result is float32. `converted` is the conversion that
     makes `steady` float32, if one does, beside another that follows the dtype of a tensor. It is `handed` by a caller
-    that made it.
+    that made it, or computed from statistics that its module has `kept`.
     """
 
     op: str
@@ -50,3 +50,4 @@ class Clash(Event):
     refusal: str | None
     converted: cst.Call | None = None
     handed: bool = False
+    kept: bool = False
