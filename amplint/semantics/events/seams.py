@@ -24,6 +24,13 @@ class Narrowed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConversionDiscarded(Event):
+    """The statement at `node` converts a tensor, to `dtype` if that is known, and does not keep the result."""
+
+    dtype: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfRefused(Event):
     """`op`, which PyTorch does not have for these half dtypes, runs on `operand`, which is or can be of one of them.
 
