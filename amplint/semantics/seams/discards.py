@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.semantics.events import ConversionDiscarded
 from amplint.semantics.python.tracker import Tracker, Words
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
@@ -22,7 +22,6 @@ _DISCARDED = re.compile(
 )
 """Such a statement in a function, as far as a line says it."""
 _METHODS = frozenset(CASTS) | words("to type type_as")
-_TRIES = (cst.Try, cst.With)
 
 
 class Discards(Tracker):
@@ -45,7 +44,7 @@ class Discards(Tracker):
         owner = self.machine.evaluate(state, node.func.value) if dotted(node.func.value) is not None else None
         if not isinstance(owner, Tensor) or (owner.dtype is not None and owner.dtype == value.dtype):
             return
-        if not any(isinstance(above, _TRIES) and len(list(_statements(above))) == 1 for above in self._around(node)):
+        if _names_dtype(node, value) and not any(_probes(above) for above in self._around(node)):
             self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype)
 
     def _around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -53,10 +52,17 @@ class Discards(Tracker):
         return iter(source.ancestors(node) if source is not None else ())
 
 
-def _statements(block: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The statements of what tries something, or measures it."""
-    body = block.body if isinstance(block, _TRIES) else None
-    yield from body.body if isinstance(body, (cst.IndentedBlock, cst.SimpleStatementSuite)) else ()
+def _names_dtype(node: cst.Call, value: Tensor) -> bool:
+    """Whether a conversion is one to another dtype, and no move to a device."""
+    names = (last_name(argument.value) or "" for argument in node.args)
+    return value.dtype is not None or last_name(node.func) != "to" or any("dtype" in name for name in names)
+
+
+def _probes(block: cst.CSTNode) -> bool:
+    """Whether a statement in `block` can be there for what it raises, or for the time that it takes."""
+    if isinstance(block, cst.With):
+        return isinstance(block.body, cst.SimpleStatementSuite) or len(block.body.body) == 1
+    return isinstance(block, cst.Try)
 
 
 @per_chunk
