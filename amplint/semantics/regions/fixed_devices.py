@@ -89,9 +89,11 @@ class FixedDevices(Tracker):
 def _layer_around(source: Source, node: cst.CSTNode) -> str | None:
     """The method around `node` that is handed the tensors it works on, as a layer is."""
     above = [one for one in source.ancestors(node) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
-    if len(above) < 2 or not isinstance(above[0], cst.FunctionDef) or not isinstance(above[1], cst.ClassDef):
+    if len(above) < 2:
         return None
-    function, owner = above[:2]
+    function, owner = above[0], above[1]
+    if not isinstance(function, cst.FunctionDef) or not isinstance(owner, cst.ClassDef):
+        return None
     is_layer = function.name.value == "forward" and bool(owner.bases) and len(function.params.params) > 1
     return f"{owner.name.value}.{function.name.value}" if is_layer else None
 
