@@ -9,6 +9,39 @@ import pytest
 from tests.test_clashes import found
 
 PROGRAMS = {
+    "normalisation with statistics that are kept": """
+        class Frozen(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.register_buffer("weight", torch.ones(width))
+                self.register_buffer("bias", torch.zeros(width))
+                self.register_buffer("mean", torch.zeros(width))
+                self.register_buffer("var", torch.ones(width))
+
+            def forward(self, x):
+                scale = (self.weight * (self.var + 1e-5).rsqrt()).reshape(1, -1, 1, 1)
+                bias = self.bias.reshape(1, -1, 1, 1) - self.mean.view(1, -1, 1, 1) * scale
+                return x * scale + bias  # AMP504
+
+        class Converted(Frozen):
+            def forward(self, x):
+                scale = (self.weight * (self.var + 1e-5).rsqrt()).reshape(1, -1, 1, 1)
+                return x * scale.to(x.dtype) + self.bias.view(1, -1, 1, 1).to(x.dtype)
+
+        class Divided(Frozen):
+            def forward(self, x):
+                return (x - self.mean[None, :, None, None]) / torch.sqrt(self.var + 1e-5)[None, :, None, None]  # AMP504
+
+        class OfTheBatch(Frozen):
+            def forward(self, x):
+                var = x.var((0, 2, 3), unbiased=False)
+                scale = (var + 1e-5).rsqrt().reshape(1, -1, 1, 1)
+                return x * scale
+
+        class OfVectors(Frozen):
+            def forward(self, state):
+                return (state - self.mean) / torch.sqrt(self.var + 1e-5)
+    """,
     "a float32 bias of fused attention": """
         class Windows(nn.Module):
             def __init__(self, width):

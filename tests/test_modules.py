@@ -150,7 +150,9 @@ def test_a_base_class_in_another_file(tmp_path: Path) -> None:
             def train(self, batches):
                 for batch in batches:
                     self.optimizer.zero_grad()
-                    self.finish(self.model(batch).sum())
+                    with torch.autocast("cuda"):
+                        loss = self.model(batch).sum()
+                    self.finish(loss)
     """
     write(tmp_path, {"base.py": base, "train.py": ours})
     assert lint(tmp_path, "train.py") == ["AMP205:7"]

@@ -77,6 +77,14 @@ PROBABILITIES = {
         return fooled
         """,
 }
+COMPARED = {
+    "a divergence": "return F.kl_div(F.log_softmax(x, -1), F.softmax(scores, -1))",
+    "written out": "p = scores.softmax(-1)\nreturn (p * (p.log() - x.log_softmax(-1))).sum(-1)",
+    "the distance of two": "return (scores.softmax(-1) - torch.softmax(x, dim=-1)).abs().sum(-1)",
+    "what two have in common": "p = F.softmax(scores, -1)\nq = F.softmax(x, -1)\nreturn torch.minimum(p, q).sum(-1)",
+    "an entropy": "return -(F.softmax(x, dim=-1) * F.log_softmax(x, dim=-1)).sum(-1)",
+    "the logarithm of one": "return torch.log(F.softmax(scores, dim=1))",
+}
 PRODUCTS = {
     "variance by an unseen filter": "mean = self.smooth(x)\nreturn self.smooth(x * x) - mean * mean",
     "variance of patches": """
@@ -112,6 +120,17 @@ NO_PRODUCTS = {
 }
 SILENT = {
     **NO_PRODUCTS,
+    "a divergence of float32": """
+        p, q = F.softmax(scores.float(), -1), F.log_softmax(x, -1, dtype=torch.float32)
+        return F.kl_div(q, p)
+        """,
+    "two shares that are added": "return scores.softmax(-1) + x.softmax(-1)",
+    "two shares that are multiplied": "return scores.softmax(-1) * x.softmax(-2)",
+    "a share of something": "return x - scores.softmax(-1)",
+    "compared in a region": """
+        with torch.autocast("cuda", dtype=torch.float16):
+            return (scores.softmax(-1) - x.softmax(-1)).abs().sum(-1)
+        """,
     "a probability of float32": "return x * (1 - torch.sigmoid(scores.float())) ** kind",
     "a probability that is compared with nothing": "return x * scores.sigmoid() ** kind",
     "the square of a difference": "return (scores.sigmoid() - x) ** 2",
@@ -143,6 +162,12 @@ def test_found(code: str, lines: str) -> None:
 @pytest.mark.parametrize("lines", PROBABILITIES.values(), ids=PROBABILITIES)
 def test_probabilities_close_to_one(lines: str) -> None:
     assert found(lines) == {"AMP408"}
+
+
+@pytest.mark.parametrize("lines", COMPARED.values(), ids=COMPARED)
+def test_distributions_that_are_compared(lines: str) -> None:
+    assert found(lines) == {"AMP408"}
+    assert found(lines.replace("return ", "loss = ") + "\nloss.sum().backward()") == set()
 
 
 @pytest.mark.parametrize("lines", PRODUCTS.values(), ids=PRODUCTS)
@@ -184,6 +209,11 @@ def test_pytorch_rounds_and_overflows() -> None:
     """Inside, PyTorch computes in float32: what is lost is lost where the result is half."""
     assert torch.tensor(12.0).half().exp().isinf()
     assert torch.full((70000,), 1.0).half().sum().isinf()
+    logits = torch.tensor([[1.0, 2.0, 3.0]]).bfloat16()
+    wide = F.kl_div(logits.float().log_softmax(-1), logits.float().softmax(-1), reduction="sum")
+    narrow = F.kl_div(logits.log_softmax(-1), logits.softmax(-1), reduction="sum")
+    assert abs(wide) < 1e-6 < 1e-3 < abs(narrow)
+    assert torch.tensor([0.0, 20.0]).half().softmax(-1).log().isinf().any()
     assert torch.full((4,), 40000.0).half().norm().isinf()
     assert (torch.full((4,), 300.0).half() ** 2).isinf().all()
     assert 1 - torch.tensor(8.4).half().sigmoid() == 0 == 1 - torch.tensor(6.3).bfloat16().sigmoid()

@@ -53,6 +53,7 @@ from amplint.semantics.regions.fixed_devices import FixedDevices
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.regions.ran import RegionUse
 from amplint.semantics.regions.tracker import Regions
+from amplint.semantics.seams.discards import Discards
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
@@ -96,6 +97,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     CustomFunctions,
     Threads,
     HalfCasts,
+    Discards,
     CastBacks,
     # state that is saved, and the protocol
     Checkpoints,

@@ -43,6 +43,9 @@ class AutocastHasNoEffect(Rule):
     A region that switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an
     info where the file only has such regions, and neither trains nor needs CUDA.
 
+    Selected by its code, the rule also tells of such regions in layers, which get no device but work on that of their
+    input. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's regions, whatever device the work is given.
+
     A context that has been made is called only to decorate a function, and what changes a setting, such as
     `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
 
@@ -75,6 +78,7 @@ class AutocastHasNoEffect(Rule):
     screen = (
         (b"autocast", b"GradScaler", b"with torch.set_default_", b"with torch.set_float32_", b"with set_default_"),
     )
+    assumed = ((b"autocast",),)
     fixable = Applicability.SAFE
 
     def __init__(self) -> None:
@@ -85,6 +89,19 @@ class AutocastHasNoEffect(Rule):
     def on_device_fixed(self, event: DeviceFixed) -> Iterator[Report]:
         if event.scaler:
             self._scalers.append(event)
+            return
+        if event.asks:
+            yield self._asked(event)
+            return
+        if event.chosen is None:
+            yield self.report(
+                event,
+                f"this region is for {event.device} alone, but {event.name} works on the device of what it is given",
+                reason=f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}.",
+                advice="Pass the type of that device: `torch.autocast(device_type=x.device.type)`.",
+                severity=Severity.INFO,
+                claims=(),
+            )
             return
         self._regions = True
         message = f"this region is for {event.device} alone, but its work is given `{event.name}`"
@@ -115,7 +132,21 @@ class AutocastHasNoEffect(Rule):
                 claims=(),
             )
 
+    def _asked(self, event: DeviceFixed) -> Report:
+        assert event.chosen is not None
+        return self.report(
+            event,
+            f"this is the dtype of {event.device}'s regions alone, but the work is given `{event.name}`",
+            reason=f"Under a region for another device than {event.device} it is a dtype that nothing is cast to.",
+            advice=f"Ask for that device: `torch.get_autocast_dtype(torch.device({event.name}).type)`, and "
+            "`torch.is_autocast_enabled(...)` in the same way.",
+            notes=[(event.chosen, "the device is given here")],
+            severity=Severity.INFO,
+            claims=(),
+        )
+
     def _fixed(self, event: DeviceFixed, message: str, reason: str) -> Report:
+        assert event.chosen is not None
         notes = [(event.chosen, "the device is given here")]
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, Forward, ForwardOutside, Recipe, ScriptEnd
+from amplint.semantics.events import Event, Forward, ForwardOutside, Recipe, ScaledWithoutRegion, ScriptEnd
+from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
 class ForwardOutsideAutocast(Rule):
-    """A loss is computed under autocast, but the model's forward pass is not.
+    """A loss is computed under autocast or scaled, but the model's forward pass does not run under autocast.
 
     ## Why is this bad?
     Autocast saves time and memory in the matrix products and convolutions of the model. Around nothing but the loss it
     has little to convert, since losses run in float32 anyway: the training runs as slowly as without autocast.
+
+    A gradient scaler keeps small gradients of half precision from vanishing. Where nothing runs in half, a scaled loss
+    makes training no faster, and steps are skipped now and then for nothing. A model out of sight, or one that is
+    sharded, may compute in half by itself: there it is an info.
 
     ## Example
     ```python
@@ -46,11 +51,12 @@ class ForwardOutsideAutocast(Rule):
     name = "forward-outside-autocast"
     severity = Severity.WARNING
     claims = (Claim(Sign.REGION_OFF),)
-    screen = (b"autocast", b"backward")
+    screen = ((b"autocast", *SCALER_SIGNS), b"backward")
     fixable = Applicability.UNSAFE
 
     def __init__(self) -> None:
         self._outside: list[ForwardOutside] = []
+        self._scaled: list[ScaledWithoutRegion] = []
         self._inside = False
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
@@ -59,6 +65,10 @@ class ForwardOutsideAutocast(Rule):
 
     def on_forward_outside(self, event: ForwardOutside) -> Iterator[Report]:
         self._outside.append(event)
+        yield from ()
+
+    def on_scaled_without_region(self, event: ScaledWithoutRegion) -> Iterator[Report]:
+        self._scaled.append(event)
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
@@ -71,7 +81,20 @@ class ForwardOutsideAutocast(Rule):
                 notes=[(forward.inside.node, "autocast begins here")],
             )
 
+        for first in self._scaled[:1]:
+            seen = all(one.seen for one in self._scaled)
+            unless = "" if seen else "unless the model computes in half by itself, "
+            yield self.report(
+                first,
+                f"{unless}the loss is scaled, but nothing runs under autocast",
+                reason="In float32 nothing is gained from a scaled loss: training is as slow as without the scaler.",
+                advice="Run the forward pass and the loss under torch.autocast, or do without the scaler.",
+                notes=[(first.backward, "the scaled loss is differentiated here")],
+                severity=None if seen else Severity.INFO,
+            )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, ForwardOutside)
+        if not isinstance(event, ForwardOutside):
+            return None
         edits = rewrite.into_region(event.node, event.inside.node)
         return Fix("Move the forward pass into the region", tuple(edits), Applicability.UNSAFE) if edits else None

@@ -42,8 +42,10 @@ class LossInHalf(Rule):
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
     or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`
-    converts to float32. It also tells of a sigmoid that is taken from 1 for a power or a logarithm, as in a focal loss:
-    autocast leaves the sigmoid in half, so that nothing of a probability close to 1 is left.
+    converts to float32. In files that do not train themselves, it tells of a softmax that a divergence of distributions
+    is computed from, or whose logarithm is taken. It also tells of a sigmoid that is taken from 1 for a power or a
+    logarithm, as in a focal loss: autocast leaves the sigmoid in half, so that nothing of a probability close to 1 is
+    left.
 
     ## Example
     ```python
@@ -72,7 +74,10 @@ class LossInHalf(Rule):
     claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
     assumed = (
-        re.compile(HALF_ASSUMED.pattern + rb"|sigmoid\(|cumsum\(|multinomial\("),
+        re.compile(
+            HALF_ASSUMED.pattern
+            + rb"|sigmoid\(|cumsum\(|multinomial\(|softmax[^\n]*\.log\(|log\([^\n]*softmax|kl_div|log_softmax"
+        ),
         (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus", b"sigmoid("),
     )
     fixable = Applicability.SAFE
@@ -104,6 +109,15 @@ class LossInHalf(Rule):
                 says(event),
                 reason="Autocast leaves it in half, where 1 - p is 0 past 8.3 in float16 and past 6.2 in bfloat16.",
                 advice="Convert the logits first, x.float(), or use a loss that takes logits.",
+                claims=(),
+                notes=where(event),
+            )
+        elif event.how is How.COMPARED:
+            yield self.report(
+                event,
+                says(event),
+                reason="Distributions that are alike differ in digits that half does not have.",
+                advice=f"Compute it in float32: {event.op}(..., dtype=torch.float32).",
                 claims=(),
                 notes=where(event),
             )

@@ -28,7 +28,8 @@ class HardCodedFloat32Buffer(Rule):
 
     Selected by its code, the rule also tells of tensors made for others, with their size or on their device but not
     with their dtype, where nothing says whether those are half, and of a mask that is converted to float32, where a
-    layer computes with it or it is converted to the dtype of what it meets in another place. Both are infos.
+    layer computes with it or it is converted to the dtype of what it meets in another place, and of normalisation that
+    is written out with statistics which the module keeps. All are infos.
 
     ## Example
     ```python
@@ -98,6 +99,14 @@ class HardCodedFloat32Buffer(Rule):
             )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
+        if event.kept:
+            yield self.report(
+                event,
+                "statistics that stay float32 make this normalisation float32 even where its input is half",
+                reason="Autocast leaves buffers alone; the result takes twice the memory until a layer converts it.",
+                advice="Convert the factor and the shift to x.dtype, or use F.batch_norm.",
+            )
+            return
         if event.converted is not None and event.refusal is None:
             self._widened.setdefault(event.node, event)
         elif event.refusal is None and event.steady.made is not None:

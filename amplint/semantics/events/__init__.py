@@ -46,6 +46,7 @@ from amplint.semantics.events.models import (
     Purpose,
     Recipe,
     RegionMissed,
+    ScaledWithoutRegion,
     StaleForward,
 )
 from amplint.semantics.events.numbers import (
@@ -119,7 +120,7 @@ from amplint.semantics.events.regions import (
 )
 from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, ScalerMadeAnew, SchedulerStep
 from amplint.semantics.events.script import ApiUse, ScriptEnd
-from amplint.semantics.events.seams import Clash, HalfRefused, Narrowed, ToNumpy
+from amplint.semantics.events.seams import Clash, ConversionDiscarded, HalfRefused, Narrowed, ToNumpy
 from amplint.semantics.events.segments import Checkpointed, Traced
 
 __all__ = [
@@ -160,6 +161,7 @@ __all__ = [
     "ClippedScaled",
     "ClippingLost",
     "CompiledIsland",
+    "ConversionDiscarded",
     "ConvertedToFloat8",
     "CustomFunctionEvent",
     "DeviceFixed",
@@ -224,6 +226,7 @@ __all__ = [
     "ScaleLogged",
     "ScaledLate",
     "ScaledLossRead",
+    "ScaledWithoutRegion",
     "ScalerCreated",
     "ScalerMadeAnew",
     "ScalerMeetsShards",

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Set
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
-from amplint.semantics.values.values import Autocast, NewThread
+from amplint.semantics.values.values import Autocast, NewThread, Scaler
 from amplint.source import syntax as cst
 
 
@@ -90,6 +90,18 @@ class FlashInFloat32(Event):
     """A model runs in float32, outside of any region, whose attention, as `made` has chosen, takes half alone."""
 
     made: cst.Call
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScaledWithoutRegion(Event):
+    """Backward ran at `backward` on a scaled loss of the forward pass at `node`, and no text in reach speaks of half.
+
+    `seen` tells that the model is in sight, too.
+    """
+
+    scaler: Scaler
+    backward: cst.CSTNode
+    seen: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -70,6 +70,7 @@ class How(enum.Enum):
     CANCELS = "it takes the square of a mean from a mean of squares"
     AREA = "it multiplies the sides of a box"
     COMPLEMENT = "its result, a probability, is taken from 1 for a power or a logarithm"
+    COMPARED = "its result goes into a divergence of distributions, or is a probability whose logarithm is taken"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,15 @@ class AutocastEntered(Event):
 class DeviceFixed(Event):
     """A region, or a `scaler`, is made for one `device` type, while the work around it goes to `chosen`, any device.
 
-    `name` is how the code calls that device.
+    `name` is how the code calls that device, or what works wherever it is called if none is `chosen`. What `asks` makes
+    nothing: it asks for the dtype of the regions for that device.
     """
 
     device: str
-    chosen: cst.BaseExpression
+    chosen: cst.BaseExpression | None
     name: str
     scaler: bool = False
+    asks: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

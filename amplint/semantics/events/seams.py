@@ -24,6 +24,13 @@ class Narrowed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConversionDiscarded(Event):
+    """The statement at `node` converts a tensor, to `dtype` if that is known, and does not keep the result."""
+
+    dtype: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfRefused(Event):
     """`op`, which PyTorch does not have for these half dtypes, runs on `operand`, which is or can be of one of them.
 
@@ -41,7 +48,7 @@ class Clash(Event):
 
     `refusal` says why PyTorch raises then; where it does not, the result is float32. `converted` is the conversion that
     makes `steady` float32, if one does, beside another that follows the dtype of a tensor. It is `handed` by a caller
-    that made it.
+    that made it, or computed from statistics that its module has `kept`.
     """
 
     op: str
@@ -50,3 +57,4 @@ class Clash(Event):
     refusal: str | None
     converted: cst.Call | None = None
     handed: bool = False
+    kept: bool = False

@@ -16,6 +16,7 @@ from amplint.semantics.events import (
     Purpose,
     Recipe,
     RegionMissed,
+    ScaledWithoutRegion,
     StaleForward,
     ToNumpy,
 )
@@ -68,7 +69,17 @@ _CASTS_ITSELF = re.compile(
 )
 """Imports of frameworks that enter autocast around the forward passes of the models they are given."""
 _TRAINS = re.compile(r"backward\(|zero_grad\(")
-_OF_MODELS = (Forward, ForwardOutside, RegionMissed, ToNumpy, LossOfOutput, Clash, StaleForward, FlashInFloat32)
+_OF_MODELS = (
+    Forward,
+    ForwardOutside,
+    RegionMissed,
+    ScaledWithoutRegion,
+    ToNumpy,
+    LossOfOutput,
+    Clash,
+    StaleForward,
+    FlashInFloat32,
+)
 """The events for which models and what they return have to be followed."""
 _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import ForwardOutside
+import re
+from collections.abc import Sequence
+
+from amplint.semantics.events import ForwardOutside, ScaledWithoutRegion
 from amplint.semantics.models.models import Models
+from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.ran import RegionsRun, is_before, without_gradients
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Autocast, NewThread, Opaque, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import (
+    FALSE,
+    Autocast,
+    Instance,
+    Module,
+    NewThread,
+    Opaque,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
 from amplint.torchlib.policy import words
 
 _OF_DATA = words("to cuda cpu get item items pop next")
@@ -27,9 +45,14 @@ def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *
     if without_gradients(state):
         return
     symbol = symbol_of(machine, result)
-    bare = not any(isinstance(region.context, (Autocast, NewThread, Opaque)) for region in state.regions)
+    contexts = [region.context for region in state.regions]
+    bare = not any(isinstance(context, (Autocast, NewThread, Opaque)) for context in contexts)
     if bare and not known_model:
         return
+    if known_model and not any(isinstance(context, (Autocast, NewThread)) for context in contexts):
+        machine[Outside].plain.setdefault(symbol, node)
+        if not bare:
+            machine[Outside].seen.discard(node)
     known = machine[Outside].outputs.setdefault(symbol, node)
     machine[Outside].outputs[symbol] = known if bare else None
 
@@ -41,15 +64,17 @@ def worked(machine: Machine, node: cst.Call, callee: Value, result: Value) -> No
         machine[Outside].within.add(symbol_of(machine, result))
 
 
-def differentiated(machine: Machine, state: State, loss: Value) -> None:
+def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CSTNode) -> None:
     """Backward runs on `loss`: tell where its model ran outside of the region that the rest was computed in.
 
     What ran inside without the output of that model can be the forward pass of another one.
     """
-    if ForwardOutside.kind not in machine.wanted:
+    if machine.wanted.isdisjoint((ForwardOutside.kind, ScaledWithoutRegion.kind)):
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
     behind = [*machine.symbols.behind(symbol_of(machine, loss) if plain is None else plain)]
+    if isinstance(loss, Tensor) and loss.scaled is not None and not state[RegionsRun].ran:
+        _without_region(machine, state, loss.scaled, backward, behind)
     ran = [one.context for one in state[RegionsRun].ran if not is_before(one.round, state.iteration)]
     if not state[RegionsRun].ran:
         ran = list({machine[Outside].added[symbol] for symbol in behind if symbol in machine[Outside].added})
@@ -72,14 +97,53 @@ def differentiated(machine: Machine, state: State, loss: Value) -> None:
         )
 
 
+def _without_region(
+    machine: Machine, state: State, scaler: Scaler, backward: cst.CSTNode, behind: Sequence[int]
+) -> None:
+    """The loss of a forward pass was scaled: tell of that, where nothing in reach can have made anything half."""
+    made = {symbol for symbol in behind if symbol in machine[Outside].outputs}
+    outputs = [machine[Outside].plain[symbol] for symbol in behind if symbol in machine[Outside].plain]
+    if not outputs or len(made) > len(outputs) or _is_sharded(scaler) or scaler.enabled == FALSE:
+        return
+    if _SPEAKS_OF_HALF.search(machine.program.main.text) or any(map(_speaks_of_half, machine.program.chunks)):
+        return
+    node = outputs[-1]
+    sharded = any(_SHARDS.search(chunk.text) for chunk in machine.program.chunks)
+    seen = not sharded and all(one in machine[Outside].seen for one in outputs)
+    machine.emit(
+        state, ScaledWithoutRegion, node, scaler=scaler, backward=backward, seen=seen, guesses=machine.guessed(node)
+    )
+
+
+def _is_sharded(scaler: Scaler) -> bool:
+    """Whether a scaler is for sharded models, whose forward pass may run in half by itself."""
+    return scaler.cls.endswith("ShardedGradScaler")
+
+
+@per_chunk
+def _speaks_of_half(chunk: Chunk) -> bool:
+    return _SPEAKS_OF_HALF.search(chunk.text) is not None
+
+
+_SPEAKS_OF_HALF = re.compile(
+    r"autocast|auto_fp16|custom_fwd|float16|\bhalf\b|HalfTensor|MixedPrecision|deepspeed|accelerat|fabric|lightning|\bapex\b"
+    r"|tinycudann|transformer_engine|bitsandbytes"
+)
+"""What makes half, or a framework that may."""
+_SHARDS = re.compile(r"FSDP|FullyShardedDataParallel|fully_shard")
+
+
 class Outside(Tracker):
     """Forward passes by what they returned, None for those in a region, and what ran `within` regions.
 
-    `added` are sums of losses by what they come to, each with the region around it.
+    `plain` are those in no region that can be seen, `seen` those of models in sight, and `added` sums of losses by what
+    they come to, each with the region around it.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
+        self.plain: dict[int, cst.CSTNode] = {}
+        self.seen: set[cst.CSTNode] = set()
         self.outputs: dict[int, cst.CSTNode | None] = {}
         self.within: set[int] = set()
         self.added: dict[int, Autocast] = {}
@@ -87,6 +151,10 @@ class Outside(Tracker):
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model has run, or what may be one."""
         model = call.notes.get(Models)
+        if isinstance(call.callee, Module) or (
+            isinstance(call.callee, Instance) and attributes.is_whole(self.machine, state, call.callee.cls)
+        ):
+            self.seen.add(call.node)
         if call.entered == "object":
             produced(self.machine, state, call.node, result, known_model=model is not None)
         elif call.entered is None:

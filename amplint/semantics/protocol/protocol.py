@@ -149,7 +149,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
-    outside.differentiated(machine, state, loss)
+    outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")

@@ -69,11 +69,21 @@ def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
 
     A file that enters regions itself has chosen with them.
     """
+    return works_where_called(source, node) and not any(map(_enters, source.chunks))
+
+
+def works_where_called(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in a function of a file that neither trains nor needs CUDA."""
     if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)) or _is_guarded(source, node):
         return False
-    if _TRAINS.search(source.text) or any(map(_needs_cuda, source.chunks)) or any(map(_enters, source.chunks)):
+    if _TRAINS.search(source.text) or any(map(_needs_cuda, source.chunks)):
         return False
-    return not any(_KERNELS.match(one.module) for one in imports(source.text))
+    return not has_kernels(source)
+
+
+def has_kernels(source: Source) -> bool:
+    """Whether a file imports what works on CUDA alone."""
+    return any(_KERNELS.match(one.module) for one in imports(source.text))
 
 
 @per_chunk

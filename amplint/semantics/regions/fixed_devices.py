@@ -5,25 +5,39 @@ from __future__ import annotations
 from amplint.semantics.events import DeviceFixed, DisabledForOneDevice
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.reading.chosen_devices import chosen_device, is_about_devices, runs_where_called
+from amplint.semantics.reading.chosen_devices import (
+    chosen_device,
+    has_kernels,
+    is_about_devices,
+    runs_where_called,
+    works_where_called,
+)
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, Autocast, Ref, Scaler, Value
+from amplint.semantics.values.values import FALSE, Autocast, Const, Ref, Scaler, Value
 from amplint.semantics.words import NAMED_DEVICE
 from amplint.source import syntax as cst
+from amplint.source.source import Source
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SHARDED_SCALER, SUCCESSORS
+
+_ASKS, _ASKS_CUDA = Ref("torch.get_autocast_dtype"), Ref("torch.get_autocast_gpu_dtype")
+_CUDA = Const("cuda")
 
 
 class FixedDevices(Tracker):
     """Tells of each such region and scaler where it is made."""
+
+    triggers = frozenset({"get_autocast_dtype", "get_autocast_gpu_dtype"})
 
     def is_needed(self) -> bool:
         """Whether a rule asks for them."""
         return not self.machine.wanted.isdisjoint((DeviceFixed.kind, DisabledForOneDevice.kind))
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """An autocast context or a scaler has been made."""
+        """An autocast context or a scaler has been made, or the dtype of regions for CUDA asked for."""
+        if call.callee == _ASKS_CUDA or (call.callee == _ASKS and call.arguments.value("device_type", 0) == _CUDA):
+            self._asked(state, call)
         if not isinstance(result, (Autocast, Scaler)):
             return
         if result.enabled == FALSE:
@@ -44,6 +58,23 @@ class FixedDevices(Tracker):
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
                 scaler=isinstance(result, Scaler),
             )  # fmt: skip
+        elif self.machine.assumes and isinstance(result, Autocast) and works_where_called(source, call.node):
+            layer = _layer_around(source, call.node)
+            if layer is not None:
+                self.machine.emit(
+                    state, DeviceFixed, call.node, device=device, chosen=None, name=layer, assumed=True
+                )  # fmt: skip
+
+    def _asked(self, state: State, call: Call) -> None:
+        source = self.machine.program.source_of(call.node)
+        chosen = chosen_device(source, call.node) if source is not None and not has_kernels(source) else None
+        if source is not None and chosen is not None:
+            last = last_name(chosen) or "device"
+            guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
+            self.machine.emit(
+                state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=source.code(chosen), asks=True,
+                guesses=guesses,
+            )  # fmt: skip
 
     def _disabled(self, state: State, call: Call) -> None:
         """A region that is off for the one device type that it names."""
@@ -53,6 +84,18 @@ class FixedDevices(Tracker):
         device = _device(call)
         if device not in (None, "cpu") and runs_where_called(source, call.node):
             self.machine.emit(state, DisabledForOneDevice, call.node, device=device)
+
+
+def _layer_around(source: Source, node: cst.CSTNode) -> str | None:
+    """The method around `node` that is handed the tensors it works on, as a layer is."""
+    above = [one for one in source.ancestors(node) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
+    if len(above) < 2:
+        return None
+    function, owner = above[0], above[1]
+    if not isinstance(function, cst.FunctionDef) or not isinstance(owner, cst.ClassDef):
+        return None
+    is_layer = function.name.value == "forward" and bool(owner.bases) and len(function.params.params) > 1
+    return f"{owner.name.value}.{function.name.value}" if is_layer else None
 
 
 def _device(call: Call) -> str | None:

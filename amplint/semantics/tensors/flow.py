@@ -10,7 +10,16 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.tracker import remembers_other_dtypes
-from amplint.semantics.tensors import clash_pairs, clashes, joins, probabilities, sensitive, traits
+from amplint.semantics.tensors import (
+    clash_pairs,
+    clashes,
+    divergences,
+    joins,
+    probabilities,
+    sensitive,
+    statistics,
+    traits,
+)
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import announced, evidence
 from amplint.semantics.tensors.tensors import (
@@ -147,6 +156,8 @@ def tell(
     if machine.assumes and told and arguments.value("dtype") is None:
         sensitive.ran(machine, state, node, op, told[0], result)
         probabilities.ran(machine, state, node, op, told, result)
+        divergences.ran(machine, state, node, op, told)
+        statistics.ran(machine, state, node, op, told)
     late = op in ("mul", "div") and SCALED_LATE in result.traits
     if machine.assumes and late and (half := told[0].half) is not None:
         guesses = traits.taken_for_scale(machine, told[1].value)

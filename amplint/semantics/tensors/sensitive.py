@@ -49,6 +49,7 @@ _TEXTS = {
     How.ELSEWHERE: "this branch converts it to float32",
     How.DRAWN: "the probabilities are added up or drawn from here",
     How.COMPLEMENT: "this tells apart what is close to 1",
+    How.COMPARED: "the divergence, or the logarithm of a probability, is computed here",
 }
 
 
@@ -84,11 +85,11 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
         and not _widens(operand.node)
         and not is_wide(machine, value.symbol)
     ):
-        sources = frozenset(_sources(machine, value.symbol))
-        machine[SensitiveRuns].add(state, replace(this, sources=sources), result)
+        behind = frozenset(sources(machine, value.symbol))
+        machine[SensitiveRuns].add(state, replace(this, sources=behind), result)
         if op in _DRAWS:
-            _drawn(machine, state, node, sources)
-        if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), sources)):
+            _drawn(machine, state, node, behind)
+        if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), behind)):
             _tell(machine, state, this, How.GRADIENT)
         if op in _OF_OUTPUTS and (cast := _conversion(machine, value.symbol)) is not None:
             _tell(machine, state, this, How.OUTPUT, cast)
@@ -132,7 +133,7 @@ def _are_given(machine: Machine) -> bool:
     return bool(machine.calls) and names.isdisjoint(_OF_SCRIPTS | _WIDENING)
 
 
-def _sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[int]:
+def sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[int]:
     """`symbol` and what went into it by operations that keep the dtype, with arithmetic of two tensors or without."""
     todo = [symbol]
     seen: set[int] = set()
@@ -253,7 +254,7 @@ class SensitiveRuns(Tracker):
             for this in self.using.get(symbol, ()):
                 self._elsewhere(state, this, call.node)
         elif call.name == "type_as" or any(follows(self.machine, one) for one in call.arguments.given):
-            for source in _sources(self.machine, symbol, arithmetic=False):
+            for source in sources(self.machine, symbol, arithmetic=False):
                 back = self.runs.get(source)
                 if back is not None and back.op in _BACK:
                     _tell(self.machine, state, back, How.CONVERTED_BACK, call.node)
@@ -268,7 +269,7 @@ class SensitiveRuns(Tracker):
         if squares and isinstance(call.node.func, cst.Attribute) and self.machine.assumes:
             operand = Operand(call.node.func.value, value)
             if Sensitive.kind in self.machine.wanted and innermost(self.machine, state)[0] is None:
-                self.add(state, Ran(call.node, call.name, operand, frozenset(_sources(self.machine, value.symbol))))
+                self.add(state, Ran(call.node, call.name, operand, frozenset(sources(self.machine, value.symbol))))
 
     def _elsewhere(self, state: State, this: Ran, node: cst.CSTNode) -> None:
         if _in_other_branch(self.machine, this.node, node):

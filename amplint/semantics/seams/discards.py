@@ -1,0 +1,70 @@
+"""Conversions whose result is discarded: those of a tensor make a new one, where those of a module convert it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from amplint.semantics.events import ConversionDiscarded
+from amplint.semantics.python.tracker import Tracker, Words
+from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor, Value
+from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
+from amplint.source.source import Chunk
+from amplint.torchlib.methods import CASTS
+from amplint.torchlib.policy import words
+
+_DISCARDED = re.compile(
+    r"(?m)^[ \t]+[\w.]+\.(?:(half|float|bfloat16|double)\(\)|(to|type|type_as)\([^()\n]*(?:dtype|float|half)[^\n]*\))"
+    r"[ \t]*(?:#[^\n]*)?$"
+)
+"""Such a statement in a function, as far as a line says it."""
+_METHODS = frozenset(CASTS) | words("to type type_as")
+
+
+class Discards(Tracker):
+    """Tells of such statements."""
+
+    def is_needed(self) -> bool:
+        """Only for rules that ask for it."""
+        return ConversionDiscarded.kind in self.machine.wanted
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The methods that are called so."""
+        return Words(calls=frozenset().union(*map(_methods, chunks)))
+
+    def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
+        """A statement that is an expression has come to `value`."""
+        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+            return
+        if node.func.attr.value not in _METHODS or not self.machine.calls or not isinstance(value, Tensor):
+            return
+        owner = self.machine.evaluate(state, node.func.value) if dotted(node.func.value) is not None else None
+        if not isinstance(owner, Tensor) or (owner.dtype is not None and owner.dtype == value.dtype):
+            return
+        if _names_dtype(node, value) and not any(_probes(above) for above in self._around(node)):
+            self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype)
+
+    def _around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        source = self.machine.program.source_of(node)
+        return iter(source.ancestors(node) if source is not None else ())
+
+
+def _names_dtype(node: cst.Call, value: Tensor) -> bool:
+    """Whether a conversion is one to another dtype, and no move to a device."""
+    names = (last_name(argument.value) or "" for argument in node.args)
+    return value.dtype is not None or last_name(node.func) != "to" or any("dtype" in name for name in names)
+
+
+def _probes(block: cst.CSTNode) -> bool:
+    """Whether a statement in `block` can be there for what it raises, or for the time that it takes."""
+    if isinstance(block, cst.With):
+        return isinstance(block.body, cst.SimpleStatementSuite) or len(block.body.body) == 1
+    return isinstance(block, cst.Try)
+
+
+@per_chunk
+def _methods(chunk: Chunk) -> frozenset[str]:
+    return frozenset(method for found in _DISCARDED.findall(chunk.text) for method in found if method)
