@@ -334,7 +334,8 @@ class Tensors(Tracker):
 
     `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
     `named` the names by which alone a symbol stands for a tensor, none where its use tells that. `of_layers` are the
-    loops that layers run, by identity.
+    loops that layers run, by identity, `leaves` the symbols of tensors made to record gradients, of which nothing has
+    been computed.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -346,6 +347,7 @@ class Tensors(Tracker):
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.named: dict[int, tuple[Guessed, ...]] = {}
         self.of_layers: set[int] = set()
+        self.leaves: set[int] = set()
 
     def loop_begins(self, node: cst.For, source: int) -> None:
         """It may be a loop of a layer, or of what a layer calls."""
