@@ -27,8 +27,8 @@ from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import is_number
-from amplint.semantics.values.arguments import Arguments
-from amplint.semantics.values.values import Const, Items, Tensor, Value, number
+from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number
 from amplint.semantics.words import CHANNELS, SCALE_FACTOR
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
@@ -78,7 +78,7 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
-    fractions = op == "linspace" and any(_is_fraction(argument.node.value) for argument in named[:2])
+    fractions = op == "linspace" and any(_is_fraction(machine, argument) for argument in named[:2])
     around = len(named) > 1 and _is_window(op, named[0].node.value, named[1].node.value)
     if short or fractions or around or any(_counts_channels(argument.node.value) for argument in arguments.given):
         return frozenset()
@@ -105,9 +105,18 @@ def _speaks_of_half(chunk: Chunk) -> bool:
     return _CONVERTS.search(chunk.text) is not None
 
 
-def _is_fraction(bound: cst.BaseExpression) -> bool:
-    """Whether a bound is worked out by a division: positions are whole numbers, or those and a half."""
-    return any(isinstance(node, cst.Divide) for node in walk(bound))
+def _is_fraction(machine: Machine, bound: Argument) -> bool:
+    """Whether a bound is worked out by a division or with a factor that is not whole.
+
+    Positions are whole numbers, or those and a half.
+    """
+    if any(isinstance(node, cst.Divide) for node in walk(bound.node.value)):
+        return True
+    if not isinstance(bound.value, Unknown) or machine.symbols.key(bound.value.symbol)[0] != "Multiply":
+        return False
+    keys = map(machine.symbols.key, machine.symbols.parts(bound.value.symbol))
+    factors = (number(key[1]) for key in keys if key[0] == "value" and isinstance(key[1], Const))
+    return any(factor is not None and not float(factor).is_integer() for factor in factors)
 
 
 def _is_window(op: str, start: cst.BaseExpression, end: cst.BaseExpression) -> bool:
