@@ -246,6 +246,14 @@ CHANNELS = Guess(
     examples=("embed_dim", "channels"),
     counterexamples=("seq_len", "dimension", "max_positions"),
 )
+IMAGE_SIDE = Guess(
+    name="a side of an image",
+    of="a bound of `arange` and `linspace`",
+    pattern=r"^(?:[hHwW]|(?:\w+_)?(?:height|width|[hw]))$",
+    because="Images and their features have fewer rows and columns than the 2048 whole numbers that float16 holds.",
+    examples=("H", "w", "height", "feat_h", "image_width"),
+    counterexamples=("seq_len", "length", "n", "hw", "weight"),
+)
 SCALE_FACTOR = Guess(
     name="what makes scores smaller",
     of="the factor or divisor of a product of matrices",

@@ -333,6 +333,7 @@ class Tensors(Tracker):
     """Follows tensors through Python's own syntax.
 
     `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
+    `half_options` the half dtypes that a choice at a node can come to,
     `named` the names by which alone a symbol stands for a tensor, none where its use tells that. `of_layers` are the
     loops that layers run, by identity, `leaves` the symbols of tensors made to record gradients, of which nothing has
     been computed.
@@ -345,6 +346,7 @@ class Tensors(Tracker):
         super().__init__(machine)
         self.cast_from: dict[int, str] = {}
         self.half_because: dict[cst.CSTNode | None, Because] = {}
+        self.half_options: dict[cst.CSTNode | None, frozenset[str]] = {}
         self.named: dict[int, tuple[Guessed, ...]] = {}
         self.of_layers: set[int] = set()
         self.leaves: set[int] = set()
