@@ -38,7 +38,7 @@ _ASKED = re.compile(
 """A condition that tells CUDA, or an `other` device, from the rest."""
 _FIXED = re.compile(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = re.compile(r" if | else |is_available| or ")
-_TRAINS = re.compile(r"\.backward\(|\bGradScaler\b")
+_TRAINS = re.compile(r"\.backward\w*\(|\bGradScaler\b")
 _KERNELS = re.compile(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that work on CUDA alone."""
 _GIVEN = re.compile(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
