@@ -198,3 +198,27 @@ def test_a_buffer_has_the_dtype_it_was_made_in_while_the_constructor_runs(
     code = ROTARY.format(rates=rates, inside=fill if inside else "pass", outside="pass" if inside else fill)
     findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
     assert ["AMP406"] * found == [finding.code for finding in findings]
+
+
+RESTORED = """
+import torch
+
+
+def divergence(odds, sharp):
+    small = False
+    if {asked}:
+        small, odds = True, odds.float()
+    odds = odds.softmax(dim=-1)
+    if small:
+        odds = odds.to(torch.float16)
+    return -odds.log()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "severity"),
+    [("odds.dtype == torch.float16", Severity.INFO), ("sharp", Severity.WARNING)],
+)
+def test_a_function_that_asks_for_dtypes_may_be_called_in_a_region(asked: str, severity: Severity) -> None:
+    findings = analyse(Job("program.py", "", RESTORED.format(asked=asked).encode(), RULES), Modules()).findings
+    assert [(finding.code, finding.severity) for finding in findings] == [("AMP408", severity)]

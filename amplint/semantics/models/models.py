@@ -48,7 +48,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import EVALUATES, LOSS, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
+from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_file
 from amplint.source.source import Chunk
@@ -198,7 +198,6 @@ def forward(
         node,
         model=(identity(machine, symbol), _home(machine, symbol)),
         name=dotted(path) or "the model",
-        loss=LOSS.search((dotted(path) or "").rpartition(".")[2]) is not None,
         training=training,
         gradients=gradients,
         purpose=purpose,
