@@ -149,9 +149,9 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         scaler = None
     machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
-    idle = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
+    new = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
-    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, idle_graph=idle)
+    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, idle_graph=new)
     outside.differentiated(machine, state, loss)
     state.change(RegionsRun).ran = ()
     if scaler is not None:
