@@ -241,9 +241,9 @@ TORCH_MODULES = _one_of(
 CHANNELS = Guess(
     name="a number of channels",
     of="a bound of `arange` and `linspace`",
-    pattern=r"dim$|channel",
+    pattern=r"dim$|channel|(?:embed\w*|hidden)_size$",
     because="There are few channels, so that half holds their numbers exactly.",
-    examples=("embed_dim", "channels"),
+    examples=("embed_dim", "channels", "hidden_size", "frequency_embedding_size"),
     counterexamples=("seq_len", "dimension", "max_positions"),
 )
 IMAGE_SIDE = Guess(

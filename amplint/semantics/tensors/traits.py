@@ -152,12 +152,13 @@ def _counts_channels(machine: Machine, bound: Argument) -> bool:
 
 
 def _is_share(machine: Machine, symbol: int) -> bool:
-    """Whether a number is worked out from a parameter named after channels and numbers that are written out."""
+    """Whether a number is worked out from what is named after channels, and numbers that are written out."""
     key = machine.symbols.key(symbol)
     if key[0] in _SHARES:
         first, *others = machine.symbols.parts(symbol)
         return all(machine.symbols.key(part)[0] == "value" for part in others) and _is_share(machine, first)
-    return key[0] == "parameter" and CHANNELS.search(str(key[-1])) is not None
+    place = {"parameter": -1, "attribute": 1}.get(str(key[0]))
+    return place is not None and CHANNELS.search(str(key[place])) is not None
 
 
 def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:
