@@ -122,7 +122,7 @@ class Operation(Event):
     is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it, `weights`
     are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
     None where it does not, or where that is unknown. `asked` tells that an operand is half, and a function being run
-    asks for dtypes before: it provides for callers, which may have a region.
+    asks for dtypes before: it provides for callers out of sight, which may have a region.
     """
 
     op: str

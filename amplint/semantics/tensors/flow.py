@@ -161,7 +161,8 @@ def tell(
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
     assumed = reasons == {Because.ASSUMED}
     guesses = taken_for_tensor(machine, result.symbol) if assumed else ()
-    asked = any(operand.half is not None for operand in told) and minds_dtypes_before(machine, node)
+    called_from_outside = None in machine.sites
+    asked = called_from_outside and any(operand.half for operand in told) and minds_dtypes_before(machine, node)
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
         module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, asked=asked,
