@@ -14,6 +14,7 @@ from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
+from amplint.semantics.reading.chosen_devices import CUDA_ALONE
 from amplint.torchlib.names import AUTOCAST_DEVICES, NO_CONTEXTS
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP106", "AMP107"))
@@ -101,10 +102,21 @@ def test_a_region_that_asks_for_the_device_is_not(region: str) -> None:
         'if device.type != "cuda": return net(x)',
         "torch.cuda.set_device(0)",
         "torch.cuda.synchronize()",
+        "torch.cuda.reset_peak_memory_stats()",
+        "state = torch.cuda.get_rng_state()",
     ],
 )
 def test_nothing_is_told_where_only_cuda_comes_so_far(before: str) -> None:
     assert told(RUN.format(before=before, region='torch.autocast("cuda")')) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it raises where there is no CUDA")
+@pytest.mark.filterwarnings("ignore:torch.cuda.reset_max_memory_allocated")
+@pytest.mark.parametrize("name", sorted(CUDA_ALONE))
+def test_what_needs_cuda_raises_elsewhere(name: str) -> None:
+    arguments: tuple[object, ...] = {"set_device": (0,), "set_per_process_memory_fraction": (0.5,)}.get(name, ())
+    with pytest.raises((AssertionError, AttributeError, KeyError, RuntimeError)):
+        getattr(torch.cuda, name)(*arguments)
 
 
 OFF = """

@@ -100,6 +100,13 @@ def test_a_dtype_that_is_given_weighs_less() -> None:
     assert found("return torch.arange(n, dtype=dtype) < labels") == []
 
 
+def test_rows_fit_float16_where_that_is_the_half_dtype() -> None:
+    rows = "return torch.arange({}, dtype=torch.float32 if flag else {}).cos()"
+    told = [("AMP406", Severity.INFO)]
+    assert found(rows.format("height + 1", "torch.float16")) == []
+    assert found(rows.format("length + 1", "torch.float16")) == told
+
+
 def test_sums_of_loops() -> None:
     loop = """
     total = 0
@@ -158,3 +165,60 @@ def test_windows_that_overlap(old: str, new: str, found: bool) -> None:
     findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
     assert [finding.code for finding in findings] == ["AMP407"] * found
     assert all(finding.severity is Severity.INFO for finding in findings)
+
+
+ROTARY = """
+import torch
+from torch import nn
+
+
+class Rotary(nn.Module):
+    def __init__(self, dim, length, kind):
+        super().__init__()
+        rates = 1.0 / (1e4 ** (torch.arange(0, dim, 2).float() / dim))
+        self.register_buffer("rates", {rates})
+        {inside}
+
+    def forward(self, x, length):
+        {outside}
+        return x.half() * self.cos
+"""
+
+
+@pytest.mark.parametrize("dtype", ["arange(length, dtype=self.rates.dtype)", "arange(length).type_as(self.rates)"])
+@pytest.mark.parametrize(
+    ("rates", "inside", "found"),
+    [("rates", True, False), ("rates.to(kind)", True, True), ("rates", False, True)],
+    ids=["constructor", "converted there", "forward"],
+)
+def test_a_buffer_has_the_dtype_it_was_made_in_while_the_constructor_runs(
+    dtype: str, rates: str, inside: bool, found: bool
+) -> None:
+    fill = f"self.cos = torch.outer(torch.{dtype}, self.rates).cos()"
+    code = ROTARY.format(rates=rates, inside=fill if inside else "pass", outside="pass" if inside else fill)
+    findings = analyse(Job("program.py", "", code.encode(), RULES), Modules()).findings
+    assert ["AMP406"] * found == [finding.code for finding in findings]
+
+
+RESTORED = """
+import torch
+
+
+def divergence(odds, sharp):
+    small = False
+    if {asked}:
+        small, odds = True, odds.float()
+    odds = odds.softmax(dim=-1)
+    if small:
+        odds = odds.to(torch.float16)
+    return -odds.log()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "severity"),
+    [("odds.dtype == torch.float16", Severity.INFO), ("sharp", Severity.WARNING)],
+)
+def test_a_function_that_asks_for_dtypes_may_be_called_in_a_region(asked: str, severity: Severity) -> None:
+    findings = analyse(Job("program.py", "", RESTORED.format(asked=asked).encode(), RULES), Modules()).findings
+    assert [(finding.code, finding.severity) for finding in findings] == [("AMP408", severity)]

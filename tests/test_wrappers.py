@@ -9,6 +9,7 @@ import pytest
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from amplint.findings import Severity
 from tests.test_modules import lint as found_in
 from tests.test_modules import write
 
@@ -152,3 +153,43 @@ def test_the_tree_comes_before_what_stands_for_a_library(tmp_path: Path) -> None
     broken = INSTALLED.replace(', "scaler": loss_scaler.state_dict()', "")
     write(tmp_path, {"train.py": broken, "saving.py": SAVING, "timm/utils.py": own})
     assert found_in(tmp_path, "train.py") == []
+
+
+EPOCH = """
+    import torch
+
+    def train_one_epoch(model, loader, optimizer, loss_scaler, amp):
+        for inputs in loader:
+            with torch.autocast("cuda", torch.float16, enabled=amp):
+                loss = model(inputs).sum()
+                optimizer.zero_grad()
+                if amp:
+                    loss_scaler(loss, optimizer, parameters=model.parameters())
+                else:
+                    loss.backward()
+                    optimizer.step()
+{after}
+"""
+MAIN = """
+    from timm.optim import create_optimizer
+    from timm.utils import NativeScaler
+    from epoch import train_one_epoch
+
+    def main(args, model, loader):
+        optimizer, loss_scaler = create_optimizer(args, model), NativeScaler()
+        for _ in range(args.epochs):
+            train_one_epoch(model, loader, optimizer, loss_scaler, args.amp)
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "severity"), [("", Severity.INFO), ("                loss = model(inputs).sum()", Severity.WARNING)]
+)
+def test_it_is_told_of_the_call_in_another_file_and_what_follows_there(
+    tmp_path: Path, after: str, severity: Severity
+) -> None:
+    write(tmp_path, {"main.py": MAIN, "epoch.py": EPOCH.format(after=after)})
+    path = tmp_path / "main.py"
+    findings = analyse(Job("main.py", str(path), path.read_bytes(), (), RULES), Modules()).findings
+    told = [(one.code, one.severity, one.elsewhere and one.elsewhere.span.start.row) for one in findings]
+    assert told == [("AMP101", Severity.WARNING, 10), ("AMP102", severity, 10)]

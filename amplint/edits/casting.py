@@ -48,14 +48,38 @@ def may_be_cast(event: Event, node: cst.CSTNode) -> bool:
 
 
 def is_last(event: Event, region: cst.CSTNode) -> bool:
-    """Whether nothing that autocast casts can run in `region`, a `with`, once `event` is done."""
-    nodes = list(walk(region))
-    if not isinstance(region, cst.With) or event.node not in nodes:
+    """Whether nothing that autocast casts can run in `region`, a `with`, once `event` is done.
+
+    The event may happen in a function that is called there: nothing may follow in that either.
+    """
+    if not isinstance(region, cst.With):
         return False
-    if any(isinstance(node, (cst.For, cst.While)) and event.node in walk(node) for node in nodes):
+    inside, places, functions = set(map(id, walk(region))), (*event.sites, event.node), (None, *event.calls)
+    level = next((level for level, place in enumerate(places) if id(place) in inside), None)
+    if level is None or len(functions) != len(places):
         return False
-    later = nodes[nodes.index(event.node) + sum(1 for _ in walk(event.node)) :]
-    return not any(may_be_cast(event, node) for node in later)
+    bodies = (region, *functions[level + 1 :])
+    return all(_ends(event, body, place) for body, place in zip(bodies, places[level:], strict=True))
+
+
+def _ends(event: Event, body: cst.CSTNode | None, place: cst.CSTNode | None) -> bool:
+    """Whether nothing that autocast casts follows in `body` once `place` is done; the other branch does not."""
+    if body is None or place is None:
+        return False
+    nodes = list(walk(body))
+    at = next((index for index, node in enumerate(nodes) if node is place), None)
+    if at is None:
+        return False
+    if any(isinstance(node, (cst.For, cst.While)) and any(one is place for one in walk(node)) for node in nodes):
+        return False
+    others = {
+        id(node)
+        for choice in nodes
+        if isinstance(choice, cst.If) and choice.orelse is not None and any(one is place for one in walk(choice.body))
+        for node in walk(choice.orelse)
+    }
+    later = nodes[at + sum(1 for _ in walk(place)) :]
+    return not any(may_be_cast(event, node) for node in later if id(node) not in others)
 
 
 def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool:

@@ -121,6 +121,9 @@ class Dispatcher:
         if not (here or self._whole) and files <= {elsewhere.filename if elsewhere is not None else None}:
             return None
         at = report.at if here else report.event.entered_from
+        if not here and elsewhere is None:
+            caller = next((note for note in map(self._caller, reversed(report.event.sites)) if note is not None), None)
+            elsewhere = replace(caller, message=report.message) if caller is not None and caller.filename else None
         fix = self._fix(report) if here else None
         if at is None or (fix is None and rule.only_fixable) or is_expected_to_raise(self._source, at):
             return None
@@ -159,6 +162,10 @@ class Dispatcher:
         if not source.path:
             return None
         return Note(message, source.span(node), os.path.relpath(source.path, os.path.dirname(self._source.path)))
+
+    def _caller(self, site: cst.CSTNode | None) -> Note | None:
+        """Where a function was called, None in what stands for a library."""
+        return self._note(site, "") if site is not None else None
 
     def _fix(self, report: Report) -> Fix | None:
         if is_config(self._source.path):

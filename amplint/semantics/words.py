@@ -241,10 +241,18 @@ TORCH_MODULES = _one_of(
 CHANNELS = Guess(
     name="a number of channels",
     of="a bound of `arange` and `linspace`",
-    pattern=r"dim$|channel",
+    pattern=r"dim$|channel|(?:embed\w*|hidden)_size$",
     because="There are few channels, so that half holds their numbers exactly.",
-    examples=("embed_dim", "channels"),
+    examples=("embed_dim", "channels", "hidden_size", "frequency_embedding_size"),
     counterexamples=("seq_len", "dimension", "max_positions"),
+)
+IMAGE_SIDE = Guess(
+    name="a side of an image",
+    of="a bound of `arange` and `linspace`",
+    pattern=r"^(?:[hHwW]|(?:\w+_)?(?:height|width|[hw]))$",
+    because="Images and their features have fewer rows and columns than the 2048 whole numbers that float16 holds.",
+    examples=("H", "w", "height", "feat_h", "image_width"),
+    counterexamples=("seq_len", "length", "n", "hw", "weight"),
 )
 SCALE_FACTOR = Guess(
     name="what makes scores smaller",

@@ -56,9 +56,12 @@ class BackwardInAutocast(Rule):
     reason = "Backward operations take their dtypes from the forward pass; autocast casts them to half once more."
 
     def on_managed_backward(self, event: ManagedBackward) -> Iterator[Report]:
-        yield from self.on_backward(event)
+        yield from self._reported(event)
 
-    def on_backward(self, event: Backward | ManagedBackward) -> Iterator[Report]:
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        yield from self._reported(event) if not event.idle_graph else ()
+
+    def _reported(self, event: Backward | ManagedBackward) -> Iterator[Report]:
         if event.region_with is not None:
             yield self.report(
                 event,

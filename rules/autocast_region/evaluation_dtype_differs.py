@@ -61,7 +61,7 @@ class EvaluationDtypeDiffers(Rule):
         self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
-        if not event.half:
+        if not event.half and not event.is_of_loss:
             self._forwards[event.purpose].setdefault(event.model, []).append(event)
         yield from ()
 

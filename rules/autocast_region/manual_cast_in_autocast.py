@@ -38,7 +38,7 @@ class ManualCastInAutocast(Rule):
         loss = criterion(model(inputs), targets)
     ```
 
-    Half weights of models that only infer are a choice and not reported.
+    Half weights of models that only infer, or that no optimizer updates, are a choice and not reported.
 
     ## Fix safety
     An input is converted to float32 instead. The same elsewhere, or for a model, is unsafe: code may rely on half.
@@ -56,12 +56,15 @@ class ManualCastInAutocast(Rule):
     fixable = Applicability.SAFE
 
     def __init__(self) -> None:
-        self._converted: list[Report] = []
+        self._weights: list[Report] = []
+        self._inputs: list[Report] = []
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         if event.region is not None and event.gradients is not False and event.training is not False:
-            nodes = (event.weights_cast,) if event.weights_cast is not None else event.inputs_cast
-            self._converted += [self._conversion(event, node) for node in nodes]
+            if event.weights_cast is not None:
+                self._weights.append(self._conversion(event, event.weights_cast))
+            else:
+                self._inputs += [self._conversion(event, node) for node in event.inputs_cast]
         yield from ()
 
     def _conversion(self, call: Forward, node: cst.CSTNode) -> Report:
@@ -79,7 +82,9 @@ class ManualCastInAutocast(Rule):
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        yield from self._converted if event.index.backwards else ()
+        if event.index.backwards:
+            yield from self._inputs
+            yield from self._weights if event.index.steps or event.index.made else ()
 
     def on_half_cast(self, event: HalfCast) -> Iterator[Report]:
         dtypes = event.region.dtypes if event.region is not None else None

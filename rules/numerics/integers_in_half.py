@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import ANGLES, COORDINATES, INTEGERS, AnglesCast, Because, Event, Evidence, Operation
+from amplint.semantics.events import (
+    ANGLES,
+    COORDINATES,
+    INTEGERS,
+    SIDES,
+    AnglesCast,
+    Because,
+    Event,
+    Evidence,
+    Operation,
+)
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
@@ -27,9 +37,9 @@ class IntegersInHalf(Rule):
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions converted
     to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
     (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps of a
-    diffusion model. Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, and
-    of products of positions and frequencies in functions that do not switch autocast off, which a region around their
-    caller computes in half. Both are infos.
+    diffusion model. The rows and columns of an image are few enough for float16. Selected by its code, the rule also
+    tells of whole numbers made in the dtype of another tensor, and of products of positions and frequencies in
+    functions that do not switch autocast off, which a region around their caller computes in half. Both are infos.
 
     ## Example
     ```python
@@ -102,7 +112,8 @@ def _lost(event: Operation) -> Evidence | None:
     if event.op in ("arange", "linspace") or (event.op == "to" and whole):
         announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
         wanted = COORDINATES if announced else INTEGERS if rounded or (event.assumed and event.op != "to") else None
-        return event.becomes if wanted in event.result.traits else None
+        few = SIDES in event.result.traits and event.becomes is not None and event.becomes.dtypes == {"float16"}
+        return event.becomes if wanted in event.result.traits and not few else None
     if event.op in LOWER and whole:
         return event.becomes if rounded else None
     if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in HALF_DTYPES:

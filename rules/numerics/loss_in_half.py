@@ -37,7 +37,8 @@ class LossInHalf(Rule):
     and the loss itself has three digits in float16, two in bfloat16. An exponential in float16 is infinite past 11.
 
     The policy of a model that FSDP shards is no autocast: what the model returns is in the policy's dtype, and a loss
-    outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info.
+    outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info. So is
+    the finding in a function that asks for the dtype of its input: it is written for callers that may have a region.
 
     Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
@@ -91,11 +92,12 @@ class LossInHalf(Rule):
             return  # the logarithm of a mask is exact, and other rules tell of the rest
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
         if event.result.dtype in HALF_DTYPES or follows:
-            half = first.half
+            half, lifted = first.half, event.asked and event.region is None
             yield self.report(
                 event,
-                f"{event.op} runs in {first.dtype}",
+                f"{event.op} runs in {first.dtype}{', unless a caller has autocast on' if lifted else ''}",
                 reason="Logarithms, exponentials and squares need float32, and nothing lifts them to it here.",
+                severity=Severity.INFO if lifted else None,
                 advice="Convert the inputs of the loss: x.float()."
                 if event.op in LOSSES
                 else "Convert what goes into it: x.float().",

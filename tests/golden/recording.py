@@ -33,8 +33,10 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
-SEPARATE = frozenset({"node", "statement", "region", "region_with", "steps", "decisions", "idle", "index"})
-"""Fields of every event that are rendered apart from the others."""
+SEPARATE = frozenset(
+    {"node", "statement", "region", "region_with", "steps", "decisions", "idle", "index", "calls", "sites"}
+)
+"""Fields of every event that are rendered apart from the others, or are the way to it."""
 LEFT_OUT = frozenset(
     {
         *("symbol", "Class.chunk", "Class.frame", "Forward.model", "Function.chunk", "Function.frame"),

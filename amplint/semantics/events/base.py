@@ -48,10 +48,10 @@ class Event:
     that is or can be on and `region_with` what entered it, `steps` the latest protocol calls and branches in the order
     of execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls
     known to do no tensor work; like `index`, it is complete once the file is interpreted. `entered_from` is set for
-    what happens in another file: the call in the linted one that leads there. `assumed` tells that nothing says that a
-    dtype is half, without which this is no event. `option` is the class of the module that is called, where that can be
-    another one, too. Without the names in `guesses` it would be none either, or one of its
-    fields another.
+    what happens in another file: the call in the linted one that leads there. `calls` are the functions being run, the
+    outermost first, and `sites` what called each of them, None where nothing did. `assumed` tells that nothing says
+    that a dtype is half, without which this is no event. `option` is the class of the module that is called, where that
+    can be another one, too. Without the names in `guesses` it would be none either, or one of its fields another.
     """
 
     kind: ClassVar[str]
@@ -64,6 +64,8 @@ class Event:
     idle: Set[cst.CSTNode] = frozenset()
     index: Index = field(default_factory=Index)
     entered_from: cst.CSTNode | None = None
+    calls: tuple[cst.CSTNode, ...] = ()
+    sites: tuple[cst.CSTNode | None, ...] = ()
     assumed: bool = False
     option: str = ""
     guesses: tuple[Guessed, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Set
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Autocast, NewThread, Scaler
+from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
 
 
@@ -31,12 +32,12 @@ class Purpose(enum.Enum):
 class Forward(Event):
     """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
 
-    `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
-    `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
-    of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
-    goes on, and `half` tells that the model's weights were cast. `weights_cast` is the call that certainly did,
-    `inputs_cast` those that made the inputs half. `statistics` tells that a layer of it keeps running statistics in the
-    dtype of the weights. `place` is the type of the device the model is certainly on.
+    `model` is equal for equal models and `name` how the code calls it here. `training`
+    is the mode set by `train()` or `eval()` and `gradients` whether operations are recorded, None where that is not
+    known. `entered` began the region of an `autocast` that is on, `way` leads here: each function being run, None for
+    the top level, with its call that goes on, and `half` tells that the model's weights were cast. `weights_cast` is
+    the call that certainly did, `inputs_cast` those that made the inputs half. `statistics` tells that a layer of it
+    keeps running statistics in the dtype of the weights. `place` is the type of the device the model is certainly on.
     """
 
     model: Hashable
@@ -52,6 +53,11 @@ class Forward(Event):
     inputs_cast: tuple[cst.CSTNode, ...]
     statistics: bool
     place: str | None
+
+    @property
+    def is_of_loss(self) -> bool:
+        """Whether it is named after a loss, which has no weights as a rule."""
+        return LOSS.search(self.name.rpartition(".")[2]) is not None
 
     def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:
         """The last call on the way here that is not among `taken`, with its function; None where all of them are."""

@@ -30,6 +30,8 @@ UNIFORM = "uniform"
 """Random numbers between 0 and 1, drawn in the dtype of the tensor."""
 FREQUENCIES = "frequencies"
 """Powers of a base, one for each channel, that positions are multiplied by."""
+SIDES = "sides"
+"""Whole numbers up to the height or width of an image."""
 ANGLES = "angles"
 """Positions times frequencies."""
 FLAGS = "flags"
@@ -120,7 +122,8 @@ class Operation(Event):
     are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
     is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it, `weights`
     are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
-    None where it does not, or where that is unknown.
+    None where it does not, or where that is unknown. `asked` tells that an operand is half, and a function being run
+    asks for dtypes before: it provides for callers out of sight, which may have a region.
     """
 
     op: str
@@ -132,6 +135,7 @@ class Operation(Event):
     weights: Operand | None = None
     raises: str | None = None
     becomes: Evidence | None = None
+    asked: bool = False
 
     @property
     def half(self) -> Evidence | None:

@@ -63,6 +63,7 @@ from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.regions.ran import RegionsRun
+from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State, same_iteration
 from amplint.semantics.values.values import (
@@ -148,7 +149,9 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         scaler = None
     machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
-    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=ran.regions(machine, state, scaler))
+    new = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
+    regions = ran.regions(machine, state, scaler)
+    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, idle_graph=new)
     outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:

@@ -480,6 +480,8 @@ class Machine:
                 decisions=decisions,
                 idle=self.idle,
                 entered_from=self.entered_from,
+                calls=self.calls,
+                sites=self.sites,
                 option=self.option.cls.rpartition(".")[2] if self.option is not None else "",
                 **{name: value for describe in self.hooks.describe for name, value in describe(state).items()},
                 **details,

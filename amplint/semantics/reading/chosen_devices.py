@@ -21,14 +21,16 @@ _CONDITION = re.compile(
     r"|\b(?:use_|no_)?(?:cuda|gpu)s?\b(?!\.)"
 )
 """What is assigned to a flag that says which device there is."""
-_CUDA_ALONE = frozenset(
+CUDA_ALONE = frozenset(
     [
         *("set_device", "synchronize", "current_device", "current_stream", "get_device_name", "get_device_properties"),
-        *("get_device_capability", "mem_get_info", "Stream", "Event"),
+        *("get_device_capability", "mem_get_info", "Stream", "Event", "get_rng_state", "reset_peak_memory_stats"),
+        *("reset_max_memory_allocated", "reset_accumulated_memory_stats", "memory_summary", "memory_snapshot"),
+        *("ipc_collect", "default_stream", "set_per_process_memory_fraction", "CUDAGraph", "init"),
     ]
 )
 """Functions and classes of `torch.cuda` that raise where there is none."""
-_NEEDS_CUDA = re.compile(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(_CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
+_NEEDS_CUDA = re.compile(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
 _ASKED = re.compile(
     r"[\w.]*(?:device|type|kind)[\w.]*(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
@@ -36,7 +38,7 @@ _ASKED = re.compile(
 """A condition that tells CUDA, or an `other` device, from the rest."""
 _FIXED = re.compile(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = re.compile(r" if | else |is_available| or ")
-_TRAINS = re.compile(r"\.backward\(|\bGradScaler\b")
+_TRAINS = re.compile(r"\.backward\w*\(|\bGradScaler\b")
 _KERNELS = re.compile(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that work on CUDA alone."""
 _GIVEN = re.compile(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
@@ -186,7 +188,7 @@ def _needs_cuda(chunk: Chunk) -> bool:
 def _runs_on_cuda(call: cst.Call) -> bool:
     name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
     path = dotted(call.func) or ""
-    if name == "cuda" or (name in _CUDA_ALONE and path.startswith("torch.cuda.")):
+    if name == "cuda" or (name in CUDA_ALONE and path.startswith("torch.cuda.")):
         return True
     named = [argument for argument in call.args if name in ("to", "device") or _keyword(argument) == "device"]
     return any(_text(argument.value).startswith("cuda") for argument in named)

@@ -30,10 +30,12 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
     if minds_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
         return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
-        return Evidence(Because.ANNOUNCED, _BOTH, "the dtype chosen here can be float16", value.why_half)
+        halves = machine[Tensors].half_options.get(value.why_half, _BOTH)
+        return Evidence(Because.ANNOUNCED, halves, "the dtype chosen here can be float16", value.why_half)
     if value.among is not None:
-        halves = value.among if value.among <= _BOTH else None
-        return Evidence(Because.REGION, halves, "the tensor is half from here on", value.why_half) if halves else None
+        if not value.among or not value.among <= _BOTH:
+            return None
+        return Evidence(Because.REGION, value.among, "the tensor is half from here on", value.why_half)
     if value.dtype is None and not is_data(machine, value.symbol):
         region, entered_by = innermost(machine, state)
         halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()

@@ -19,11 +19,11 @@ from amplint.semantics.tensors.tensors import (
 from amplint.semantics.tensors.traits import counted
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknown, Value, number, standing
+from amplint.semantics.values.values import TRUE, Const, Items, Method, OneOf, Tensor, Unknown, Value, number, standing
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import having
-from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
 
 PLAIN, LIKE, NEW = having("creates"), having("creates-like"), having("creates-new")
@@ -74,6 +74,10 @@ def make(
     )  # fmt: skip
     if dtype in HALF_DTYPES:
         machine[Tensors].half_because[node] = Because.CAST
+    if wanted is not None and isinstance(wanted.value, OneOf):
+        machine[Tensors].half_options[node] = HALF_DTYPES & set(map(DTYPES.get, wanted.value.options))
+    if arguments.value("requires_grad") == TRUE:
+        machine[Tensors].leaves.add(symbol)
     resize(machine, state, arguments.value("out"), rank)
     taken = follows(machine, wanted)
     places = [(argument.node.value, argument.value) for argument in arguments.given]

@@ -22,6 +22,7 @@ from amplint.semantics.tensors import (
 )
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import announced, evidence
+from amplint.semantics.tensors.masks import minds_dtypes_before
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
     Tensors,
@@ -171,9 +172,12 @@ def tell(
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
     assumed = reasons == {Because.ASSUMED}
     guesses = taken_for_tensor(machine, result.symbol) if assumed else ()
+    called_from_outside = None in machine.sites
+    asked = called_from_outside and any(operand.half for operand in told) and minds_dtypes_before(machine, node)
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
-        module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, guesses=guesses,
+        module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, asked=asked,
+        guesses=guesses,
     )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         dtype = next((found for value in arguments.values if (found := dtype_of(machine, value)) is not None), None)
         like = arguments.value("other", 0)
         if name == "type_as" and isinstance(like, Tensor) and like.dtype != FROM_PARAMETER:
-            dtype = like.dtype
+            dtype = like.dtype or _dtype_as_made(machine, like)
     else:
         return None
     if dtype is None and not _only_moves(arguments):
@@ -176,9 +176,9 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
     if isinstance(value, Const) and isinstance(value.value, str):
         return LEGACY_TENSORS.get(value.value.rpartition(".")[2])
     if isinstance(value, Tensor):
-        return value.dtype
+        return value.dtype or _dtype_as_made(machine, value)
     if isinstance(value, Method) and value.name == "dtype" and isinstance(value.owner, Tensor):
-        return value.owner.dtype
+        return value.owner.dtype or _dtype_as_made(machine, value.owner)
     if isinstance(value, OneOf):
         names = {DTYPES.get(option) for option in value.options}
         return FROM_PARAMETER if "float16" in names else None
@@ -191,6 +191,12 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
         if key[0] == "converted":
             return str(key[1])
     return None
+
+
+def _dtype_as_made(machine: Machine, value: Tensor) -> str | None:
+    """The dtype a buffer was made in, where the method that has registered it still runs: nothing has converted it."""
+    dtype, function = machine[Tensors].registered.get(value.symbol, (None, None))
+    return dtype if function is not None and function in machine.calls else None
 
 
 def is_dtype(value: Value) -> bool:
@@ -333,8 +339,10 @@ class Tensors(Tracker):
     """Follows tensors through Python's own syntax.
 
     `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
-    `named` the names by which alone a symbol stands for a tensor, none where its use tells that. `of_layers` are the
-    loops that layers run, by identity.
+    `half_options` the half dtypes that a choice at a node can come to, `named` the names by which alone a symbol stands
+    for a tensor, none where its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
+    symbols of tensors made to record gradients, of which nothing has been computed, `registered` those of buffers, with
+    the dtype and the method in which they were made.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -344,8 +352,11 @@ class Tensors(Tracker):
         super().__init__(machine)
         self.cast_from: dict[int, str] = {}
         self.half_because: dict[cst.CSTNode | None, Because] = {}
+        self.half_options: dict[cst.CSTNode | None, frozenset[str]] = {}
         self.named: dict[int, tuple[Guessed, ...]] = {}
         self.of_layers: set[int] = set()
+        self.leaves: set[int] = set()
+        self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
 
     def loop_begins(self, node: cst.For, source: int) -> None:
         """It may be a loop of a layer, or of what a layer calls."""

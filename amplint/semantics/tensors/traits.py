@@ -18,6 +18,7 @@ from amplint.semantics.events import (
     ONE,
     SCALED_LATE,
     SCORES,
+    SIDES,
     SQUARES,
     ZEROS,
 )
@@ -27,9 +28,9 @@ from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import is_number
-from amplint.semantics.values.arguments import Arguments
-from amplint.semantics.values.values import Const, Items, Tensor, Value, number
-from amplint.semantics.words import CHANNELS, SCALE_FACTOR
+from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number
+from amplint.semantics.words import CHANNELS, IMAGE_SIDE, SCALE_FACTOR
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
@@ -51,6 +52,7 @@ _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
 _TRANSPOSES = having("transposes")
 _SHIFTS = words("add sub")
+_SHARES = frozenset({"Divide", "FloorDivide", "Multiply"})
 _WITHIN_ONE = words("sigmoid hardsigmoid softmax tanh sin cos sign normalize cosine_similarity")
 _SUMS_AND_PARTS = words("Add Subtract Multiply Minus abs index part mean")
 _PRODUCTS = words("mul outer matmul mm bmm einsum")
@@ -58,7 +60,6 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels.
-
     Where nothing is said of half, nothing shows that the tensor or parameter whose dtype they take is ever half, and
     what a test makes up are no positions at all.
     """
@@ -78,13 +79,16 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
-    fractions = op == "linspace" and any(_is_fraction(argument.node.value) for argument in named[:2])
+    fractions = op == "linspace" and any(_is_fraction(machine, argument) for argument in named[:2])
     around = len(named) > 1 and _is_window(op, named[0].node.value, named[1].node.value)
-    if short or fractions or around or any(_counts_channels(argument.node.value) for argument in arguments.given):
+    channels = any(_counts_channels(machine, argument) for argument in arguments.given)
+    if short or fractions or around or channels:
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     can_be_half = placed and any(map(_speaks_of_half, machine.program.main.chunks))
-    return frozenset({INTEGERS, COORDINATES} if can_be_half else {INTEGERS})
+    return frozenset(
+        {INTEGERS, *([COORDINATES] if can_be_half else ()), *([SIDES] if any(map(_is_side, named)) else ())}
+    )
 
 
 def _many(arguments: Arguments) -> bool:
@@ -105,9 +109,18 @@ def _speaks_of_half(chunk: Chunk) -> bool:
     return _CONVERTS.search(chunk.text) is not None
 
 
-def _is_fraction(bound: cst.BaseExpression) -> bool:
-    """Whether a bound is worked out by a division: positions are whole numbers, or those and a half."""
-    return any(isinstance(node, cst.Divide) for node in walk(bound))
+def _is_fraction(machine: Machine, bound: Argument) -> bool:
+    """Whether a bound is worked out by a division or with a factor that is not whole.
+
+    Positions are whole numbers, or those and a half.
+    """
+    if any(isinstance(node, cst.Divide) for node in walk(bound.node.value)):
+        return True
+    if not isinstance(bound.value, Unknown) or machine.symbols.key(bound.value.symbol)[0] != "Multiply":
+        return False
+    keys = map(machine.symbols.key, machine.symbols.parts(bound.value.symbol))
+    factors = (number(key[1]) for key in keys if key[0] == "value" and isinstance(key[1], Const))
+    return any(factor is not None and not float(factor).is_integer() for factor in factors)
 
 
 def _is_window(op: str, start: cst.BaseExpression, end: cst.BaseExpression) -> bool:
@@ -120,11 +133,32 @@ def _is_window(op: str, start: cst.BaseExpression, end: cst.BaseExpression) -> b
     return op == "linspace" and radius is not None and dotted(end) == radius
 
 
-def _counts_channels(bound: cst.BaseExpression) -> bool:
-    """Whether a bound is named after channels, of which there are few; what a shape is indexed with does not count."""
-    nodes = list(walk(bound))
+def _is_side(bound: Argument) -> bool:
+    """Whether a bound is the height or width of an image, or 1 more."""
+    names = [node.value for node in walk(bound.node.value) if isinstance(node, cst.Name)]
+    return len(names) == 1 and IMAGE_SIDE.search(names[0]) is not None
+
+
+def _counts_channels(machine: Machine, bound: Argument) -> bool:
+    """Whether a bound is named after channels, of which there are few; what a shape is indexed with does not count.
+
+    So does a share of them, as in `half = dim // 2`.
+    """
+    nodes = list(walk(bound.node.value))
     named = any(isinstance(node, cst.Name) and CHANNELS.search(node.value) for node in nodes)
-    return named and not any(isinstance(node, cst.Subscript) for node in nodes)
+    if any(isinstance(node, cst.Subscript) for node in nodes):
+        return False
+    return named or (isinstance(bound.value, Unknown) and _is_share(machine, bound.value.symbol))
+
+
+def _is_share(machine: Machine, symbol: int) -> bool:
+    """Whether a number is worked out from what is named after channels, and numbers that are written out."""
+    key = machine.symbols.key(symbol)
+    if key[0] in _SHARES:
+        first, *others = machine.symbols.parts(symbol)
+        return all(machine.symbols.key(part)[0] == "value" for part in others) and _is_share(machine, first)
+    place = {"parameter": -1, "attribute": 1}.get(str(key[0]))
+    return place is not None and CHANNELS.search(str(key[place])) is not None
 
 
 def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:
@@ -133,7 +167,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     given = frozenset[str]().union(*known)
     found = set[str]()
     if op in _RESHAPES:
-        found |= given & {SQUARES, INTEGERS, COORDINATES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
+        found |= given & {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
     if op in _SHIFTS:
         found |= given & ({INTEGERS, ANGLES} if all(map(_may_be_whole, values)) else {ANGLES})
         if all(SQUARES in traits for traits in known):

@@ -36,6 +36,8 @@ def kept(machine: Machine, value: Tensor) -> Tensor:
     kept = replace(value, symbol=provenance.kept(machine))
     if not machine.hypothetical or value.dtype != "float32":
         return kept
+    if machine.calls:
+        machine[Tensors].registered[kept.symbol] = value.dtype, machine.calls[-1]
     return replace(kept, dtype=None, among=frozenset({"float16", "bfloat16", "float32"}))
 
 
