@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import tempfile
@@ -73,7 +74,7 @@ def _change(data: Any, numbers: Numbers) -> None:
         elif kind == 2 and isinstance(place, list):
             place.extend(place[key : key + 1] * numbers(50))
         else:
-            place[key] = _VALUES[numbers(len(_VALUES) - 1)]
+            place[key] = copy.deepcopy(_VALUES[numbers(len(_VALUES) - 1)])  # a later change may reach into it
         return
 
 
