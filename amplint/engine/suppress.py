@@ -56,7 +56,8 @@ class _Statements:
         if finding.code in ALWAYS_ON:
             return False
         meant = (None, *self._at.get(finding.span.start.row, ()))
-        return any([self._suppresses(rows, finding.code) for rows in meant])
+        ways = [self._suppresses(rows, finding.code) for rows in meant]
+        return any(ways)
 
     def _suppresses(self, rows: tuple[int, int] | None, code: str) -> bool:
         if (rows, code) not in self._known:
