@@ -166,6 +166,15 @@ def test_whole_conversions_are_for_files_of_ordinary_size(amplint: Command, proj
         assert ("AMP902" in ran.out) == (size < LARGEST), ran.out
 
 
+def test_whole_conversions_of_many_functions_are_told_a_few_times(amplint: Command, project: Path) -> None:
+    told = []
+    for functions in (2, 50, 100):
+        (project / "train.py").write_text(SHAPES["functions that train"].text(functions), encoding="utf-8")
+        told.append(amplint("--select", "AMP902", "--output-format", "json").out.count('"code": "AMP902"'))
+    assert told[0] == 2
+    assert told[1] > told[2] > 2
+
+
 def test_large_input(amplint: Command, project: Path) -> None:
     (project / "amplint.toml").write_text("max-file-size = 10\n", encoding="utf-8")
     ran = amplint("-", "--fix", stdin=BAD.encode())
