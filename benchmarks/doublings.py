@@ -277,7 +277,10 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "`#` and blanks": Shape(lambda n: in_loop([f"y = 1  # noqa {'#    ' * n}"]), 10_000, 320_000),
         "`amplint` and blanks": Shape(lambda n: in_loop([f"y = 1  # amplint{' ' * n}!"]), 10_000, 320_000),
         "`amplint` words": Shape(lambda n: in_loop([f"y = 1  # {'amplint  ' * n}"]), 10_000, 320_000),
-        "suppressed lines": Shape(lambda n: in_loop("GradScaler()  # noqa: AMP601" for _ in range(n)), 100, 3_200),
+        "suppressed lines": Shape(lambda n: in_loop("GradScaler()  # noqa: AMP601" for _ in range(n)), 100, 6_400),
+        "suppressed elements": Shape(
+            lambda n: in_loop(["y = (", *["    GradScaler(),  # noqa: AMP601"] * n, ")"]), 100, 12_800
+        ),
         "`import import ...`": Shape(lambda n: in_loop([f"y = 'half {'import ' * n}'"]), 16_000, 256_000),
         "`def f(def f(...`": Shape(lambda n: f"y = '{'def f(' * n} 1e9 inf'\n", 32_000, 256_000),
         "`norm(norm(...`": Shape(lambda n: f"y = '{'norm(' * n} .grad'\n", 32_000, 256_000),

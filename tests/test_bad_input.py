@@ -11,6 +11,7 @@ import pkgutil
 import sys
 import textwrap
 import time
+import tokenize
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def good(project: Path) -> None:
         (b"import torch\nx = = 1\n", "2:5", "syntax error"),
         (b"x = 1\n  y = 2\n", "2:", "syntax error"),
         (b"x = (\n", "", "syntax error"),
+        (b"x = 1\ny = ('a'\n  b'b')\n", "3:", "cannot mix bytes"),
         (b"\n\nx = '\xff'\n", "3:1", "not valid utf-8"),
         (b"x = '\xff'\n", "1:1", "cannot be decoded"),
         (b"# coding: latin-1\nx = 1\n# coding: \xff\n\x00", "4:1", "NUL bytes"),
@@ -156,6 +158,23 @@ def test_every_codec(amplint: Command, project: Path, first: int, option: str) -
     repaired = "unscale_" in (project / "all" / "zz_good.py").read_text(encoding="utf-8")
     assert repaired == (option == "--fix")
     assert "AMP001" in amplint("all/rot_13.py").out  # in the format that shows the source
+
+
+def test_a_repair_is_read_back_as_it_was_meant(amplint: Command, project: Path) -> None:
+    """Some codecs read a text that they would write in another way, or on one line."""
+    before = {}
+    for codec in CODECS:
+        file = project / f"{codec}.py"
+        before[file] = f"# coding: {codec}\n{BAD}x = 'é+AOk-\\u0041\\x41'\n".encode()
+        file.write_bytes(before[file])
+    amplint("--fix")
+    repaired = [file for file, raw in before.items() if file.read_bytes() != raw]
+    assert {"utf_8", "cp1252"} <= {file.stem for file in repaired}
+    for file in repaired:
+        with tokenize.open(file) as text:
+            assert "unscale_" in text.read(), file.stem
+        compile(file.read_bytes(), file.stem, "exec")
+    assert not {"unicode_escape", "raw_unicode_escape", "utf_7"} & {file.stem for file in repaired}
 
 
 @pytest.mark.parametrize("codec", ["rot13", "hex", "undefined", "utf_32", "punycode", "nonsense"])

@@ -69,6 +69,20 @@ def test_patterns_with_many_wildcards(name: str) -> None:
     assert time.process_time() - started < QUICK_S
 
 
+@pytest.mark.parametrize("where", [".gitignore", "amplint.toml"])
+@pytest.mark.parametrize("name", GLOBS)
+def test_patterns_with_many_wildcards_in_a_tree(amplint: Command, project: Path, where: str, name: str) -> None:
+    piece, end = GLOBS[name]
+    pattern = piece * 13 + end
+    (project / where).write_text(f"exclude = ['{pattern}']\n" if where.endswith("toml") else pattern, encoding="utf-8")
+    folder = project / "a/a/a/a/a/a/a/a"
+    folder.mkdir(parents=True)
+    (folder / f"{'a' * 60}c.py").write_text(BAD, encoding="utf-8")
+    started = time.process_time()
+    assert amplint("--output-format", "concise").out.count("AMP205") == 1
+    assert time.process_time() - started < QUICK_S
+
+
 def fifo(path: Path) -> None:
     """A FIFO, which has no reader and no writer."""
     os.mkfifo(path)
@@ -150,6 +164,15 @@ def test_whole_conversions_are_for_files_of_ordinary_size(amplint: Command, proj
         (project / "train.py").write_text(text, encoding="utf-8")
         ran = amplint("--select", "AMP902", "--output-format", "concise")
         assert ("AMP902" in ran.out) == (size < LARGEST), ran.out
+
+
+def test_whole_conversions_of_many_functions_are_told_a_few_times(amplint: Command, project: Path) -> None:
+    told = []
+    for functions in (2, 50, 100):
+        (project / "train.py").write_text(SHAPES["functions that train"].text(functions), encoding="utf-8")
+        told.append(amplint("--select", "AMP902", "--output-format", "json").out.count('"code": "AMP902"'))
+    assert told[0] == 2
+    assert told[1] > told[2] > 2
 
 
 def test_large_input(amplint: Command, project: Path) -> None:

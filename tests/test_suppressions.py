@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,15 @@ def test_encodings_and_line_ends() -> None:
     for raw in texts:
         (comment,) = suppressions(raw)
         assert comment.rows == (2, 2)
+
+
+@pytest.mark.parametrize("text", ["x = 1  # noqa: AMP201\n", "x  # noqa: AMP201\n,"], ids=["lines", "one statement"])
+def test_many_findings_and_many_comments(text: str) -> None:
+    """Each is not compared with each: that would be 400 million times."""
+    many = 20_000
+    started = time.process_time()
+    assert left("(\n" * text.endswith(",") + text * many + ")\n" * text.endswith(","), *range(1, many + 1)) == []
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from amplint.findings import Finding, Position, Severity, Span
 from amplint.reports.context import Context
 from amplint.reports.diff import CI_SYSTEMS, unified
 from amplint.reports.github import github
+from amplint.reports.page.document import page
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
 from amplint.trace.record import Record, UnreadableRecord
@@ -87,6 +88,9 @@ def test_what_a_record_says_is_shown_harmless(tmp_path: Path) -> None:
 
     record = Record.from_json(json.dumps(spoilt(data)))
     assert_harmless(summary(record, findings(record)))
+    written = page(record, findings(record))
+    assert not HARMLESS.search(written)
+    assert "::error::" in written
 
 
 @pytest.mark.parametrize(

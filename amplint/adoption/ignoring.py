@@ -113,24 +113,27 @@ def _comments(page: Page, findings: list[Finding]) -> list[_Comment | None]:
     text = page.text
     ends = logical_ends(text)
     lines = Lines(text)
-    present = [one for one in suppressions(page.raw) if _takes_codes(one, lines)]
+    first: dict[tuple[int, int], Suppression] = {}
+    for one in suppressions(page.raw):
+        if one.rows is not None and _takes_codes(one, lines):
+            first.setdefault(one.rows, one)
+    present = {row: one for (start, end), one in reversed(first.items()) for row in range(start, end + 1)}
     return [_comment(finding, present, ends) for finding in findings]
 
 
 def _takes_codes(suppression: Suppression, lines: Lines) -> bool:
     """Whether it is a list of amplint's that codes can be added to."""
     end = suppression.span.end
-    listed = suppression.own and suppression.rows is not None and suppression.selectors is not None
+    listed = suppression.own and suppression.selectors is not None
     return listed and lines.line(end.row)[: end.column - 1].endswith("]")
 
 
-def _comment(finding: Finding, present: list[Suppression], ends: dict[int, Position]) -> _Comment | None:
+def _comment(finding: Finding, present: dict[int, Suppression], ends: dict[int, Position]) -> _Comment | None:
     row = finding.span.start.row
-    for suppression in present:
-        if suppression.covers(row):
-            end = suppression.span.end
-            before = Position(end.row, end.column - 1)
-            return _Comment(Span(before, before), joins=True)
+    if row in present:
+        end = present[row].span.end
+        before = Position(end.row, end.column - 1)
+        return _Comment(Span(before, before), joins=True)
     end_of_line = ends.get(row)
     return None if end_of_line is None else _Comment(Span(end_of_line, end_of_line), joins=False)
 

@@ -24,28 +24,52 @@ def suppress(findings: list[Finding], filename: str, raw: bytes, rules: Rules, a
     if not wanted and not (ours and may_suppress(raw)):
         return findings
     comments = suppressions(raw, in_config=is_config(filename))
-    used: set[tuple[Suppression, str]] = set()
-    kept = [finding for finding in findings if not _suppressed(finding, comments, rules, used)]
+    statements = _Statements(comments, rules)
+    kept = [finding for finding in findings if not statements.suppress(finding)]
     if wanted and not any(comment.rows is None and _names_itself(comment) for comment in comments):
-        kept += _unused(comments, filename, rules, active, used)
+        kept += _unused(comments, filename, rules, active, statements.used)
         kept.sort(key=lambda finding: (finding.span, finding.code))
     return kept
 
 
-def _suppressed(
-    finding: Finding, comments: Iterable[Suppression], rules: Rules, used: set[tuple[Suppression, str]]
-) -> bool:
-    if finding.code in ALWAYS_ON:
-        return False
-    hits = [
-        (comment, selector)
-        for comment in comments
-        if comment.covers(finding.span.start.row)
-        for selector in _selectors(comment)
-        if finding.code in matches(selector, rules)
-    ]
-    used.update(hits)
-    return bool(hits)
+class _Statements:
+    """The comments of each statement, and which of their selectors are `used`; None stands for the whole file.
+
+    A file may hold many findings and many comments, and so may one statement: each code is looked for once in each.
+    """
+
+    def __init__(self, comments: Iterable[Suppression], rules: Rules) -> None:
+        self.used: set[tuple[Suppression, str]] = set()
+        self._rules = rules
+        self._comments: dict[tuple[int, int] | None, list[Suppression]] = {None: []}
+        for comment in comments:
+            if not comment.misplaced:
+                self._comments.setdefault(comment.rows, []).append(comment)
+        self._at: dict[int, list[tuple[int, int]]] = {}
+        for rows in filter(None, self._comments):
+            for row in range(rows[0], rows[1] + 1):
+                self._at.setdefault(row, []).append(rows)
+        self._known: dict[tuple[tuple[int, int] | None, str], bool] = {}
+
+    def suppress(self, finding: Finding) -> bool:
+        """Whether a comment suppresses `finding`; all that do are used then."""
+        if finding.code in ALWAYS_ON:
+            return False
+        meant = (None, *self._at.get(finding.span.start.row, ()))
+        ways = [self._suppresses(rows, finding.code) for rows in meant]
+        return any(ways)
+
+    def _suppresses(self, rows: tuple[int, int] | None, code: str) -> bool:
+        if (rows, code) not in self._known:
+            hits = [
+                (comment, selector)
+                for comment in self._comments[rows]
+                for selector in _selectors(comment)
+                if code in matches(selector, self._rules)
+            ]
+            self.used.update(hits)
+            self._known[rows, code] = bool(hits)
+        return self._known[rows, code]
 
 
 def _unused(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from amplint.findings import Edit, Finding, Fix, Note, Position, Span
 from amplint.records import dataclass
-from amplint.source.encoding import SourceError, decode, encode
+from amplint.source.encoding import decode, rewritten
 from amplint.source.imports import imports
 
 
@@ -54,10 +54,7 @@ class Page:
 
     def restored(self, text: str) -> bytes | None:
         """The file once it holds `text`; None where it cannot, or where an edit has reached what is hidden."""
-        try:
-            return encode(text, self._decoded[1])
-        except SourceError:
-            return None
+        return rewritten(self.raw, text)
 
     def place(self, span: Span) -> Span | None:
         """Where `span` of the text is in the file; None where it is in no one place there."""

@@ -11,7 +11,7 @@ from amplint.notebooks.hidden import Hidden, rows_of
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page
 from amplint.notebooks.validity import objection, parses
-from amplint.source.encoding import SourceError, decode, encode
+from amplint.source.encoding import SourceError, decode, encode, rewritten
 from amplint.source.source import NEWLINE
 
 _CELL = re.compile(r"^(?:# ?%%|# In ?\[|# <codecell>)", re.MULTILINE)
@@ -21,12 +21,13 @@ class Script(Page):
     """The file with stand-ins for the lines of IPython."""
 
     def __init__(self, raw: bytes) -> None:
-        before, self._encoding = decode(raw)
+        self._file = raw
+        before, encoding = decode(raw)
         self._hidden = Hidden([before])
         self._text = "".join(masked(cell, self._hidden.hide, script=True) for cell in _cells(before))
         self._lines = NEWLINE.split(self._text)
         self.words = self._hidden.words
-        super().__init__(encode(self._text, self._encoding))
+        super().__init__(encode(self._text, encoding))
 
     @classmethod
     def of(cls, raw: bytes) -> Script | None:
@@ -49,10 +50,7 @@ class Script(Page):
 
     def restored(self, text: str) -> bytes | None:
         found = self._hidden.shown_again(text, 0, len(self._hidden))
-        try:
-            return None if found is None or self.loses(text) else encode(found, self._encoding)
-        except SourceError:
-            return None
+        return None if found is None or self.loses(text) else rewritten(self._file, found)
 
     def may_edit(self, span: Span) -> bool:
         return not any(self._hidden.holds(self._lines[row - 1]) for row in rows_of(span))

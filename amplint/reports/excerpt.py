@@ -17,13 +17,19 @@ def marked_rows(span: Span) -> list[int | None]:
     return rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS // 2], None, *rows[-_MOST_ROWS // 2 :]]
 
 
+def blank(line: str) -> bool:
+    """Whether nothing in `line` can be seen; a long line is not read to its end to learn that."""
+    return not line or line.isspace()
+
+
 def excerpt(line: str, row: int, span: Span, room: int) -> tuple[str, str]:
     """Line `row` in at most `room` columns, and a line below it that marks the part in `span` with `^`."""
     start = span.start.column - 1 if row == span.start.row else len(line) - len(line.lstrip())
     end = span.end.column - 1 if row == span.end.row else len(line.rstrip())
     low, high = max(0, start - room), start + room
-    cells = visible_cells(line.ljust(start + 1)[low:high])
-    widths = [columns(cell) for cell in cells]
+    shown = line[low:high].ljust(start + 1 - low)
+    cells = visible_cells(shown)
+    widths = list(map(len if shown.isascii() else columns, cells))
     start, end = start - low, max(end, start + 1) - low
     first = 0
     if low or sum(widths) > room:

@@ -9,7 +9,7 @@ import click
 from amplint.findings import Applicability, Finding, Note, Position, Severity, Span
 from amplint.reports.concise import concise
 from amplint.reports.context import Context
-from amplint.reports.excerpt import excerpt, marked_rows
+from amplint.reports.excerpt import blank, excerpt, marked_rows
 from amplint.reports.marks import said
 from amplint.reports.places import line, pointed
 from amplint.reports.text import visible, wrap
@@ -88,7 +88,7 @@ class _Block:
             yield self._paint(f"{'...':>{self._digits + 6}}", "blue")
             return
         source = self._context.sources.line(self._finding.filename, row, span.cell)
-        if source is None or not source.strip():
+        if source is None or blank(source):
             return
         text, marks = excerpt(source, row, span, self._room)
         yield self._numbered(row, text, ">")
@@ -110,7 +110,7 @@ class _Block:
     def _plain(self, span: Span, filename: str = "") -> Iterator[str]:
         row = span.start.row
         source = self._context.sources.line(filename or self._finding.filename, row, span.cell)
-        if source is not None and source.strip():
+        if source is not None and not blank(source):
             text, _ = excerpt(source, row, span, self._room)
             yield self._numbered(row, text)
 

@@ -38,6 +38,8 @@ def visible_lines(text: str) -> str:
 def visible_cells(line: str) -> list[str]:
     """What is shown for each character of a line of code, tabs as four columns."""
     first = {found.start() for found in _COMMAND_ANYWHERE.finditer(line)}
+    if not first and line.isascii() and line.isprintable():
+        return list(line)
     return [
         "    " if character == "\t" else _hex_of(character) if index in first else _INVISIBLE.sub(_escape, character)
         for index, character in enumerate(line)

@@ -22,6 +22,8 @@ def parse(text: str, first_row: int) -> libcst.Module:
         message = failure.message.partition("\n")[0].removeprefix("parser error: ")
         place = Position(max(1, failure.raw_line) + first_row - 1, failure.raw_column + 1)
         raise SourceError(f"syntax error: {message}", place) from None
+    except libcst.CSTValidationError as failure:  # which does not say where
+        raise SourceError(f"syntax error: {failure}", Position(first_row, 1)) from None
     except RecursionError:
         raise SourceError("too deeply nested to be parsed", Position(first_row, 1)) from None
 

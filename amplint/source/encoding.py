@@ -46,6 +46,20 @@ def encode(text: str, encoding: str | None = None) -> bytes:
         raise SourceError(f"the text cannot be written in {name}", Position(row, 1)) from None
 
 
+def rewritten(raw: bytes, text: str) -> bytes | None:
+    """The Python file `raw` with another `text`; None where it cannot be written in the encoding of the file.
+
+    Python accepts codecs that read different bytes as the same text, such as `unicode_escape` and `utf-7`. What such a
+    file holds besides `text` would be lost, so it is left alone, as is a text that would be read back as another.
+    """
+    try:
+        before, encoding = decode(raw)
+        after = encode(text, encoding)
+        return after if encode(before, encoding) == raw and decode(after) == (text, encoding) else None
+    except SourceError:
+        return None
+
+
 def shown_text(raw: bytes) -> str:
     """The text of a Python file for showing it: what cannot be decoded is replaced."""
     try:

@@ -38,10 +38,6 @@ class Suppression:
     span: Span
     removal: Span | None
 
-    def covers(self, row: int) -> bool:
-        """Whether a finding that starts in `row` is meant."""
-        return not self.misplaced and (self.rows is None or self.rows[0] <= row <= self.rows[1])
-
 
 def may_suppress(raw: bytes) -> bool:
     """Whether the file may hold a suppression of any kind."""

@@ -39,7 +39,7 @@ def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
 def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
     """The edit that lets a condition on the counter of `for i, batch in enumerate(loader)` hold at the end too."""
     target, over, guard = event.loop.target, event.loop.iter, rewrite.source.parent(event.remainder)
-    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
+    counter = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
     if not isinstance(counter, cst.Name) or not isinstance(over, cst.Call) or len(over.args) != 1:
         return None
     loader = over.args[0].value
@@ -62,7 +62,9 @@ def synchronised_at_end(event: Accumulation, rewrite: Rewriter) -> Edit | None:
         or not isinstance(loop.body, cst.IndentedBlock)
     ):
         return None
-    index = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else loop.target
+    index = (
+        loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) and loop.target.elements else loop.target
+    )
     if not isinstance(index, cst.Name) or index.value == "_" or not rewrite.same_function(target, loop):
         return None
     if event.guard is None:

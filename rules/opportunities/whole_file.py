@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 LARGEST = 50_000
 """Characters of the files that are tried: to convert one takes some ten times as long as to lint it."""
+MOST_EDITS = 10_000
+"""Edits in all findings about a file."""
 
 
 class Opportunity(Rule):
-    """A conversion that could be had. It is tried once for a file, and where it is refused nothing is said."""
+    """A conversion that could be had. It is tried once for a file, and where it is refused nothing is said.
+
+    Each finding has the edits of the whole file; in a file of very many, the first ones tell of it.
+    """
 
     severity = Severity.INFO
     default = False
@@ -30,6 +35,7 @@ class Opportunity(Rule):
 
     def __init__(self) -> None:
         self._conversions: list[Fix | None] = []
+        self._repeated = 0
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not self._conversions:
@@ -37,4 +43,6 @@ class Opportunity(Rule):
             wishes = self.wishes if len(source.text) <= LARGEST else ()
             tried = (as_fix(self.title, source.text, wish, source.path) for wish in wishes)
             self._conversions.append(next((fix for fix in tried if fix is not None), None))
-        return self._conversions[0]
+        fix = self._conversions[0]
+        self._repeated += 0 if fix is None else len(fix.edits)
+        return fix if self._repeated <= MOST_EDITS else None

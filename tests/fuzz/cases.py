@@ -9,7 +9,7 @@ from collections.abc import Callable
 from benchmarks.doublings import SHAPES
 from tests.chance import Numbers
 from tests.fuzz.corpus import pick
-from tests.fuzz.trees import mutant
+from tests.fuzz.trees import mutant, pared
 
 Way = Callable[[Numbers], bytes]
 
@@ -144,6 +144,11 @@ def trees(numbers: Numbers) -> bytes:
     return mutant(pick(numbers), pick(numbers), numbers).encode()
 
 
+def pieces(numbers: Numbers) -> bytes:
+    """A program whose calls, displays, targets, parameters and literals have been changed; Python can parse it."""
+    return pared(pick(numbers), numbers).encode(errors="surrogatepass")
+
+
 def notebooks(numbers: Numbers) -> bytes:
     """A program in cells, with magics, cells of other kinds and keys that are missing or wrong in a few places."""
     rest = pick(numbers).splitlines(keepends=True)
@@ -184,5 +189,6 @@ WAYS: dict[str, Way] = {
     "lines": lines,
     "encodings": encodings,
     "trees": trees,
+    "pieces": pieces,
     "shapes": shapes,
 }

@@ -152,6 +152,20 @@ def reported(raw: bytes) -> None:
     assert Record.from_json(record.to_json()).to_json() == record.to_json()
 
 
+def drawn(raw: bytes) -> None:
+    """A record that is not refused has a page, without control characters."""
+    try:
+        record = Record.from_json(raw.decode(errors="replace"))
+    except UnreadableRecord:
+        return
+    from amplint.reports.page.document import page  # what draws is large, and only this needs it
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fonts lack characters
+        text = page(record, findings_of(record))
+    assert not CONTROL.search(text), CONTROL.search(text)
+
+
 def configured(raw: bytes) -> None:
     """A configuration is refused with a line for the user, or gives settings that can be used."""
     with tempfile.TemporaryDirectory() as folder:
@@ -188,14 +202,17 @@ JOBS: dict[str, Job] = {
     **{f"lint {name}": Job(way, linted, 5 if name == "trees" else 1) for name, way in cases.WAYS.items()},
     "lint notebooks": Job(cases.notebooks, lambda raw: linted(raw, NOTEBOOK)),
     "fix trees": Job(cases.trees, repaired, 2),
+    "fix pieces": Job(cases.pieces, repaired),
     "fix lines": Job(cases.lines, repaired),
     "fix tokens": Job(cases.tokens, repaired),
     "fix encodings": Job(cases.encodings, repaired),
     "fix notebooks": Job(cases.notebooks, lambda raw: repaired(raw, NOTEBOOK.filename)),
     "convert trees": Job(cases.trees, converted, 2),
+    "convert pieces": Job(cases.pieces, converted),
     "convert lines": Job(cases.lines, converted),
     "convert tokens": Job(cases.tokens, converted),
     "records": Job(records.record, reported),
+    "pages": Job(records.record, drawn),
     "configuration": Job(records.configuration, configured),
 }
 

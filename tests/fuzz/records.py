@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import tempfile
@@ -73,7 +74,9 @@ def _change(data: Any, numbers: Numbers) -> None:
         elif kind == 2 and isinstance(place, list):
             place.extend(place[key : key + 1] * numbers(50))
         else:
-            place[key] = _VALUES[numbers(len(_VALUES) - 1)]
+            alike = [value for value in _VALUES if type(value) is type(place[key])] if numbers(2) else []
+            values = alike or _VALUES  # of another type, a value is mostly refused before it is read
+            place[key] = copy.deepcopy(values[numbers(len(values) - 1)])  # a later change may reach into it
         return
 
 

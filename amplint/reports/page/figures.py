@@ -103,7 +103,7 @@ def loss_scale(steps: Sequence[ScalerStep]) -> Markup | None:
             numbers = [*(step.step + 1 for step in history), last.step + 2]
             scales = [*(step.scale for step in history), last.scale if last.after is None else last.after]
             dashes = "solid" if number == 0 else (0, (4, 1 + number))
-            axis.plot(numbers, scales, drawstyle="steps-post", color=LINE, linestyle=dashes, label=scaler)
+            axis.plot(numbers, scales, drawstyle="steps-post", color=LINE, linestyle=dashes, label=_short(scaler))
         skipped = [step for step in steps if step.skipped]
         if skipped:
             places = [step.step + 1 for step in skipped], [step.scale for step in skipped]

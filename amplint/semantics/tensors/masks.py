@@ -53,7 +53,7 @@ def mends(machine: Machine) -> bool:
             return True
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
             last = node.args[-1].value
-            zero = isinstance(last, (cst.Integer, cst.Float)) and float(last.value) == 0
+            zero = isinstance(last, (cst.Integer, cst.Float)) and last.evaluated_value == 0
             if zero and node.func.attr.value in ("masked_fill", "masked_fill_"):
                 return True
     return False
