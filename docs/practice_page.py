@@ -18,8 +18,8 @@ for the script to do again, and what it does not do, nobody does. amplint goes b
 libraries that are installed.
 """
 FAMILIES = {
-    "fully_shard": ("AMP711", "AMP713", "AMP714"),
-    "fsdp": ("AMP216", "AMP711", "AMP712", "AMP713", "AMP714"),
+    "fully_shard": ("AMP711", "AMP713", "AMP714", "AMP715"),
+    "fsdp": ("AMP216", "AMP711", "AMP712", "AMP713", "AMP714", "AMP715"),
     "deepspeed": ("AMP721", "AMP722", "AMP723", "AMP724"),
     "accelerate": ("AMP705", "AMP731", "AMP732"),
     "fabric": ("AMP705", "AMP706"),

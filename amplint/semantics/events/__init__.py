@@ -87,7 +87,14 @@ from amplint.semantics.events.operations import (
     WeightsAveraged,
     best,
 )
-from amplint.semantics.events.parameters import HalfStepped, PolicyMade, ShardedStep, Shards, ShardsClipped
+from amplint.semantics.events.parameters import (
+    HalfStepped,
+    PolicyMade,
+    ShardedStep,
+    ShardingRefused,
+    Shards,
+    ShardsClipped,
+)
 from amplint.semantics.events.protocol import (
     BFLOAT16,
     WIDE,
@@ -239,6 +246,7 @@ __all__ = [
     "Sensitive",
     "Setting",
     "ShardedStep",
+    "ShardingRefused",
     "Shards",
     "ShardsClipped",
     "SizeRefused",
