@@ -24,7 +24,7 @@ FAMILIES = {
     "accelerate": ("AMP705", "AMP731", "AMP732"),
     "fabric": ("AMP705", "AMP706"),
     "lightning": ("AMP706", "AMP742", "AMP743"),
-    "transformers": ("AMP706", "AMP741", "AMP744"),
+    "transformers": ("AMP706", "AMP741", "AMP744", "AMP745"),
     "torchao": ("AMP751", "AMP752"),
     "transformer_engine": ("AMP761", "AMP762", "AMP763"),
 }
