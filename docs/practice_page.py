@@ -18,13 +18,13 @@ for the script to do again, and what it does not do, nobody does. amplint goes b
 libraries that are installed.
 """
 FAMILIES = {
-    "fully_shard": ("AMP711", "AMP713", "AMP714"),
-    "fsdp": ("AMP216", "AMP711", "AMP712", "AMP713", "AMP714"),
+    "fully_shard": ("AMP711", "AMP713", "AMP714", "AMP715"),
+    "fsdp": ("AMP216", "AMP711", "AMP712", "AMP713", "AMP714", "AMP715"),
     "deepspeed": ("AMP721", "AMP722", "AMP723", "AMP724"),
     "accelerate": ("AMP705", "AMP731", "AMP732"),
     "fabric": ("AMP705", "AMP706"),
     "lightning": ("AMP706", "AMP742", "AMP743"),
-    "transformers": ("AMP706", "AMP741", "AMP744"),
+    "transformers": ("AMP706", "AMP741", "AMP744", "AMP745"),
     "torchao": ("AMP751", "AMP752"),
     "transformer_engine": ("AMP761", "AMP762", "AMP763"),
 }

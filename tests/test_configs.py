@@ -215,6 +215,29 @@ def test_a_file_alone(name: str, amplint: Command, project: Path) -> None:
     assert amplint(".").status == 0
 
 
+RECIPE = "model_name_or_path: org/model\n{model}\noutput_dir: out\nper_device_train_batch_size: 8\n{switch}\n"
+RECIPES = [
+    ("torch_dtype: float16", "bf16: true", "warning"),
+    ("dtype: torch.bfloat16", "fp16: true", "warning"),
+    ("use_peft: true\nload_in_4bit: true\nbnb_4bit_compute_dtype: float16", "bf16: true", "info"),
+    ("torch_dtype: bfloat16", "bf16: true", None),
+    ("torch_dtype: auto", "fp16: true", None),
+    ("torch_dtype: float32", "bf16: true", None),
+    ("torch_dtype: float16", "bf16: false", None),
+    ("torch_dtype: float16", "seed: 1", None),
+]
+
+
+@pytest.mark.parametrize(("model", "switch", "severity"), RECIPES)
+def test_dtypes_of_a_recipe(model: str, switch: str, severity: str | None, amplint: Command, project: Path) -> None:
+    text = RECIPE.format(model=model, switch=switch)
+    (project / "recipe.yaml").write_text(text, encoding="utf-8")
+    out = amplint("--output-format", "concise", "--select", "AMP745", "recipe.yaml").out
+    line = text[: text.index(switch)].count("\n") + 1
+    told = f"recipe.yaml:{line}:1: AMP745[weights-in-other-half] {severity}: "
+    assert out.startswith(told) if severity is not None else out == ""
+
+
 @pytest.fixture
 def conf(project: Path) -> Path:
     """A file that contradicts itself, and a script that names it."""

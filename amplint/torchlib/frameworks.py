@@ -106,6 +106,18 @@ TRAINING_SETTINGS = frozenset(
     {"per_device_train_batch_size", "per_device_eval_batch_size", "max_grad_norm", "output_dir"}
 )
 """Settings by which a file is known for arguments of Hugging Face's Trainer, where two of them are in it."""
+WEIGHTS_DTYPES = ("dtype", "torch_dtype", "model_dtype", "bnb_4bit_compute_dtype")
+"""Settings beside these for the dtype in which weights are loaded, or what is quantized is computed.
+
+Sources: `ModelConfig` of trl 0.7 to 1.0, the recipes of Hugging Face's alignment-handbook and open-r1.
+"""
+DTYPE_NAMES = {
+    **dict.fromkeys(("float16", "fp16", "half", "torch.float16"), "float16"),
+    **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),
+}
+"""What files of settings call the half dtypes."""
+ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", "lora", "peft", "finetuning_type"})
+"""Settings beside these that tell of adapters or of quantized weights; so do those that begin with "lora_"."""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

@@ -88,3 +88,36 @@ POLICIES = {
     )
     for name in policy.names
 }
+
+TWINS = {
+    "fully_shard": "FullyShardedDataParallel",
+    "FullyShardedDataParallel": "fully_shard",
+    "MixedPrecisionPolicy": "MixedPrecision",
+    "MixedPrecision": "MixedPrecisionPolicy",
+}
+"""What does the same for the other kind of sharding, and has other arguments."""
+POLICY_OF = {"fully_shard": "MixedPrecisionPolicy", "FullyShardedDataParallel": "MixedPrecision"}
+"""The class of the policies that each takes."""
+TAKEN = {
+    "fully_shard": frozenset(
+        {
+            *("module", "mesh", "reshard_after_forward", "shard_placement_fn", "mp_policy", "offload_policy"),
+            *("ignored_params", "dp_mesh_dims"),
+        }
+    ),
+    "FullyShardedDataParallel": frozenset(
+        {
+            *("module", "process_group", "sharding_strategy", "cpu_offload", "auto_wrap_policy", "backward_prefetch"),
+            *("mixed_precision", "ignored_modules", "param_init_fn", "device_id", "sync_module_states"),
+            *("forward_prefetch", "limit_all_gathers", "use_orig_params", "ignored_states", "device_mesh"),
+        }
+    ),
+    "MixedPrecisionPolicy": frozenset({"param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs"}),
+    "MixedPrecision": frozenset(
+        {
+            *("param_dtype", "reduce_dtype", "buffer_dtype", "keep_low_precision_grads", "cast_forward_inputs"),
+            *("cast_root_forward_inputs", "_module_classes_to_ignore"),
+        }
+    ),
+}
+"""All that each may be given by name, in any version (PyTorch 2.4 to 2.13)."""

@@ -10,6 +10,7 @@ from amplint.semantics.configs.display import Reader, dictionaries, find, get, n
 from amplint.semantics.events import (
     EngineConfigured,
     Event,
+    HalvesMixed,
     LaunchOverruled,
     PrecisionTwice,
 )
@@ -18,7 +19,15 @@ from amplint.semantics.values.values import NONE, TRUE, Const, Items
 from amplint.source import syntax as cst
 from amplint.source.configs.file import ConfigFile
 from amplint.torchlib.deepspeed import KNOWN_BY, PRECISIONS
-from amplint.torchlib.frameworks import DEEPSPEED_FILE, LAUNCHED_BY, LEFT_TO_FILE, TRAINING_SETTINGS
+from amplint.torchlib.frameworks import (
+    ADAPTED_BY,
+    DEEPSPEED_FILE,
+    DTYPE_NAMES,
+    LAUNCHED_BY,
+    LEFT_TO_FILE,
+    TRAINING_SETTINGS,
+    WEIGHTS_DTYPES,
+)
 
 _Told = tuple[type[Event], cst.CSTNode, dict[str, Any]]
 _STARTER = "accelerate launch"
@@ -57,8 +66,22 @@ def _launch(program: Program, tree: cst.Dict, value: Items) -> Iterator[_Told]:
 
 
 def _arguments(tree: cst.Dict, value: Items) -> Iterator[_Told]:
-    """Arguments of Hugging Face's Trainer."""
+    """Arguments of Hugging Face's Trainer, with those of the model that it trains."""
     both = [find(tree, name) for name in PRECISIONS]
     if all(get(value, name) == TRUE for name in PRECISIONS) and both[0] is not None and both[1] is not None:
         first, second = sorted((entry.key for entry in both if entry is not None), key=lambda key: key.at)
         yield PrecisionTwice, second, {"other": first}
+        return
+    precision = next((name for name in PRECISIONS if get(value, name) == TRUE), None)
+    switch = find(tree, precision) if precision is not None else None
+    if precision is None or switch is None:
+        return
+    keys = {name for entry in tree.elements if isinstance(entry, cst.DictElement) and (name := name_of(entry))}
+    adapted = not keys.isdisjoint(ADAPTED_BY) or any(name.startswith("lora_") for name in keys)
+    for name in WEIGHTS_DTYPES:
+        written, asked = find(tree, name), get(value, name)
+        dtype = DTYPE_NAMES.get(str(asked.value)) if isinstance(asked, Const) else None
+        if written is not None and dtype is not None and dtype != DTYPE_NAMES[precision]:
+            details = {"precision": DTYPE_NAMES[precision], "cast": written.key, "adapted": adapted}
+            yield HalvesMixed, switch.key, details
+            return

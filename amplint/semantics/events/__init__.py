@@ -18,6 +18,7 @@ from amplint.semantics.events.frameworks import (
     EngineDisagrees,
     EngineInRegion,
     HalfManaged,
+    HalvesMixed,
     InertDecorator,
     LaunchOverruled,
     LeftUncompiled,
@@ -87,7 +88,14 @@ from amplint.semantics.events.operations import (
     WeightsAveraged,
     best,
 )
-from amplint.semantics.events.parameters import HalfStepped, PolicyMade, ShardedStep, Shards, ShardsClipped
+from amplint.semantics.events.parameters import (
+    HalfStepped,
+    PolicyMade,
+    ShardedStep,
+    ShardingRefused,
+    Shards,
+    ShardsClipped,
+)
 from amplint.semantics.events.protocol import (
     BFLOAT16,
     WIDE,
@@ -189,6 +197,7 @@ __all__ = [
     "HalfStepped",
     "HalfSum",
     "HalfUnscaled",
+    "HalvesMixed",
     "HandedBackward",
     "HandedOver",
     "How",
@@ -239,6 +248,7 @@ __all__ = [
     "Sensitive",
     "Setting",
     "ShardedStep",
+    "ShardingRefused",
     "Shards",
     "ShardsClipped",
     "SizeRefused",

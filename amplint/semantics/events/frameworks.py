@@ -24,6 +24,18 @@ class HalfManaged(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalvesMixed(Event):
+    """Mixed precision in `precision`, a half dtype, is asked for around weights that `cast` puts into the other one.
+
+    In a file of settings, where `adapted` tells that there are adapters for the weights, or that they are quantized.
+    """
+
+    precision: str
+    cast: cst.CSTNode
+    adapted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AllHalf(Event):
     """A loop trains a model that it converts to `dtype` as a whole, by a precision that `made` asks for."""
 

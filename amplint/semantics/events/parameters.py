@@ -79,3 +79,16 @@ class PolicyMade(Event):
 
     policy: Policy
     dtypes: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ShardingRefused(Event):
+    """`called`, which shards a model or is a policy for that, is given by `name` what its twin takes.
+
+    `policy` is the class of the policy that is given, where that is known.
+    """
+
+    call: cst.Call
+    called: str
+    name: str
+    policy: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amplint.semantics.events import AllHalf, ClippedScaled, HalfManaged, PrecisionTwice
+from amplint.semantics.events import AllHalf, ClippedScaled, HalfManaged, HalvesMixed, PrecisionTwice
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.python.machine import Machine
@@ -100,6 +100,11 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         guesses = machine.guessed(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
         return
+    other = None if known is None else known.bfloat16 if manager.precision == "float16" else known.half
+    if other is not None and manager.precision in HALF_DTYPES:
+        details = {"precision": manager.precision, "cast": other}
+        machine.emit(state, HalvesMixed, node, guesses=machine.guessed(other), **details)
+        return
     mixed = manager.kind == LOOP and manager.precision == "bfloat16"
     if mixed and known is not None and known.saved is not None and not _is_older(state, manager):
         version = machine.program.wanted("transformers")
@@ -131,7 +136,7 @@ class Trainers(Tracker):
             return Words(frozenset({"Trainer", "manual_backward", *BY_HAND}))
         if AllHalf.kind in self.machine.wanted and "LightningModule" in said and "fit" in said:
             return Words(frozenset({"Trainer", "fit"}))
-        if HalfManaged.kind not in self.machine.wanted or _BFLOAT16 not in said:
+        if self.machine.wanted.isdisjoint({HalfManaged.kind, HalvesMixed.kind}) or _BFLOAT16 not in said:
             return Words()
         return Words(
             frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))

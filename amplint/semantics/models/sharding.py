@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from amplint.semantics.events import PolicyMade, Shards, ShardsClipped
+from amplint.semantics.events import PolicyMade, ShardingRefused, Shards, ShardsClipped
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.parameters import Parameters, change, root, sources
 from amplint.semantics.python.machine import Machine
@@ -17,7 +17,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, Const, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.names import CLIPPERS
-from amplint.torchlib.sharding import POLICIES, SHARDERS, Sharder
+from amplint.torchlib.sharding import POLICIES, POLICY_OF, SHARDERS, TAKEN, TWINS, Sharder
 
 _CLIPS = "clip_grad_norm_"
 _PLAIN = frozenset(name for name in CLIPPERS if name.endswith(f".{_CLIPS}"))
@@ -55,6 +55,13 @@ def _computes_in(machine: Machine, state: State, policy: Value | None) -> tuple[
     return dtype, dtype if returned in (None, NONE) else dtype_of(machine, returned)
 
 
+def _policy_class(state: State, policy: Value) -> str | None:
+    """The class that a policy was made of, by what it holds."""
+    known = state.heap.get(policy.symbol, {}) if isinstance(policy, Unknown) else {}
+    made = (name for name, found in POLICIES.items() if known.keys() >= set(found.parameters))
+    return next((name.rpartition(".")[2] for name in made), None)
+
+
 def _renewed(state: State) -> None:
     """Parameters are put into optimizers by hand: none is outdated any more."""
     for symbol, model in state[ModelStates].known.items():
@@ -75,12 +82,15 @@ class Sharding(Tracker):
     def _shard(self, state: State, call: Call) -> Value | None:
         if not call.arguments.given or not isinstance(call.callee, Ref):
             return None
-        _shard(self.machine, state, call.node, SHARDERS[call.callee.name], call.arguments)
+        sharder = SHARDERS[call.callee.name]
+        self._refused(state, call, sharder.title, sharder.policy[0])
+        _shard(self.machine, state, call.node, sharder, call.arguments)
         return call.arguments.values[0]
 
     def _policy(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
         policy, symbol = POLICIES[call.callee.name], self.machine.identity(state, call.node)
+        self._refused(state, call, call.callee.name.rpartition(".")[2])
         if not any(argument.star for argument in call.arguments.given):
             given = {name: call.arguments.value(name, place) or NONE for place, name in enumerate(policy.parameters)}
             for name, value in given.items():
@@ -92,6 +102,17 @@ class Sharding(Tracker):
             }
             self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes)
         return Unknown(symbol)
+
+    def _refused(self, state: State, call: Call, called: str, takes_policy: str | None = None) -> None:
+        """Tell of what the call is given that belongs to its twin."""
+        for name, given in ((argument.keyword, argument.value) for argument in call.arguments.given):
+            if name is None:
+                continue
+            policy = _policy_class(state, given)
+            stray = name not in TAKEN[called] and name in TAKEN[TWINS[called]]
+            if stray or (name == takes_policy and policy == TWINS[POLICY_OF[called]]):
+                details = {"call": call.node, "called": called, "name": name, "policy": policy}
+                self.machine.emit(state, ShardingRefused, call.node, **details)
 
     def call_begins(self, state: State, call: Call) -> None:
         """`torch.nn.utils.clip_grad_norm_` may be given the parameters of a model whose shards are elsewhere."""
