@@ -33,10 +33,13 @@ IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP50
 OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_bare_statement.py": [None],  # what nothing enters does nothing to be seen
     "AMP106-autocast-has-no-effect/bad_device_of_the_caller.py": [None],  # one run sees one device
+    "AMP106-autocast-has-no-effect/bad_dtype_asked_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_float32_elsewhere.py": [None],
     "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_switched_off_for_cuda.py": [None],  # the caller's region is out of sight
     "AMP107-autocast-arguments/bad_device_by_its_default.py": [Verdict.CONFIRMED, None],  # the first one raises
+    "AMP108-forward-outside-autocast/bad_scaled_unseen_model.py": [Verdict.UNDECIDED],  # no region anywhere
+    "AMP108-forward-outside-autocast/bad_scaled_without_region.py": [Verdict.UNDECIDED],
     "AMP109": [None],  # other threads are not watched
     "AMP112": [None],  # weights are not looked at
     "AMP113": [None],  # the compiled backward pass is not watched
@@ -46,6 +49,7 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
     "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
     "AMP414": [None],  # how often a random number falls on a value is not counted
+    "AMP506": [None],  # what nothing is done with is not looked at
     "AMP505": [None],  # no operation of PyTorch's
     "AMP403": [Verdict.UNDECIDED],  # values are not looked at
     "AMP502-dtype-mismatch-after-autocast/bad_flash_attention.py": [Verdict.UNDECIDED],  # no operation of PyTorch's
