@@ -437,3 +437,9 @@ def test_training_in_another_file_and_a_checkpoint_in_this_one(tmp_path: Path) -
         """
     write(tmp_path, {"train.py": train, "main.py": main})
     assert lint(tmp_path, "main.py") == ["AMP211:8"]
+
+
+def test_a_function_that_writes_classes_is_no_class() -> None:
+    text = 'def schema(name):\n    return f"""\nclass {name}:\n    pass\n"""\n\n\nmade = schema("Tensor")\n'
+    source = Source("made.py", text)
+    assert [(chunk.name, chunk.is_class) for chunk in source.chunks] == [("schema", False), (None, False)]

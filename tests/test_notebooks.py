@@ -76,7 +76,8 @@ def test_findings_are_told_by_cell_and_line() -> None:
 
 def test_notes_and_edits_in_other_cells() -> None:
     step = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\nscaler.update()"
-    (finding,) = api.check(notebook(SETUP, "scaler.scale(model(x).sum()).backward()", step), filename="train.ipynb")
+    forward = 'with torch.autocast("cuda"):\n    loss = model(x).sum()\nscaler.scale(loss).backward()'
+    (finding,) = api.check(notebook(SETUP, forward, step), filename="train.ipynb")
     assert (finding.code, finding.cell, finding.notes[0].span.cell) == ("AMP205", 4, 3)
 
 

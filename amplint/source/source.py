@@ -92,8 +92,8 @@ class Chunk:
     @functools.cached_property
     def is_class(self) -> bool:
         """Whether it is a class."""
-        heads = (line for line in self.text.splitlines() if line[:1] not in ("@", "#", " ", "\t", ")"))
-        return self.name is not None and any(line.startswith("class ") for line in heads)
+        heads = (line for line in self.text.splitlines() if line.startswith(("class ", "def ", "async ")))
+        return self.name is not None and next(heads, "").startswith("class ")
 
     @functools.cached_property
     def module(self) -> cst.Module:
