@@ -26,8 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed import fsdp
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from amplint.torchlib.sharding import TAKEN
 from amplint.torchlib.tables import TREATMENTS, policy
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -891,3 +893,8 @@ def test_the_cpu_does_not_show_what_cuda_does() -> None:
 def test_the_cpu_takes_float16_too() -> None:
     with torch.autocast("cpu", dtype=HALF):
         assert (MATRIX @ MATRIX).dtype is HALF
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_sharding_takes_by_name(name: str) -> None:
+    assert inspect.signature(getattr(fsdp, name)).parameters.keys() == TAKEN[name]

@@ -75,6 +75,11 @@ FLOAT32_BY_DEFAULT = tuple(sorted(having("float32")))
 
 CASTS = valued("casts")
 """Method of tensors -> the dtype it converts to."""
+DISCARDED_CAST = (
+    r"(?m)^[ \t]+[\w.]+\.(?:(half|float|bfloat16|double)\(\)|(to|type|type_as)\([^()\n]*(?:dtype|float|half)[^\n]*\))"
+    r"[ \t\r]*(?:#[^\n]*)?$"
+)
+"""The pattern of a statement in a function that is a conversion and nothing else, as far as a line says it."""
 FLOATING_CASTS = frozenset(name for name, dtype in CASTS.items() if dtype in FLOATING)
 CLEARING = ("zero_", "detach_", "requires_grad_")
 """Methods of `parameter.grad` after which it holds no gradient that was added up before."""

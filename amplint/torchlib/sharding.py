@@ -120,4 +120,4 @@ TAKEN = {
         }
     ),
 }
-"""All that each may be given by name, in any version (PyTorch 2.4 to 2.13)."""
+"""All that each may be given by name, by the signatures of PyTorch 2.13."""

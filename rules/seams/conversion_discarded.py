@@ -10,6 +10,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ConversionDiscarded, Event
 from amplint.source import syntax as cst
+from amplint.torchlib.methods import DISCARDED_CAST
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -46,12 +47,7 @@ class DiscardedConversion(Rule):
     code = "AMP506"
     name = "conversion-discarded"
     severity = Severity.WARNING
-    screen = (
-        re.compile(
-            rb"(?m)^[ \t]+[\w.]+\.(?:(?:half|float|bfloat16|double)\(\)"
-            rb"|(?:to|type|type_as)\([^()\n]*(?:dtype|float|half)[^\n]*\))[ \t\r]*(?:#[^\n]*)?$"
-        ),
-    )
+    screen = (re.compile(DISCARDED_CAST.encode()),)
     fixable = Applicability.UNSAFE
     reason = "A tensor is not converted in place, as a module is."
 

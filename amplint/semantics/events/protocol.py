@@ -113,13 +113,13 @@ class Backward(Event):
     """A backward pass.
 
     `loss` is what it runs on, `regions` are those in which work was done since the last one, gradients recorded.
-    It is `idle_graph` where it runs on a new tensor, such as to start the autograd engine.
+    It is `of_leaf` where it runs on a new tensor, such as to start the autograd engine.
     """
 
     loss: Value
     scaler: Scaler | None = None
     regions: tuple[RanRegion, ...] = ()
-    idle_graph: bool = False
+    of_leaf: bool = False
 
     @property
     def scales_bfloat16(self) -> bool:

@@ -76,7 +76,7 @@ class DeepSpeed(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What clips gradients, where a file starts an engine."""
-        starts = any(not chunk.words.isdisjoint({"deepspeed"}) for chunk in chunks)
+        starts = any("deepspeed" in chunk.words for chunk in chunks)
         return Words(_CLIPS if starts and ClippingLost.kind in self.machine.wanted else frozenset())
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:

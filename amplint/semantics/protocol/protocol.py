@@ -149,9 +149,9 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         scaler = None
     machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
     windows.note_backward(machine, state, node, loss)
-    new = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
+    of_leaf = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
-    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, idle_graph=new)
+    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf)
     outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:

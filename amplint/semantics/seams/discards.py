@@ -13,14 +13,10 @@ from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
-from amplint.torchlib.methods import CASTS
+from amplint.torchlib.methods import CASTS, DISCARDED_CAST
 from amplint.torchlib.policy import words
 
-_DISCARDED = re.compile(
-    r"(?m)^[ \t]+[\w.]+\.(?:(half|float|bfloat16|double)\(\)|(to|type|type_as)\([^()\n]*(?:dtype|float|half)[^\n]*\))"
-    r"[ \t]*(?:#[^\n]*)?$"
-)
-"""Such a statement in a function, as far as a line says it."""
+_DISCARDED = re.compile(DISCARDED_CAST)
 _METHODS = frozenset(CASTS) | words("to type type_as")
 
 

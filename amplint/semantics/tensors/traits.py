@@ -60,6 +60,7 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels.
+
     Where nothing is said of half, nothing shows that the tensor or parameter whose dtype they take is ever half, and
     what a test makes up are no positions at all.
     """
