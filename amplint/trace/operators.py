@@ -12,26 +12,29 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C import _current_autograd_node as _autograd_node
-from torch._C import _RestorePythonTLSSnapshot as _outside  # type: ignore[attr-defined]
-from torch._ops import HigherOrderOperator
+from torch._ops import OpOverload
 from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[attr-defined]
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from amplint.trace.calls import Calls, region_of, tensors
-from amplint.trace.frames import NOWHERE, Line, calling_line, is_called_back, is_own
+from amplint.trace.calls import Calls, tensors
+from amplint.trace.frames import NOWHERE, Line, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.placement import device_type
 from amplint.trace.record import Operation
+from amplint.trace.regions import Regions
 from amplint.trace.tally import Kind, may_overflow, replayable
 from amplint.trace.values import is_sound
+
+_dtype = attrgetter("dtype")
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -52,7 +55,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._optimizing = False
         self._attached = False
         self._depth = (0, 0)
-        self.calls = Calls(modules, lambda: self.on)
+        self.regions = Regions()
+        self.calls = Calls(modules, self.regions, lambda: self.on)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._origins: dict[int, tuple[Line, str]] = {}
@@ -64,14 +68,15 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and count it."""
-        if not self.on or isinstance(func, HigherOrderOperator):
+        if not self.on or not isinstance(func, OpOverload):
             if self.alert and self.numerics is not None and self.numerics.makes_numbers(func):
                 return self._run_alert(self.numerics, func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
         numerics = self.numerics
         began = numerics is None or numerics.before(func, args, kwargs)
+        run = func._op if type(func) is OpOverload else func
         started = perf_counter()
-        result = func(*args, **kwargs) if kwargs else func(*args)
+        result = run(*args, **kwargs) if kwargs else run(*args)
         seconds = perf_counter() - started
         inputs = tensors(args)
         if kwargs:
@@ -165,16 +170,15 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             phase, api = "backward", None
             line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
             if _is_written_out(type(node)):
-                line = calling_line()
+                line = self.calls.line()
             if torch.is_grad_enabled():
                 self._origins.setdefault(_sequence_number() - 1, (line, module))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self.calls.current, calling_line(), self._modules.current
+            api, line, module = self.calls.current, self.calls.line(), self._modules.current
             self._origins.setdefault(_sequence_number() - 1, (line, module))
-        with _outside():  # the flag reads as off inside of a dispatch mode
-            region = region_of(device)
-        took, gave = tuple([tensor.dtype for tensor in inputs]), tuple([tensor.dtype for tensor in outputs])
+        region = self.regions[device]
+        took, gave = tuple(map(_dtype, inputs)), tuple(map(_dtype, outputs))
         key = (id(func), phase, api, line, module, took, gave, region, device)
         kind = self._kinds.get(key)
         if kind is None:
