@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -22,7 +23,8 @@ from amplint.trace.regions import Regions
 
 _FAILURES = 100
 """So many are kept: a script may try and fail in a loop."""
-_COUNTED = frozenset({Tensor.numpy, Tensor.backward})
+_BACKWARD: Any = Tensor.backward
+_COUNTED = frozenset({Tensor.numpy, _BACKWARD})
 """Calls that may run no operation at their line."""
 _PLAIN = (Tensor, nn.Parameter)
 _OTHERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -33,10 +35,16 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`.
+    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives.
     """
 
-    def __init__(self, modules: Modules, regions: Regions, is_on: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        modules: Modules,
+        regions: Regions,
+        is_on: Callable[[], bool],
+        around: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         super().__init__()
         self.current: Any = None
         self.backwards = 0
@@ -44,6 +52,7 @@ class Calls(TorchFunctionMode):
         self._modules = modules
         self._regions = regions
         self._is_on = is_on
+        self._around = around
         self._counts: Counter[_Key] = Counter()
         self._failures: dict[Failure, None] = {}
 
@@ -51,9 +60,12 @@ class Calls(TorchFunctionMode):
         """Run `func` and remember it meanwhile."""
         before, line, self.current, self._line = self.current, self._line, func, None
         if func in _COUNTED:
-            self.backwards += func is Tensor.backward
+            self.backwards += func is _BACKWARD
             self._count(name_of(func), "", calling_line(), args, ())
         try:
+            if func is _BACKWARD:
+                with self._around():
+                    return func(*args, **(kwargs or {}))
             return func(*args, **kwargs) if kwargs else func(*args)
         except Exception as failure:
             self.failed(failure, *calling_line(), api=name_of(func))

@@ -56,7 +56,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._attached = False
         self._depth = (0, 0)
         self.regions = Regions()
-        self.calls = Calls(modules, self.regions, lambda: self.on)
+        self.calls = Calls(modules, self.regions, lambda: self.on, self._resting)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._origins: dict[int, tuple[Line, str]] = {}
@@ -123,6 +123,18 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             yield
         finally:
             self.on, self.alert = before
+
+    @contextlib.contextmanager
+    def _resting(self) -> Iterator[None]:
+        """Leave the stack for a backward pass of which nothing is counted."""
+        if self.on or not self._attached or _get_current_dispatch_mode() is not self:
+            yield
+            return
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            self.__enter__()  # type: ignore[no-untyped-call]
 
     def end_step(self) -> None:
         """Forget which lines the backward pass of this step belongs to."""

@@ -129,5 +129,7 @@ def device_type(tensor: torch.Tensor) -> str:
 
 def is_on_host(tensor: torch.Tensor) -> bool:
     """Whether the CPU's memory holds `tensor`, as it holds all in a dry run."""
+    if tensor.is_cpu:
+        return True
     storage = _storage(tensor)
     return storage is not None and storage.device.type == "cpu"

@@ -280,3 +280,14 @@ def test_code_of_ones_own_that_a_function_calls_has_lines_of_its_own() -> None:
     rows = {each.op: each.row - far.__code__.co_firstlineno for each in record.operations}
     assert rows["abs"] == 1
     assert rows["clamp_min"] == 5
+
+
+def test_backward_passes_outside_the_window_are_not_looked_into() -> None:
+    seen = []
+    model = nn.Linear(4, 4)
+    model.weight.register_hook(lambda gradient: seen.append(torch._C._len_torch_dispatch_stack()))
+    with amplint.trace.watch(steps=1, skip=2) as record:
+        train(model, 4)
+        assert torch._C._len_torch_dispatch_stack() == 1
+    assert seen == [1, 0, 1, 0]  # the first is recorded until it is known that there are others
+    assert (record.steps, record.backwards) == (1, 4)
