@@ -73,9 +73,12 @@ class Calls(TorchFunctionMode):
         finally:
             self.current, self._line = before, line
 
-    def line(self) -> Line:
-        """The innermost line of the user's code; of one call it is looked up once, unless code of theirs is called."""
-        frame = calling_frame(until=_CALL)
+    def line(self, frame: FrameType | None) -> Line:
+        """The innermost line of the user's code, from `frame` on; of one call it is looked up once.
+
+        But where that calls code of theirs, in which lines have to be looked for.
+        """
+        frame = calling_frame(frame, until=_CALL)
         if frame is None:
             return NOWHERE
         if frame.f_code is not _CALL:

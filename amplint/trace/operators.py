@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
@@ -17,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, is_grad_enabled
 from torch._C import _current_autograd_node as _autograd_node
 from torch._ops import OpOverload
 from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[attr-defined]
@@ -35,6 +36,7 @@ from amplint.trace.tally import Kind, may_overflow, replayable
 from amplint.trace.values import is_sound
 
 _dtype = attrgetter("dtype")
+_UNKNOWN: tuple[Line, str] = (NOWHERE, "")
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -175,19 +177,18 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _get_current_dispatch_mode() is self and calls is self.calls
 
     def _kind(self, func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> Kind:
-        first = outputs[0] if outputs else inputs[0]
-        device = device_type(first)
+        device = device_type(outputs[0] if outputs else inputs[0])
         node = _autograd_node()
-        if node is not None and not (torch.is_grad_enabled() and is_called_back()):
+        if node is not None and not ((graph := is_grad_enabled()) and is_called_back()):
             phase, api = "backward", None
-            line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
+            line, module = self._origins.get(node._sequence_nr(), _UNKNOWN)
             if _is_written_out(type(node)):
-                line = self.calls.line()
-            if torch.is_grad_enabled():
+                line = self.calls.line(sys._getframe(2))
+            if graph:
                 self._origins.setdefault(_sequence_number() - 1, (line, module))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self.calls.current, self.calls.line(), self._modules.current
+            api, line, module = self.calls.current, self.calls.line(sys._getframe(2)), self._modules.current
             self._origins.setdefault(_sequence_number() - 1, (line, module))
         region = self.regions[device]
         took, gave = tuple(map(_dtype, inputs)), tuple(map(_dtype, outputs))

@@ -591,6 +591,18 @@ def test_all_variants_draw_the_same_numbers(amplint: Command, project: Path) -> 
     assert first == second
 
 
+@pytest.mark.usefixtures("forked")
+def test_variants_are_forks_of_one_process_and_regions_that_are_the_same_are_not_run_again(
+    amplint: Command, project: Path
+) -> None:
+    lines = "import os, torch", "open('runs', 'a').write(f'{os.getppid()}\\n')", "torch.ones(2**20, device='cuda')"
+    (project / "train.py").write_text("\n".join(lines), encoding="utf-8")
+    done = amplint("memory", "train.py")
+    assert 'float32        the same as "as it is"' in done.out, done.err
+    runs = (project / "runs").read_text(encoding="utf-8").split()
+    assert (len(runs), len({*runs})) == (5, 1)
+
+
 def test_an_option_that_does_not_exist_is_no_script(amplint: Command) -> None:
     done = amplint("memory", "--epochs", "train.py")
     assert (done.status, done.out) == (2, "")
