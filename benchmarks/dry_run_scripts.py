@@ -146,6 +146,12 @@ COMMITS = {
 _WIKITEXT = {f"data/wikitext-2/{part}.txt": text(20000) for part in ("train", "valid", "test")}
 _AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
 _NEWS = {f"THUCNews/data/{part}.txt": lines("\u6587\u672c {}\t1", 130) for part in ("train", "dev", "test")}
+_SHORT = {
+    "''": "data",
+    "num_workers: 32": "num_workers: 0",
+    "batch_size: 16": "batch_size: 1",
+    "segment_length: 16000": "segment_length: 4096",
+}
 _SMALL_GPT = "--block_size=32 --n_layer=2 --n_head=2 --n_embd=64 --batch_size=4 --gradient_accumulation_steps=2"
 _SMALL_LLAMA = "--max_seq_len=32 --n_layers=2 --n_heads=2 --n_kv_heads=2 --dim=64 --batch_size=4"
 
@@ -362,8 +368,8 @@ SCRIPTS = [
         {
             ".git": made("git", "init", "--quiet"),
             ".git/HEAD": made("git", *_AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "random"),
-            "small.yaml": rewritten("config/default.yaml", {"''": "data", "num_workers: 32": "num_workers: 0"}),
-            "data": sounds(4),
+            "small.yaml": rewritten("config/default.yaml", _SHORT),
+            "data": sounds(2),
         },
         trace="--max-batch 1",
     ),

@@ -179,7 +179,7 @@ def rewritten(original: str, changes: Mapping[str, str]) -> Writer:
 
 
 def sounds(count: int) -> Writer:
-    """A folder of sounds of two seconds, 22,050 numbers of 16 bits each, and of their spectra (1, 80, 200)."""
+    """A folder of sounds of a second, 22,050 numbers of 16 bits each, and of their spectra (1, 80, 80)."""
 
     def write(path: Path) -> None:
         import torch
@@ -187,9 +187,9 @@ def sounds(count: int) -> Writer:
 
         path.mkdir(exist_ok=True)
         for number in range(count):
-            sound = np.random.default_rng(number).integers(-9999, 9999, 51200, dtype=np.int16)
+            sound = np.random.default_rng(number).integers(-9999, 9999, 20480, dtype=np.int16)
             wavfile.write(path / f"{number}.wav", 22050, sound)
-            torch.save(torch.randn(1, 80, 200), path / f"{number}.mel")
+            torch.save(torch.randn(1, 80, 80), path / f"{number}.mel")
 
     return write
 

@@ -152,6 +152,7 @@ EXPLAINED = {
     "nn.functional.bilinear": "the list has it by the GPU at hand",
     "einsum": "the list's example multiplies elements",
     "native_dropout_backward": "a product of elements",
+    "sparse.sampled_addmm": "of half tensors the CPU has none, and CUDA only since 2.14",
     **{f"signal.windows.{name}": "takes no tensor" for name in words("hann hamming cosine gaussian kaiser nuttall")},
     **{f"signal.windows.{name}": "takes no tensor" for name in words("bartlett blackman exponential")},
     **{f"signal.windows.general_{name}": "takes no tensor" for name in words("cosine hamming")},

@@ -23,7 +23,10 @@ REFUSED = {
     "torch.cuda.jiterator._create_multi_output_jit_fn": ("kernels written in CUDA", _KERNELS),
     "torch.cuda.caching_allocator_alloc": ("memory that is taken by hand", _EAGER),
     "torch.cuda.caching_allocator_delete": ("memory that is taken by hand", _EAGER),
-    "torch.cuda.gds.GdsFile": ("GPUDirect storage", _EAGER),
+    **{
+        f"torch.cuda.gds.{name}": ("GPUDirect storage", _EAGER)
+        for name in ("GdsFile", "gds_register_buffer", "gds_deregister_buffer")
+    },
     "torch.cuda.GreenContext.create": ("green contexts", _EAGER),
     **{
         f"torch.cuda.nccl.{name}": ("calls of NCCL", "Use torch.distributed, whose nccl is gloo here.")
@@ -38,7 +41,7 @@ _SIGNS = (
     (("libcud", "libc10_cuda", "libtorch_cuda", "libnvrtc", "libcublas"), "compiled CUDA extensions", _KERNELS),
     (("nccl", "NCCL", "with Gloo", "not support gloo"), "calls that only NCCL has", "Trace it on a GPU."),
     (("arguments from the 'CPU' backend",), "operators that only CUDA has", _KERNELS),
-    (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver"), "what needs a real GPU", _EAGER),
+    (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver", "CUDA driver"), "what needs a real GPU", _EAGER),
     (("compiled with CUDA", "compiled without CUDA", "CUDA build"), "what needs a real GPU", _EAGER),
     (
         ("with support for cuda", "recognized: cuda", "CUDA support", "dummy base", "_gds_"),
@@ -71,10 +74,10 @@ def refused(what: str, instead: str) -> CannotFollow:
 def understood(failure: Exception) -> CannotFollow | None:
     """What `failure`, which ended the script, means where a GPU is missing, otherwise None.
 
-    A package that is not there is the script's own failure.
+    A package that is not there is the script's own failure, and so is a dtype that CUDA has no kernel for.
     """
     text = f"{failure} {failure.__cause__} {_file(failure)}"
-    if isinstance(failure, (CannotFollow, ModuleNotFoundError)):
+    if isinstance(failure, (CannotFollow, ModuleNotFoundError)) or '_cuda" not implemented for' in text:
         return None
     for signs, what, instead in _SIGNS:
         if any(sign in text for sign in signs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -35,6 +36,7 @@ def library() -> Iterator[None]:
             (torch._C, {"_group_tensors_by_device_and_dtype": _grouping(), **_TRANSFERS}),
             (torch._C, {"_get_accelerator": lambda *_: torch.device("cuda")}),
             (torch.backends.cudnn, {"version": lambda: 91002}),
+            (torch, {"_use_cudnn_rnn_flatten_weight": lambda: False}),
             (torch.backends.cuda, {"cufft_plan_cache": _Plans(), "preferred_linalg_library": _kept}),
         ):
             stack.enter_context(replaced(owner, **attributes))
@@ -163,10 +165,12 @@ def _started(
 
 
 def _without_device(init: Callable[..., None]) -> Callable[..., None]:
-    """A profiler that asks no GPU for its events."""
+    """A profiler that asks no GPU for its events. PyTorch had `use_cuda` until 2.13."""
+    off = {"use_cuda": False, "use_device": None}
+    taken = {name: value for name, value in off.items() if name in inspect.signature(init).parameters}
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **{**kwargs, "use_cuda": False, "use_device": None})
+        init(self, *args, **{**kwargs, **taken})
 
     return made
 
