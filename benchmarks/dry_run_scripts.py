@@ -43,7 +43,7 @@ from benchmarks.random_files import (
 class Script:
     """A script at `path` of a repository, run in `inside` (a folder there; None: that of the script).
 
-    A path without `.py` is that of a package, which runs as a module. `trace` has more options of `amplint trace`.
+    `trace` has more options of `amplint trace`.
     """
 
     repository: str
@@ -69,8 +69,7 @@ class Script:
     @property
     def command(self) -> list[str]:
         """The script, as seen from there, and its options."""
-        path = PurePosixPath(self.path).relative_to(self.folder)
-        return [*([str(path)] if path.suffix else ["-m", str(path)]), *shlex.split(self.options)]
+        return [str(PurePosixPath(self.path).relative_to(self.folder)), *shlex.split(self.options)]
 
 
 COMMITS = {
@@ -406,9 +405,10 @@ SCRIPTS = [
     ),
     Script(
         "codertimo/BERT-pytorch",
-        "bert_pytorch",
+        "bert.py",
         "-c corpus.txt -v vocabulary -o output/bert -hs 32 -l 2 -a 2 -b 8 -w 0",
         {
+            "bert.py": lines("from bert_pytorch.__main__ import train; train()", 1),
             "corpus.txt": lines("some words {}\tand others {}", 64),
             "vocabulary": made(
                 *("python", "-c", "from bert_pytorch.dataset.vocab import build; build()"),
@@ -416,7 +416,6 @@ SCRIPTS = [
             ),
             "output": folder,
         },
-        inside="",
     ),
     Script(
         "rasbt/LLMs-from-scratch",

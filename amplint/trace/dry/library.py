@@ -41,15 +41,14 @@ def library() -> Iterator[None]:
         ):
             stack.enter_context(replaced(owner, **attributes))
         if distributed.is_available():
-            for owner in (distributed, distributed.distributed_c10d):
-                stack.enter_context(
-                    replaced(
-                        owner,
-                        init_process_group=_with_gloo(distributed.init_process_group),
-                        new_group=_with_gloo(distributed.new_group),
-                        is_nccl_available=lambda: True,
-                    )
-                )
+            gloo = {
+                "init_process_group": _with_gloo(distributed.init_process_group),
+                "new_group": _with_gloo(distributed.new_group),
+                "is_nccl_available": lambda: True,
+            }
+            for owner in (distributed, distributed.distributed_c10d, import_module("torch.distributed.device_mesh")):
+                there = {name: function for name, function in gloo.items() if hasattr(owner, name)}
+                stack.enter_context(replaced(owner, **there))
             parallel = nn.parallel.DistributedDataParallel
             ways = {name: _on_gpu(vars(parallel)[name]) for name in ("__init__", "_pre_forward")}
             stack.enter_context(replaced(parallel, **ways))

@@ -14,7 +14,7 @@ from unittest.mock import MagicMock, NonCallableMagicMock
 
 MOCKED = frozenset(
     {
-        *("inflect", "librosa", "lmdb", "lpips", "panopticapi", "pytorch_lightning", "requests", "sentencepiece"),
+        *("boto3", "botocore", "inflect", "librosa", "lmdb", "lpips", "panopticapi", "requests", "sentencepiece"),
         *("skimage", "submitit", "unidecode"),
         *("tensorboardX", "tensorboard_logger", "torch.utils.tensorboard", "wandb"),
     }
