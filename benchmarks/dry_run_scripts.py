@@ -36,6 +36,7 @@ from benchmarks.random_files import (
     tokens,
     vocabulary,
     weights,
+    written,
 )
 
 
@@ -380,7 +381,7 @@ SCRIPTS = [
         "--model bert",
         {
             **_NEWS,
-            "bert_pretrain/vocab.txt": text(1000),
+            "bert_pretrain/vocab.txt": written("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n\u6587\n\u672c\n1\n2\n"),
             "bert_pretrain/bert_config.json": small_bert,
             "bert_pretrain/pytorch_model.bin": weights,
             "THUCNews/saved_dict": folder,
@@ -389,7 +390,7 @@ SCRIPTS = [
     Script(
         "state-spaces/s4",
         "example.py",
-        "--grayscale --d_model 16 --n_layers 2 --batch_size 2 --num_workers 0",
+        "--d_model 16 --n_layers 2 --batch_size 2 --num_workers 0",
     ),
     Script(
         "salesforce/awd-lstm-lm",
@@ -408,7 +409,7 @@ SCRIPTS = [
         "bert.py",
         "-c corpus.txt -v vocabulary -o output/bert -hs 32 -l 2 -a 2 -b 8 -w 0",
         {
-            "bert.py": lines("from bert_pytorch.__main__ import train; train()", 1),
+            "bert.py": written("from bert_pytorch.__main__ import train; train()\n"),
             "corpus.txt": lines("some words {}\tand others {}", 64),
             "vocabulary": made(
                 *("python", "-c", "from bert_pytorch.dataset.vocab import build; build()"),

@@ -128,6 +128,15 @@ def lines(pattern: str, count: int) -> Writer:
     return write
 
 
+def written(content: str) -> Writer:
+    """A file of this text."""
+
+    def write(path: Path) -> None:
+        path.write_text(content)
+
+    return write
+
+
 def array(*shape: int, dtype: str = "float32") -> Writer:
     """An array of NumPy's with values from 0 to 1."""
 

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from amplint.trace.dry import dry_run
 from amplint.trace.dry.cuda import cuda_module
 from amplint.trace.gpus import GPUS
+from tests.trace.versions import VERSION
 
 OWNERS = (torch, torch._C._nn, torch._C._linalg, torch._C._VariableFunctions)
 GPU = GPUS["a100"]
@@ -25,6 +26,9 @@ NOT_COMPARED = {
     "gru_cell": "a build without CUDA does not run it on fake tensors",
     "grid_sampler": "a build without CUDA does not run it on fake tensors",
 }
+
+CUDNN_ASKED = torch.backends.cudnn.is_available() and VERSION < (2, 7)
+"""Convolutions of fake tensors ask cuDNN for a GPU in builds that have it."""
 
 
 def calls(
@@ -75,6 +79,8 @@ def test_operations_give_the_dtypes_of_cuda(half: torch.dtype, monkeypatch: pyte
     assert len(real) > 100
     assert real.keys() == dry.keys()
     differing = {name.split()[-1]: (real[name], dry[name]) for name in real if real[name] != dry[name]}
+    if CUDNN_ASKED:
+        differing = {name: dtypes for name, dtypes in differing.items() if "conv" not in name}
     assert differing.keys() <= NOT_COMPARED.keys(), differing
 
 

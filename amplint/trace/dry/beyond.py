@@ -7,9 +7,11 @@ import os
 import traceback
 from typing import Any, NoReturn
 
-from amplint.trace.frames import Line, calling_line, raising_line
+from amplint.trace.frames import Line, calling_line, is_own, raising_line
 
 _WIDTH = 80
+_BOILERPLATE = " This could be because"
+"""With this the dispatcher begins to list its registrations."""
 _EAGER = "Let the script do without it in this run, or trace it on a GPU."
 _KERNELS = "Let the script take its way in plain PyTorch in this run, or trace it on a GPU."
 _TRITON = f"TRITON_INTERPRET=1 in the environment lets Triton run kernels on the CPU. {_KERNELS}"
@@ -98,7 +100,22 @@ def _message(line: Line, what: str, instead: str, failure: Exception | None = No
     source = linecache.getline(filename, row).strip()[:_WIDTH]
     near = os.path.relpath(filename) if filename else ""
     place = f"{filename if near.startswith(os.pardir) else near}:{row}: " if filename else ""
-    told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}\n{instead}"
-    if failure is not None:
-        told += f"\nPyTorch said: {type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
-    return told
+    told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}"
+    if failure is None:
+        return f"{told}\n{instead}"
+    said = str(failure).strip().partition("\n")[0].partition(_BOILERPLATE)[0]
+    return f"{told}{_in_library(failure)}\n{instead}\nPyTorch said: {type(failure).__name__}: {said}"
+
+
+def _in_library(failure: Exception) -> str:
+    """Where a library has failed that the user's code calls: another line, empty where there is none but PyTorch."""
+    found = ""
+    for frame, row in traceback.walk_tb(failure.__traceback__):
+        name = frame.f_code.co_filename.replace(os.sep, "/")
+        _, packages, inside = name.rpartition("-packages/")
+        if is_own(frame.f_code):
+            found = ""
+        elif packages and not inside.startswith(("torch/", "amplint/")):
+            source = linecache.getline(frame.f_code.co_filename, row).strip()[:_WIDTH]
+            found = f"\n  in {inside}:{row}: {source}"
+    return found

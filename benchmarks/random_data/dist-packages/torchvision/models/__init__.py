@@ -10,9 +10,20 @@ import torch
 from torch import nn
 
 from torchvision.models import vgg
-from torchvision.models.vgg import VGG, vgg16
+from torchvision.models.vgg import VGG, VGG16_Weights, vgg16
 
-__all__ = ["VGG", "ResNet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg", "vgg16"]
+__all__ = [
+    "VGG",
+    "ResNet",
+    "VGG16_Weights",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "vgg",
+    "vgg16",
+]
 
 
 class _Block(nn.Module):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 
-__all__ = ["VGG", "vgg16"]
+__all__ = ["VGG", "VGG16_Weights", "vgg16"]
 
 _BLOCKS = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 """Width and number of convolutions."""
+VGG16_Weights = SimpleNamespace(DEFAULT=None, IMAGENET1K_V1=None, IMAGENET1K_FEATURES=None)
 
 
 class VGG(nn.Module):
