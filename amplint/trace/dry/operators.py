@@ -47,6 +47,8 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
         with placement.making(True):
             on_cpu = [_CPU if _is_gpu(value) else value for value in given]
             return _run(func, on_cpu[: len(args)], dict(zip(kwargs, on_cpu[len(args) :], strict=True)))
+    if not placement.used and not placement.wanted:  # nothing lies on the GPU yet: a script prepares its data
+        return func(*args, **kwargs)
     operands = tensors(given)
     placed = [placement.on_gpu(operand) for operand in operands]
     name = op_name(func) if isinstance(func, OpOverload) else ""
