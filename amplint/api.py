@@ -206,7 +206,7 @@ def convert(
         require(wish)
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
-    from amplint.codemods.files import convert_file, convert_text  # many modules
+    from amplint.codemods.files import convert_files, convert_text  # many modules
 
     projects = _projects(settings)
     if isinstance(source, (str, bytes)):
@@ -215,7 +215,7 @@ def convert(
         return convert_text(target.filename, target.path, wish, _raw(source))
     found = _found(source, projects, filename, several=isinstance(source, Sequence))
     results = [Converted(problem.filename, b"", b"", failure=problem.message) for problem in found.problems]
-    results += [convert_file(target.filename, target.path, wish, write=write) for target in found.targets]
+    results += convert_files(found.targets, wish, write=write)
     return results if isinstance(source, Sequence) else results[0]
 
 
