@@ -75,7 +75,8 @@ class DeprecatedAmpApi(Rule):
 def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit | None]:
     """The edits of an import and of all uses of what it imports, None for each that is not possible."""
     module, names = rewrite.import_uses(alias) or (alias, {})
-    yield rewrite.replace(module, "torch.amp") if names and all(names.values()) else None
+    used = all(names.values()) or (any(names.values()) and "__main__" in rewrite.source.text)
+    yield rewrite.replace(module, "torch.amp") if names and used else None
     for imported, uses in names.items():
         name = f"{rewrite.text(module)}.{imported}"
         if SUCCESSORS.get(name, ("",))[0] != f"torch.amp.{imported}":

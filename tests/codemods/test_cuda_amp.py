@@ -112,6 +112,35 @@ def test_the_result_means_the_same(old: str, new: str) -> None:
     assert convert(conversion.text, Wish(source="cuda-amp")).text == conversion.text
 
 
+GUARDED = """import torch
+if torch.__version__ >= "1.6":
+    from torch.cuda.amp import autocast
+else:
+    from dummies import autocast
+
+
+def run(model, x):
+    with autocast():
+        return model(x)
+"""
+
+
+def test_a_name_that_can_mean_two_things_is_refused() -> None:
+    conversion = convert(GUARDED, CUDA_AMP)
+    why = "torch.cuda.amp.autocast is deprecated, and what autocast stands for where it is called cannot be told"
+    assert [(remark.row, remark.text) for remark in conversion.refused] == [(3, why)]
+    migrated = GUARDED.replace("from torch.cuda.amp", "from torch.amp").replace("from dummies", "from torch.cuda.amp")
+    assert convert(migrated, CUDA_AMP).refused == ()
+
+
+@pytest.mark.parametrize("end", ["", 'if __name__ == "__main__":\n    run(True)\n'], ids=["module", "script"])
+def test_an_import_that_only_others_could_use_stops_a_module_and_no_script(end: str) -> None:
+    text = f"from torch.cuda.amp import GradScaler, autocast\n\n\ndef run(x):\n    with autocast():\n        x()\n{end}"
+    conversion = convert(text, CUDA_AMP)
+    assert bool(conversion.refused) is not bool(end)
+    assert ("from torch.amp import GradScaler, autocast\n" in conversion.text) is bool(end)
+
+
 @pytest.mark.parametrize("case", [*of_cuda_amp()], ids=str)
 def test_the_result_is_the_one_that_is_kept(case: Case) -> None:
     assert case.now() == case.kept()
