@@ -77,7 +77,7 @@ def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The code of the side of an `if` that runs where `test` holds and of the `off` side; `taken` is the first is on."""
+    """The code of the two sides of an `if`: `on` runs where `test` holds, which is the first side if `taken`."""
 
     test: cst.BaseExpression
     on: str
