@@ -15,7 +15,7 @@ from amplint.codemods.logits import to_logits
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Fix
+from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
 from amplint.source import syntax as cst
 
