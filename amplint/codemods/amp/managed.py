@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -101,7 +100,7 @@ class _Setting:
         """Switch mixed precision on in what `call` sets up."""
         script, switch = self._script, _switch(use.name, self._dtype)
         row = script.row(use.node)
-        self._beside = list(self._of_deepspeed(row, switch, call))
+        self._beside.clear()
         given = {name: script.rewrite.find_argument(call, name) for name in (switch.name, *switch.others)}
         on = [name for name, found in given.items() if found is not None and not _is_off(script, found.value)]
         if on:
@@ -194,21 +193,6 @@ class _Setting:
             return False
         self._beside.append(Remark(row, f"{os.path.basename(place)} says no, and what the script says counts"))
         return True
-
-    def _of_deepspeed(self, row: int, switch: _Switch, call: cst.Call) -> Iterator[Remark]:
-        """Name DeepSpeed's file, which has to say the same."""
-        given = self._script.rewrite.find_argument(call, "deepspeed")
-        if given is None or not isinstance(given.value, cst.SimpleString):
-            return
-        name = str(given.value.evaluated_value)
-        place = modules().file(self._script.path, name) if self._script.path else None
-        try:
-            said = json.loads(modules().raw(place) or b"{}") if place is not None else {}
-            agrees = said[switch.name]["enabled"] in ("auto", True)
-        except (ValueError, KeyError, TypeError):
-            agrees = False
-        if not agrees:
-            yield Remark(row, f'{name} has to say the same: "{switch.name}": {{"enabled": "auto"}}')
 
 
 def _is_off(script: Script, node: cst.BaseExpression) -> bool:

@@ -71,7 +71,8 @@ def first_scale(script: Script, uses: list[Use]) -> tuple[str, Edit] | None:
     for use in uses:
         if use.name == _SCALERS:
             statement = script.statement(use.node)
-            only = statement.body[0] if len(statement.body) == 1 else None
+            simple = statement if isinstance(statement, cst.SimpleStatementLine) else None
+            only = simple.body[0] if simple is not None and len(simple.body) == 1 else None
             named = isinstance(only, cst.Assign) and script.text_of(only.targets[0].target).endswith(_FIRST)
             if isinstance(only, cst.Assign) and named and len(only.targets) == 1 and _is_number(only.value):
                 removal = script.rewrite.remove_statement(statement)
