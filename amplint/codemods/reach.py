@@ -28,7 +28,7 @@ def brought_in(wish: Wish) -> str | None:
     """The half dtype that code runs in after a conversion, and did not before."""
     if wish.source is not None:
         return "bfloat16" if wish.source == "float16" else None
-    return wish.dtype if wish.to == "amp" else None
+    return {"amp": wish.dtype, "bfloat16": "bfloat16"}.get(wish.to or "")
 
 
 def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remark]) -> Iterator[Remark]:

@@ -13,7 +13,10 @@ from amplint.codemods.conversion import Plan, Remark, Wish
 
 Codemod = Callable[[str, Wish, str], Plan]
 
-GOALS = {"amp": "amplint.codemods.amp"}
+GOALS = {
+    "amp": "amplint.codemods.amp",
+    "bfloat16": "amplint.codemods.to_bfloat16",
+}
 """Value of `--to` -> module."""
 
 SOURCES = {
