@@ -103,6 +103,7 @@ def convert(
     \b
     --to amp         float32 training becomes mixed precision: autocast regions and a gradient scaler
     --to bfloat16    what computes in float16 does so in bfloat16: regions, scalers, casts and settings
+    --to float8      linear layers of training in bfloat16 multiply in float8, by torchao
     --from apex      apex.amp of NVIDIA becomes torch.autocast and torch.amp.GradScaler
     --from cuda-amp  the deprecated torch.cuda.amp and torch.cpu.amp become torch.amp
     --from float16   autocast in float16, with its GradScaler, becomes autocast in bfloat16

@@ -16,6 +16,7 @@ Codemod = Callable[[str, Wish, str], Plan]
 GOALS = {
     "amp": "amplint.codemods.amp",
     "bfloat16": "amplint.codemods.to_bfloat16",
+    "float8": "amplint.codemods.float8",
 }
 """Value of `--to` -> module."""
 
