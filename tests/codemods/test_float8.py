@@ -1,4 +1,4 @@
-"""`--to float8`: layers of known sizes multiply in float8, the last one and odd ones do not; what is unknown is refused."""
+"""`--to float8`: layers of known sizes multiply in float8, but the last and odd ones; what is unknown is refused."""
 
 from __future__ import annotations
 

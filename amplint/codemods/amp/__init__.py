@@ -7,6 +7,7 @@ from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import observe
+from amplint.codemods.amp.options import SWITCH
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers
@@ -65,7 +66,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Plan((moved,))
     flow = Flow(script, observed)
     regions = Regions(script, observed, flow)
-    flag = Flag(script, observed.calls) if wish.add_flag else None
+    flag = Flag(script, observed.calls, SWITCH) if wish.add_flag else None
     if shards and flag is not None:
         raise Refusal(shards[0].node, "a policy is no switch: sharded models are converted without --add-flag")
     policies = sharded.policies(script, shards, wish.dtype)
