@@ -126,13 +126,6 @@ def test_a_conversion_ends_after_some_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert [one.text for one in conversion.refused] == ["the conversion takes more than 30 seconds of processor time"]
 
 
-def test_what_stays_on_the_cpu_is_told() -> None:
-    (remark,) = convert(LOOP, Wish(to="amp")).left
-    assert (remark.row, remark.text.partition(",")[0]) == (10, "nothing here runs on CUDA")
-    assert convert(LOOP, Wish(to="amp", device="cpu", dtype="bfloat16")).left == ()
-    assert convert(LOOP.replace("nn.Linear(4, 1)", "nn.Linear(4, 1).cuda()"), Wish(to="amp")).left == ()
-
-
 def test_folders_show_their_progress_on_a_terminal(
     amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

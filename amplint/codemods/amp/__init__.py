@@ -108,6 +108,4 @@ def _planned(script: Script, wish: Wish) -> Plan:
         )
         for row, name in regions.strangers()
     ]
-    if wish.device == "cuda" and regions.rows() and devices.stays_on_cpu(script, observed):
-        left.append(Remark(row_edited(script.text, new, fix.edits, min(regions.rows())), devices.ON_CPU))
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
@@ -12,8 +9,6 @@ from amplint.codemods.script import Script
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
-ON_CPU = "nothing here runs on CUDA, and elsewhere this does nothing: move model and batches there, or say --device cpu"
-_MOVES = re.compile(r"cuda|accelerat|\.to\(|\b(?:mps|xpu|hip)\b|(?i:device)")
 _MAKERS = ("device", "current_accelerator")
 _NAMES = ("device", "self.device", "DEVICE")
 
@@ -26,12 +21,6 @@ def spell(script: Script, calls: Calls, wanted: str, place: cst.CSTNode) -> str:
         if _is_device(script, calls, name, place):
             return f"{name}.type"
     raise Refusal(place, "no torch.device that is known here tells the device; say which with --device")
-
-
-def stays_on_cpu(script: Script, observed: Observed) -> bool:
-    """Whether a script that makes its model and trains it, all in one file, names no other device than the CPU."""
-    runs = "__main__" in script.text or any(script.function_of(call) is None for call in observed.backwards)
-    return runs and not observed.reaches_others and not _MOVES.search(script.text)
 
 
 def _is_device(script: Script, calls: Calls, name: str, place: cst.CSTNode) -> bool:

@@ -54,7 +54,7 @@ class Observed:
     lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
     passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
     clipped, measured or changed, `mixed` tells that there is mixed precision already, and `foreign` are names imported
-    from libraries that are not PyTorch's, with what they stand for. `reaches_others` tells that other files take part.
+    from libraries that are not PyTorch's, with what they stand for.
     """
 
     calls: Calls
@@ -66,7 +66,6 @@ class Observed:
     evaluations: dict[tuple[cst.CSTNode, ...], None] = field(default_factory=dict)
     mixed: bool = False
     foreign: dict[str, str] = field(default_factory=dict)
-    reaches_others: bool = False
 
 
 def observe(script: Script, *, scales: bool) -> Observed:
@@ -81,7 +80,6 @@ def observe(script: Script, *, scales: bool) -> Observed:
     named = watch.found.forwards - watch.found.shared
     evaluating = (call for call in script.calls if call in named and _only_looks(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}
-    watch.found.reaches_others = len(interpretation.program.sources) > 1
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
