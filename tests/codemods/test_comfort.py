@@ -15,6 +15,7 @@ from tests.codemods.running import LOOP
 from tests.codemods.test_command import NEW, OLD, REFUSED
 from tests.conftest import Command
 
+ROOT = Path(__file__).parents[2]
 FROM = ("--from", "cuda-amp")
 
 
@@ -135,3 +136,19 @@ def test_folders_show_their_progress_on_a_terminal(
         (project / f"{name}.py").write_text(OLD, encoding="utf-8")
     assert amplint("convert", *FROM, ".").status == 1
     assert counted == [1, 1]
+
+
+def test_the_example_trains_as_before(
+    amplint: Command, project: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    text = (ROOT / "examples" / "regression.py").read_text(encoding="utf-8")
+    ran = amplint("convert", "-q", "--to", "amp", "--dtype", "bfloat16", "--device", "auto", "-", stdin=text.encode())
+    assert (ran.status, ran.err) == (0, "")
+    assert "torch.autocast(device_type=device.type, dtype=torch.bfloat16)" in ran.out
+    shown = []
+    for script in (text, ran.out):
+        exec(compile(script, "regression.py", "exec"), {})
+        shown.append([float(line.rpartition(b" ")[2]) for line in capsysbinary.readouterr().out.splitlines()])
+    before, after = shown
+    assert before != after
+    assert max(abs(a - b) for a, b in zip(after, before, strict=True)) < 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,36 @@ def test_the_result_means_the_same(old: str, new: str) -> None:
         assert not run(False)
         assert run(True) is (torch.cuda.is_available() or old is CALLED_WITHOUT_TORCH)
     assert convert(conversion.text, Wish(source="cuda-amp")).text == conversion.text
+
+
+HANDED_ON = """import contextlib
+import torch
+
+region = contextlib.nullcontext
+if getattr(torch.cuda.amp, "autocast") is not None:
+    region = torch.cuda.amp.autocast
+
+
+def run(use_amp):
+    with region(enabled=use_amp):
+        return torch.is_autocast_enabled("cuda")
+"""
+
+
+def test_a_class_of_regions_can_be_handed_on() -> None:
+    conversion = convert(HANDED_ON, CUDA_AMP)
+    assert conversion.refused == ()
+    assert 'if torch.amp.autocast is not None:\n    region = functools.partial(torch.amp.autocast, "cuda")\n' in (
+        conversion.text
+    )
+    assert conversion.text.startswith("import contextlib\nimport functools\n")
+    module: dict[str, Callable[[bool], bool]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that there is no GPU
+        exec(conversion.text, module)
+        assert module["run"](True) is torch.cuda.is_available()
+    for old, new in (("region(enabled=use_amp)", "region(use_amp)"), ("def run(", "use(region)\n\n\ndef run(")):
+        assert convert(HANDED_ON.replace(old, new), CUDA_AMP).refused
 
 
 GUARDED = """import torch
