@@ -39,9 +39,10 @@ class DeprecatedAmpApi(Rule):
 
     ## Fix safety
     The device type is added, arguments that change their place are named, imports follow; an imported name is changed
-    with all its uses or not at all. A class of regions that is kept in a variable becomes a `functools.partial` with the
-    device type, where the file calls it by keywords alone. The result needs PyTorch 2.4. Where `dtype` is left out, the
-    old CUDA `autocast` takes float16 even inside a bfloat16 region; the new one keeps the dtype of the region around it.
+    with all its uses or not at all. A class of regions that is kept in a variable becomes a `functools.partial` with
+    the device type, where the file calls it by keywords alone. The result needs PyTorch 2.4. Where `dtype` is left
+    out, the old CUDA `autocast` takes float16 even inside a bfloat16 region; the new one keeps the dtype of the region
+    around it.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
