@@ -193,10 +193,10 @@ def convert(
 ) -> Converted | list[Converted]:
     """Rewrite `source` as `amplint convert` does, wholly and with certainty, or not at all.
 
-    `to` is what it is to become (`"amp"`), `source_api` what it is written for now (`"apex"`, `"cuda-amp"`,
-    `"float16"`, `"mmcv"`), `accumulate` a number of batches for each step; `dtype`, `device` and `add_flag` say how
-    `"amp"` should look. Of `settings`, `exclude` counts. `source`, `filename`, `write` and the results are as those
-    of `fix`.
+    `to` is what it is to become (`"amp"`, `"bfloat16"`, `"float8"`), `source_api` what it is written for now
+    (`"apex"`, `"cuda-amp"`, `"float16"`, `"mmcv"`), `accumulate` a number of batches for each step; `dtype`, `device`
+    and `add_flag` say how `"amp"` should look. Several files know each other as they become. Of `settings`, `exclude`
+    counts. `source`, `filename`, `write` and the results are as those of `fix`.
 
     What was refused, and what cannot be read or written, is told by the result. Raises ConfigError for wishes or
     settings that cannot be used, and FileNotFoundError, IsADirectoryError and ValueError as `fix` does.

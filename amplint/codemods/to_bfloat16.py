@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from amplint.codemods import bfloat16
+from amplint.codemods import bfloat16, cuda_amp
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import imported, uses
 from amplint.codemods.script import Script
@@ -13,7 +13,8 @@ from amplint.codemods.surroundings import modules
 from amplint.findings import Edit, Fix
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import loop_kind
+from amplint.source.tree import every
+from amplint.torchlib.frameworks import DTYPE_NAMES, loop_kind
 
 _WORDS = ("half", "float16", "fp16", '"16', "'16", "precision=16")
 _DTYPES = ("torch.float16", "torch.half")
@@ -27,6 +28,9 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     """Regions and scalers first, then what else makes or asks for float16; what is left is named."""
     if not any(word in text for word in (*_WORDS, "autocast", "GradScaler")):
         return Plan()
+    named = cuda_amp.plan(text, wish, path)
+    if named.changes or named.refused:
+        return named
     regions = bfloat16.plan(text, wish, path)
     if regions.refused:
         return regions
@@ -52,18 +56,28 @@ def _casts(script: Script) -> Iterator[_Found]:
     statements = script.of_kind(cst.Import, cst.ImportFrom)
     known = {bound: name for one in statements for bound, name in imported(script, one, "torch")}
     for use in uses(script, known):
-        if use.name in _DTYPES and isinstance(use.node, cst.Attribute):
+        if use.name in _DTYPES and isinstance(use.node, cst.Attribute) and not _is_chosen(script, use.node):
             edit = script.rewrite.replace(use.node.attr, "bfloat16")
             yield edit, Remark(script.row(use.node), "name bfloat16")
-    own = {function.name.value for function in script.functions.values()}
-    for call in script.calls:
-        if (
-            isinstance(call.func, cst.Attribute)
-            and call.func.attr.value == "half"
-            and not call.args
-            and "half" not in own
-        ):
+    own = "half" in {function.name.value for function in script.functions.values()}
+    for call in script.calls if not own else ():
+        halves = isinstance(call.func, cst.Attribute) and call.func.attr.value == "half" and not call.args
+        if halves and not _is_chosen(script, call):
+            assert isinstance(call.func, cst.Attribute)
             yield script.rewrite.replace(call.func.attr, "bfloat16"), Remark(script.row(call), "cast to bfloat16")
+
+
+def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
+    """Whether a name for float16 chooses what `node` is: the key of a dictionary, or what a condition compares with."""
+    for above in script.source.ancestors(node):
+        names: list[cst.CSTNode] = [above.key] if isinstance(above, cst.DictElement) else []
+        if isinstance(above, (cst.If, cst.IfExp)):
+            for comparison in every(above.test, cst.Comparison):
+                names += [comparison.left, *(target.comparator for target in comparison.comparisons)]
+        texts = [str(one.evaluated_value) for one in names if isinstance(one, cst.SimpleString)]
+        if any(DTYPE_NAMES.get(text) == "float16" for text in texts):
+            return True
+    return False
 
 
 def _switches(script: Script) -> Iterator[_Found]:

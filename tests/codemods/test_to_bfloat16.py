@@ -48,9 +48,21 @@ def test_a_script_moves_as_from_float16_and_casts_with_it() -> None:
             'settings = {"fp16": {"enabled": True, "loss_scale": 0}, "seed": 1}\n',
             'settings = {"bf16": {"enabled": True}, "seed": 1}\n',
         ),
+        (
+            "import torch\nd = {'fp16': torch.half}[name]\nd = torch.half if name == 'fp16' else d\n",
+            "import torch\nd = {'fp16': torch.half}[name]\nd = torch.half if name == 'fp16' else d\n",
+        ),
+        (
+            "import torch\nif kind == 'float16':\n    model.half()\nif config['fp16']:\n    model.half()\n",
+            "import torch\nif kind == 'float16':\n    model.half()\nif config['fp16']:\n    model.bfloat16()\n",
+        ),
+        (
+            "import torch\nwith torch.cuda.amp.autocast():\n    pass\n",
+            'import torch\nwith torch.amp.autocast("cuda", dtype=torch.bfloat16):\n    pass\n',
+        ),
         ("class Dog:\n    def half(self): ...\nDog().half()\n", "class Dog:\n    def half(self): ...\nDog().half()\n"),
     ],
-    ids=["dtype", "numpy", "trainer", "lightning", "accelerate", "deepspeed", "own"],
+    ids=["dtype", "numpy", "trainer", "lightning", "accelerate", "deepspeed", "chosen", "branch", "old", "own"],
 )
 def test_what_else_moves(text: str, expected: str) -> None:
     conversion = convert(text, BFLOAT16)
