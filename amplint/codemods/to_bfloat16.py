@@ -20,6 +20,7 @@ _WORDS = ("half", "float16", "fp16", '"16', "'16", "precision=16")
 _DTYPES = ("torch.float16", "torch.half")
 _LIBRARIES = ("torch", "accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
 _SPELLED = {"16-mixed": "bf16-mixed", "16-true": "bf16-true", "16": "bf16-mixed", "fp16": "bf16"}
+_NAMES = frozenset({*DTYPE_NAMES, "float32", "fp32"})
 _SETTINGS = (".json", ".yaml", ".yml")
 _Found = tuple[Edit, Remark]
 
@@ -68,14 +69,14 @@ def _casts(script: Script) -> Iterator[_Found]:
 
 
 def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
-    """Whether a name for float16 chooses what `node` is: the key of a dictionary, or what a condition compares with."""
+    """Whether the name of a dtype chooses what `node` is: the key of a dictionary, or what a condition compares with."""
     for above in script.source.ancestors(node):
         names: list[cst.CSTNode] = [above.key] if isinstance(above, cst.DictElement) else []
         if isinstance(above, (cst.If, cst.IfExp)):
             for comparison in every(above.test, cst.Comparison):
                 names += [comparison.left, *(target.comparator for target in comparison.comparisons)]
         texts = [str(one.evaluated_value) for one in names if isinstance(one, cst.SimpleString)]
-        if any(DTYPE_NAMES.get(text) == "float16" for text in texts):
+        if not _NAMES.isdisjoint(texts):
             return True
     return False
 
