@@ -69,7 +69,7 @@ def _casts(script: Script) -> Iterator[_Found]:
 
 
 def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
-    """Whether the name of a dtype chooses what `node` is: the key of a dictionary, or what a condition compares with."""
+    """Whether the name of a dtype chooses what `node` is: as a key, or in what a condition compares."""
     for above in script.source.ancestors(node):
         names: list[cst.CSTNode] = [above.key] if isinstance(above, cst.DictElement) else []
         if isinstance(above, (cst.If, cst.IfExp)):

@@ -53,8 +53,8 @@ def test_a_script_moves_as_from_float16_and_casts_with_it() -> None:
             "import torch\nd = {'fp16': torch.half}[name]\nd = torch.half if name == 'fp16' else d\n",
         ),
         (
-            "import torch\nif kind == 'float32':\n    pass\nelse:\n    model.half()\nif config['fp16']:\n    model.half()\n",
-            "import torch\nif kind == 'float32':\n    pass\nelse:\n    model.half()\nif config['fp16']:\n    model.bfloat16()\n",
+            "import torch\nif k == 'fp32': pass\nelse: model.half()\nif config['fp16']:\n    model.half()\n",
+            "import torch\nif k == 'fp32': pass\nelse: model.half()\nif config['fp16']:\n    model.bfloat16()\n",
         ),
         (
             "import torch\nwith torch.cuda.amp.autocast():\n    pass\n",
