@@ -27,6 +27,7 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._debug_mode import DebugMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import amplint.trace
@@ -34,8 +35,18 @@ import amplint.trace
 Step = Callable[[], None]
 Way = Callable[[], contextlib.AbstractContextManager[Any]]
 
+
+class Empty(TorchDispatchMode):
+    """A dispatch mode that does nothing: what PyTorch takes to call Python for each operation."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run `func`."""
+        return func(*args, **kwargs or {})
+
+
 WAYS: dict[str, Way] = {
     "plain": contextlib.nullcontext,
+    "an empty dispatch mode": Empty,
     "amplint, dtypes": lambda: amplint.trace.watch(numerics="off"),
     "amplint, numerics sampled": lambda: amplint.trace.watch(numerics="sample"),
     "amplint, all numerics": lambda: amplint.trace.watch(numerics="full"),
