@@ -43,21 +43,43 @@ def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode,
 
 def _nearest(function: cst.FunctionDef) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where `function` chooses the nearest of many vectors, by distances that a product of matrices gives."""
-    distances: set[str] = set()
+    distances, products, squares = set[str](), set[str](), set[str]()
     for assignment in every(function.body, cst.Assign):
-        if _is_distance(assignment.value):
-            distances |= bound_paths(assignment)
+        value, bound = assignment.value, bound_paths(assignment)
+        mentioned = paths(value)
+        if _is_distance(value) or (_subtracts(value) and mentioned & products and mentioned & squares):
+            distances |= bound
+        products |= bound if _multiplies(value) else set()
+        squares |= bound if _squares(value) else set()
     for call in every(function.body, cst.Call):
-        if _last(call) in _CHOICES and _operand(call) & distances:
+        if _last(call) in _CHOICES and _operand(call) & distances and _picks(call):
             yield call, "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+
+
+def _picks(call: cst.Call) -> bool:
+    """Whether a choice is made for each row: without further arguments, `max` and `min` only tell a number."""
+    method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
+    return _last(call) not in ("max", "min") or len(call.args) > 1 - method
 
 
 def _is_distance(value: cst.CSTNode) -> bool:
     """Whether `value` takes something from a product of matrices, or adds to it, or is one of `cdist`."""
     calls = {_last(call) for call in every(value, cst.Call)}
+    return "cdist" in calls or (_multiplies(value) and (_subtracts(value) or bool(calls & {"addmm", "baddbmm"})))
+
+
+def _multiplies(value: cst.CSTNode) -> bool:
     operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
-    product = bool(calls & _PRODUCTS) or cst.MatrixMultiply in operators
-    return "cdist" in calls or (product and (cst.Subtract in operators or bool(calls & {"addmm", "baddbmm"})))
+    return cst.MatrixMultiply in operators or any(_last(call) in _PRODUCTS for call in every(value, cst.Call))
+
+
+def _subtracts(value: cst.CSTNode) -> bool:
+    return any(isinstance(one.operator, cst.Subtract) for one in every(value, cst.BinaryOperation))
+
+
+def _squares(value: cst.CSTNode) -> bool:
+    operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
+    return cst.Power in operators or any(_last(call) in ("pow", "square", "norm") for call in every(value, cst.Call))
 
 
 def _bounds(function: cst.FunctionDef, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:

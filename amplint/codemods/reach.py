@@ -51,8 +51,10 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     known = {_place(one) for one in findings_of(rules, before, path, whole=True)} if found else frozenset()
     brought = {_place(one): Remark(one.span.start.row, _says(one)) for one in found if _place(one) not in known}
     row = source.span(first).start.row
+    device = "cpu" if '"cpu"' in source.code(first.items[0]) else "cuda"
+    header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     for chunk in _made_of(program, _modules(program)):
-        for one in _findings_in(chunk, source):
+        for one in _findings_in(chunk, source, header):
             if _can_happen(one, dtype):
                 name = _relative(chunk.source, source)
                 place = (one.code, name, one.span.start.row)
@@ -65,19 +67,27 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
 
 
-def _findings_in(chunk: Chunk, main: Source) -> list[Finding]:
-    """What is found in a chunk of another file than `main`, whose tensors can all be half."""
+def _findings_in(chunk: Chunk, main: Source, header: str) -> list[Finding]:
+    """What is found in a chunk of another file than `main`, where it runs below `header`, which enters autocast."""
     if not _relative(chunk.source, main):
         return []
-    found, rows = _assumed_findings(chunk.source.text, chunk.source.path), _rows_in_regions(chunk)
+    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_in_regions(chunk)
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
 @functools.lru_cache(maxsize=64)
-def _assumed_findings(text: str, path: str) -> list[Finding]:
-    """What is found in a file if all its tensors can be half."""
+def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
+    """What is found in a file if what it holds for others is called below `header`, with tensors of any dtype."""
+    source = Source(path, text, path)
+    calls = []
+    for chunk in source.chunks:
+        if chunk.is_class and _FORWARD.search(chunk.text):
+            calls.append(f"    {chunk.name}(*arguments)(*arguments)")
+        elif chunk.name and not chunk.is_class and not any(chunk.name in one.words for one in source.chunks if one is not chunk):
+            calls.append(f"    {chunk.name}(*arguments)")
     rules = tuple(rule for rule in all_rules() if rule.assumed)
-    return findings_of(rules, text, path, frozenset(rule.code for rule in rules))
+    called = "\n".join((text, "import torch", header, *calls, ""))
+    return findings_of(rules, called, path, frozenset(rule.code for rule in rules))
 
 
 def _rows_in_regions(chunk: Chunk) -> list[range]:
@@ -95,7 +105,7 @@ def _rows_in_regions(chunk: Chunk) -> list[range]:
     return list(run.values())
 
 
-def _regions(source: Source) -> Iterator[cst.CSTNode]:
+def _regions(source: Source) -> Iterator[cst.With]:
     """The `with` statements of the file that enter autocast."""
     for chunk in source.chunks:
         for node in walk(chunk.module) if "autocast" in chunk.words else ():
