@@ -39,7 +39,7 @@ _KINDS = (
 _AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
-    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla|tensorflow|jax|flax"
+    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla"
     r"|torch\.distributed\.(?:fsdp|_composable|_?tensor)|fairscale)\b",
     re.MULTILINE,
 )
@@ -112,7 +112,9 @@ class _Watch:
         self.scales = scales
         self.found = Observed(calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
-        self._models.update(_collections_of_models(script))
+        self._keys = dict[str, set[str]]()
+        for path, key in _elements_that_are_models(script):
+            self._keys.setdefault(path, set()).add(key)
         self._methods: dict[str, list[cst.FunctionDef]] = {}
         for function in script.functions.values():
             if script.method_owner(function) is not None:
@@ -158,12 +160,21 @@ class _Watch:
             self.found.evaluations[calls] = None
 
     def _uses_model(self, call: cst.Call) -> bool:
-        path = dotted(_collection(call.func)) or ""
-        owner, _, method = path.rpartition(".")
-        if path in self._models or owner not in self._models or ABOUT_MODELS.search(method):
-            return path in self._models
+        if self._is_model(call.func):
+            return True
+        owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
+        if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method):
+            return False
         written = self._methods.get(method)
         return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)
+
+    def _is_model(self, node: cst.BaseExpression) -> bool:
+        """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
+        path = dotted(_collection(node)) or ""
+        if path in self._models or not isinstance(node, cst.Subscript):
+            return path in self._models
+        keys = self._keys.get(path, set())
+        return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
 
     def _here(self, event: Event) -> cst.CSTNode:
         if self.source.owns(event.node):
@@ -184,14 +195,20 @@ def _computes(method: cst.FunctionDef) -> bool:
     return False
 
 
-def _collections_of_models(script: Script) -> Iterator[str]:
-    """The variables and attributes whose elements are used as models: `nets` for `nets["encoder"].parameters()`."""
+def _elements_that_are_models(script: Script) -> Iterator[tuple[str, str]]:
+    """Collections and the keys of what is used as a model: `nets`, `"encoder"` for `nets["encoder"].parameters()`."""
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("parameters", "train", "eval"):
             owner = call.func.value
             path = dotted(_collection(owner)) if isinstance(owner, cst.Subscript) else None
-            if path is not None:
-                yield path
+            if path is not None and isinstance(owner, cst.Subscript):
+                yield path, _key(owner)
+
+
+def _key(node: cst.Subscript) -> str:
+    """The string that an element is looked up with, as it is written; empty for all else."""
+    index = node.slice[0].slice
+    return index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) else ""
 
 
 def _collection(node: cst.BaseExpression) -> cst.BaseExpression:

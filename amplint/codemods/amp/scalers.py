@@ -86,7 +86,12 @@ class Scalers:
             return self._of_object(function, roots, node)
         if any(root.startswith("self.") for root in roots):
             raise Refusal(node, "some of the optimizers belong to the object and some do not")
-        bindings = [binding for root in roots for binding in self._script.assignments(function, root)]
+        bindings = [
+            binding
+            for root in roots
+            for binding in self._script.assignments(function, root)
+            if not _hands_back(binding, root)
+        ]
         loops = [binding for binding in bindings if isinstance(binding, cst.For)]
         if loops and len(loops) == len(bindings):
             sources = {path for loop in loops for path in paths(loop.iter)} - _WRAPPERS
@@ -236,3 +241,12 @@ class Scalers:
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
     """Whether `statement` is a loop over what is known by one of `roots`."""
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
+
+
+def _hands_back(binding: cst.CSTNode, root: str) -> bool:
+    """Whether `binding` gives `root` what a function returns that gets it, as in `optimizer = decay(optimizer)`."""
+    return (
+        isinstance(binding, cst.Assign)
+        and isinstance(binding.value, cst.Call)
+        and any(dotted(argument.value) == root for argument in binding.value.args)
+    )
