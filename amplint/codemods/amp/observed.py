@@ -76,6 +76,7 @@ def observe(script: Script, *, scales: bool) -> Observed:
     watch = _Watch(script, interpretation.calls, scales)
     interpretation.follow(watch, *_KINDS)
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
+    watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
     for name in script.source.imports:
@@ -158,6 +159,15 @@ class _Watch:
             self.found.shared.update(calls if event.gradients is not False else ())
         elif event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
             self.found.evaluations[calls] = None
+
+    def is_seeded(self, call: cst.Call) -> bool:
+        """Whether `call` is a backward pass from a gradient that it is given, which no event tells of."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "backward" or len(call.args) != 1:
+            return False
+        seed, owner = call.args[0], dotted(func.value)
+        known = owner is None or owner in ("self", "ctx", "torch.autograd", "autograd") or self._is_model(func.value)
+        return not known and not seed.star and (seed.keyword is None or seed.keyword.value == "gradient")
 
     def _uses_model(self, call: cst.Call) -> bool:
         if self._is_model(call.func):
