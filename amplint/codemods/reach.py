@@ -48,17 +48,19 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         asked = frozenset(rule.code for rule in rules if rule.assumed)
         found += [one for one in findings_of(rules, after, path, asked, whole=True) if one.elsewhere]
     found = [one for one in found if _can_happen(one, dtype)]
-    known = {_place(one) for one in findings_of(rules, before, path, whole=True)} if found else frozenset()
-    brought = {_place(one): Remark(one.span.start.row, _says(one)) for one in found if _place(one) not in known}
+    known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
+    brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
     row = source.span(first).start.row
     device = "cpu" if '"cpu"' in source.code(first.items[0]) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     for chunk in _made_of(program, _modules(program)):
-        for one in _findings_in(chunk, source, header):
+        for one in _findings_in(chunk, header):
             if _can_happen(one, dtype):
-                name = _relative(chunk.source, source)
-                place = (one.code, name, one.span.start.row)
-                brought.setdefault(place, Remark(row, f"{name}:{one.span.start.row}: {one.message} ({one.code})"))
+                name, there = _relative(chunk.source, source), one.span.start.row
+                place = (one.code, name, there if name else one.message)
+                remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
+                if name or (there not in rows and place not in known):
+                    brought.setdefault(place, remark)
     yield from brought.values()
     for chunk in _made_of(program, (*_modules(program), *_functions(program))):
         name = _relative(chunk.source, source)
@@ -67,10 +69,8 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
 
 
-def _findings_in(chunk: Chunk, main: Source, header: str) -> list[Finding]:
-    """What is found in a chunk of another file than `main`, where it runs below `header`, which enters autocast."""
-    if not _relative(chunk.source, main):
-        return []
+def _findings_in(chunk: Chunk, header: str) -> list[Finding]:
+    """What is found in a chunk where it runs below `header`, which enters autocast."""
     found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_in_regions(chunk)
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
@@ -137,7 +137,7 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _is_near(source: Source, finding: Finding) -> bool:
-    """Whether an info is about a function of the file with a region, or about a module; others stand by themselves."""
+    """Whether an info is about a function of the file with a region; others stand by themselves."""
     if finding.severity is not Severity.INFO:
         return False
     row = finding.span.start.row
@@ -145,11 +145,7 @@ def _is_near(source: Source, finding: Finding) -> bool:
         around = next((one for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)), None)
         if around is not None and source.span(around).start.row <= row <= source.span(around).end.row:
             return True
-    return any(
-        chunk.first_row <= row <= chunk.first_row + chunk.text.count("\n")
-        for chunk in source.chunks
-        if chunk.is_class and _FORWARD.search(chunk.text)
-    )
+    return False
 
 
 def _can_happen(finding: Finding, dtype: str) -> bool:
@@ -158,10 +154,10 @@ def _can_happen(finding: Finding, dtype: str) -> bool:
     return not named or dtype in named
 
 
-def _says(finding: Finding) -> str:
-    if finding.elsewhere is None:
-        return f"in the result, {finding.message} ({finding.code})"
-    return f"{finding.elsewhere.filename}:{finding.elsewhere.span.start.row}: {finding.message} ({finding.code})"
+def _remark(finding: Finding) -> Remark:
+    there = finding.elsewhere
+    where = "in the result, " if there is None else f"{there.filename}:{there.span.start.row}: "
+    return Remark(finding.span.start.row, f"{where}{finding.message} ({finding.code})")
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

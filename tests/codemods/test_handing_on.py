@@ -133,7 +133,7 @@ for x in [torch.ones(2, 4)]:
     conversion = convert(text, Wish(to="amp"))
     assert conversion.refused == ()
     assert conversion.text.count("torch.amp.GradScaler(") == 1
-    assert conversion.text.index("self.scaler = ") < conversion.text.index("self.critic_opt = ")
+    assert conversion.text.index("self.critic_opt = ") < conversion.text.index("self.scaler = ")
 
 
 def test_a_region_holds_what_would_be_one_of_its_own() -> None:

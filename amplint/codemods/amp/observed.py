@@ -79,6 +79,7 @@ def observe(script: Script, *, scales: bool) -> Observed:
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
+    watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
@@ -109,6 +110,7 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 class _Watch:
     def __init__(self, script: Script, calls: Calls, scales: bool) -> None:
+        self._script = script
         self.source = source = script.source
         self.scales = scales
         self.found = Observed(calls)
@@ -159,6 +161,15 @@ class _Watch:
             self.found.shared.update(calls if event.gradients is not False else ())
         elif event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
             self.found.evaluations[calls] = None
+
+    def is_beside(self, call: cst.Call) -> bool:
+        """Whether a forward pass of the same model for evaluation stands in the same function as `call`."""
+        function, text = self._script.function_of(call), dotted(call.func)
+        return text is not None and any(
+            isinstance(other, cst.Call) and dotted(other.func) == text and self._script.function_of(other) is function
+            for way in self.found.evaluations
+            for other in way[-1:]
+        )
 
     def is_seeded(self, call: cst.Call) -> bool:
         """Whether `call` is a backward pass from a gradient that it is given, which no event tells of."""

@@ -16,7 +16,7 @@ from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")
 _OF_TENSORS = frozenset(
@@ -112,9 +112,15 @@ class Regions:
             if _computes(backward.func.value):
                 self.hoists[backward] = self._hoist(backward)
         self._add_followers(chosen)
-        self.training = [Region(run) for run in self._runs(chosen)]
+        self.training = [Region(run) for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
         for backward in self.hoists:
             self._reach_out(backward)
+
+    def _needs_autocast(self, statement: cst.CSTNode) -> bool:
+        """Whether autocast changes what `statement` computes: not where it only adds up, divides or reads numbers."""
+        return self._flow.runs_model(statement) or any(
+            _computes(call) for call in every(statement, cst.Call, cst.BinaryOperation) if isinstance(call, cst.Call)
+        )
 
     def _add_followers(self, chosen: dict[cst.CSTNode, None]) -> None:
         """Add forward passes that no loss comes from: on what a region has made half they need one, too."""

@@ -52,9 +52,11 @@ class Scalers:
             kept: list[cst.CSTNode] = []
             for statement in sorted(statements, key=self._script.row):
                 around = [block for _, block in self._script.climb(statement)]
-                if not any(block is self._script.block_of(above) for above in kept for block in around):
+                if key[1] != self.name and kept and around[0] is self._script.block_of(kept[-1]):
+                    kept[-1] = statement
+                elif not any(block is self._script.block_of(above) for above in kept for block in around):
                     kept.append(statement)
-                    yield key, statement
+            yield from ((key, statement) for statement in kept)
 
     def at(self, call: cst.Call) -> str:
         """The expression of the scaler where `call`, a backward pass or a step, stands. Raises Refusal."""
@@ -204,8 +206,10 @@ class Scalers:
         if common is not None:
             block, statements = common
             order = [next(i for i, one in enumerate(block) if one is statement) for statement in statements]
-            if max(order[:-1]) >= order[-1]:
-                raise Refusal(node, "the optimizer is made anew where it has been used")
+            before = [one for one, place in zip(bindings, order, strict=False) if place < order[-1]]
+            if not before:
+                raise Refusal(node, "the optimizer is made where it is used")
+            bindings = before
         self._insert(function, bindings, self.name, node if here else None)
 
     def _insert(
