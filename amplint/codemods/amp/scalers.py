@@ -12,6 +12,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})
@@ -66,7 +67,11 @@ class Scalers:
         return self._reach(function, roots, call) if roots else self._without_steps(function, call)
 
     def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
-        """Whether `function` knows the scaler of what it calls `optimizer` already."""
+        """Whether `function` knows the scaler of what it calls `optimizer` already, or a function around it does."""
+        if function is not None and not optimizer.startswith("self."):
+            own = self._script.assignments(function, optimizer) or self._script.parameter(function, optimizer)
+            if not own:
+                return self.serves(self._script.function_of(function), optimizer)
         owner = self._script.method_owner(function) if optimizer.startswith("self.") else None
         return any(
             optimizer in roots and (place is function or (owner and self._script.method_owner(place) is owner))
@@ -230,7 +235,9 @@ class Scalers:
         self._made.setdefault((function, name), {})[last] = None
 
     def _insertion(self, below: cst.CSTNode, code: str) -> Edit:
-        edit = self._script.rewrite.insert_after(below, code)
+        restores = any(dotted(call.func) in _restoring(below) for call in every(below, cst.Call))
+        rewrite = self._script.rewrite
+        edit = rewrite.insert_before(below, code) if restores else rewrite.insert_after(below, code)
         if edit is None:
             raise Refusal(below, "there is no place for the scaler here")
         return edit
@@ -245,6 +252,13 @@ class Scalers:
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
     """Whether `statement` is a loop over what is known by one of `roots`."""
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
+
+
+def _restoring(statement: cst.CSTNode) -> set[str]:
+    """The calls that restore the state of what a compound statement makes."""
+    if isinstance(statement, cst.SimpleStatementLine):
+        return set()
+    return {f"{path}.load_state_dict" for one in every(statement, cst.Assign) for path in bound_paths(one)}
 
 
 def _hands_back(binding: cst.CSTNode, root: str) -> bool:
