@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp import devices, limits, managed
+import re
+
+from amplint.codemods.amp import arrays, devices, limits, managed
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
@@ -35,6 +37,10 @@ REPAIRS = (
     "scheduler-after-skipped-step",
 )
 """The rules whose repairs complete the conversion: what was right in float32 and is not in mixed precision."""
+
+
+_MAKES_OPTIMIZER = re.compile(r"\boptim\.[A-Z]\w+\(|\b(?:Adam|AdamW|SGD|RMSprop)\(")
+_MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -81,6 +87,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
+        training = [statement for region in regions.training for statement in region.statements]
+        edits += arrays.widened(script, observed, training)
 
     def header(place: cst.CSTNode) -> str:
         device = devices.spell(script, observed.calls, wish.device, place)
@@ -101,4 +109,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         )
         for row, name in regions.strangers()
     ]
+    if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
+        row = row_edited(script.text, new, fix.edits, regions.rows()[0])
+        left.append(Remark(row, "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"))
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS)

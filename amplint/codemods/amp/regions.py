@@ -49,7 +49,7 @@ class Regions:
         self.evaluation = list(self._evaluations(losses))
         inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
         self._beside = Beside(script, observed, flow, inside, losses)
-        self.evaluation += (Region([statement]) for statement in self._beside.statements)
+        self.evaluation += map(Region, self._runs(dict.fromkeys(self._beside.statements)))
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
