@@ -96,10 +96,11 @@ class Calls:
     def _overriding(self, function: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """`function`, unless it does nothing but raise, and the methods that take its place in derived classes."""
         owner = self._script.method_owner(function) if isinstance(function, cst.FunctionDef) else None
-        assert isinstance(function, cst.FunctionDef) or owner is None
-        derived = {owner.name.value} if owner is not None else set[str]()
-        others: list[cst.FunctionDef] = []
-        for one in self._script.of_kind(cst.ClassDef) if owner is not None else ():
+        if owner is None or not isinstance(function, cst.FunctionDef):
+            yield function
+            return
+        derived, others = {owner.name.value}, list[cst.FunctionDef]()
+        for one in self._script.of_kind(cst.ClassDef):
             if isinstance(one, cst.ClassDef) and any(dotted(base.value) in derived for base in one.bases):
                 derived.add(one.name.value)
                 others += (each for each in self.methods(one) if each.name.value == function.name.value)

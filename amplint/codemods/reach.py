@@ -83,7 +83,11 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     for chunk in source.chunks:
         if chunk.is_class and _FORWARD.search(chunk.text):
             calls.append(f"    {chunk.name}(*arguments)(*arguments)")
-        elif chunk.name and not chunk.is_class and not any(chunk.name in one.words for one in source.chunks if one is not chunk):
+        elif (
+            chunk.name
+            and not chunk.is_class
+            and not any(chunk.name in one.words for one in source.chunks if one is not chunk)
+        ):
             calls.append(f"    {chunk.name}(*arguments)")
     rules = tuple(rule for rule in all_rules() if rule.assumed)
     called = "\n".join((text, "import torch", header, *calls, ""))

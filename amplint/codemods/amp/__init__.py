@@ -87,8 +87,11 @@ def _planned(script: Script, wish: Wish) -> Plan:
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
-        training = [statement for region in regions.training for statement in region.statements]
-        edits += arrays.widened(script, observed, training)
+        training, evaluation = (
+            [statement for region in some for statement in region.statements]
+            for some in (regions.training, regions.evaluation)
+        )
+        edits += arrays.widened(script, observed, training, (*training, *evaluation))
 
     def header(place: cst.CSTNode) -> str:
         device = devices.spell(script, observed.calls, wish.device, place)

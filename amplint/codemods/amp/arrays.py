@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths, paths
@@ -20,26 +20,31 @@ _KEEPING = frozenset(
 _JOINING = frozenset({"cat", "stack", "concat"})
 
 
-def widened(script: Script, observed: Observed, training: Iterable[cst.CSTNode]) -> Iterator[Edit]:
+def widened(
+    script: Script, observed: Observed, training: Iterable[cst.CSTNode], regions: Iterable[cst.CSTNode]
+) -> Iterator[Edit]:
     """Convert to float32 what certainly is floating point and half where NumPy gets it.
 
-    That is the output of a model that has but one in `training`, which differentiates what comes of it.
+    That is the output, in statements of `regions`, of a model that has but one in those of `training`, which
+    differentiate what comes of it.
     """
     statements = list(training)
     calls = [call for one in statements for call in every(one, cst.Call) if call in observed.forwards]
     several = {one.value for each in statements for one in every(each, cst.Assign) if len(bound_paths(one)) > 1}
     models = {dotted(call.func) for call in calls} - {dotted(call.func) for call in calls if call in several} - {None}
+    inside = {node for statement in regions for node in every(statement, cst.Call)}
+    half = {call for call in observed.forwards & inside if isinstance(call, cst.Call) and dotted(call.func) in models}
     for home in (None, *observed.calls.functions):
-        yield from _Arrays(script, observed, models).in_function(home)
+        yield from _Arrays(script, observed, half).in_function(home)
 
 
 class _Arrays:
-    """Follows the outputs of `models` through one function."""
+    """Follows what the `calls` of models give through one function."""
 
-    def __init__(self, script: Script, observed: Observed, models: set[str | None]) -> None:
+    def __init__(self, script: Script, observed: Observed, calls: Set[cst.CSTNode]) -> None:
         self._script = script
         self._observed = observed
-        self._models = models
+        self._calls = calls
         self._half: set[str] = set()
 
     def in_function(self, home: cst.FunctionDef | None) -> Iterator[Edit]:
@@ -50,7 +55,9 @@ class _Arrays:
                     yield from (self._script.rewrite.add_float(value) for value in self._given(call))
                 for assign in every(node, cst.Assign):
                     bound = bound_paths(assign)
-                    self._half = self._half | bound if len(bound) == 1 and self._is_half(assign.value) else self._half - bound
+                    self._half = (
+                        self._half | bound if len(bound) == 1 and self._is_half(assign.value) else self._half - bound
+                    )
 
     def _given(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
         """What `call` converts to an array, or hands to a function of another file that does."""
@@ -77,9 +84,7 @@ class _Arrays:
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPING:
             return self._is_half(node.func.value)
         joins = (dotted(node.func) or "").rpartition(".")[2] in _JOINING
-        return (joins and bool(paths(node.args[0].value) & self._half)) or (
-            node in self._observed.forwards and dotted(node.func) in self._models
-        )
+        return node in self._calls or (joins and bool(paths(node.args[0].value) & self._half))
 
 
 def _converts(function: cst.FunctionDef, parameter: cst.Param) -> bool:

@@ -53,7 +53,9 @@ class Beside:
             if isinstance(above, cst.FunctionDef):
                 break
             if isinstance(above, cst.If) and sum(self._script.inside(above, one) for one in self._half) > 1:
-                whole = not self._flow.trains(above) and isinstance(self._script.source.parent(above), cst.IndentedBlock)
+                whole = not self._flow.trains(above) and isinstance(
+                    self._script.source.parent(above), cst.IndentedBlock
+                )
                 chosen = above if whole else chosen
         return chosen
 

@@ -29,6 +29,7 @@ class Scalers:
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
         self._handed: set[cst.FunctionDef] = set()
         self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
+        self._above: dict[cst.CSTNode, None] = {}
         self._edits: list[Edit] = []
         self._rows: list[int] = []
         name = next((name for name in _NAMES if name not in script.words), None)
@@ -40,12 +41,16 @@ class Scalers:
     def edits(self) -> list[Edit]:
         """What makes the scaler and hands it on. Raises Refusal."""
         made = [self._insertion(below, f"{name} = {self._construction(below)}") for (_, name), below in self._makings()]
-        return [*made, *self._edits]
+        above = [
+            self._script.rewrite.insert_before(loop, f"{self.name} = {self._construction(loop)}")
+            for loop in self._above
+        ]
+        return [*made, *(edit for edit in above if edit is not None), *self._edits]
 
     @property
     def rows(self) -> list[int]:
         """The rows where the scaler is made or handed on."""
-        return [*(self._script.row(below) for _, below in self._makings()), *self._rows]
+        return [*map(self._script.row, (*(below for _, below in self._makings()), *self._above)), *self._rows]
 
     def _makings(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
         """The statements that scalers are made below; optimizers that are made further down share the scaler."""
@@ -232,7 +237,29 @@ class Scalers:
         last = max(made, key=lambda one: next(index for index, other in enumerate(block) if other is one))
         if any(isinstance(binding, cst.With) for binding in bindings):
             raise Refusal(bindings[0], "the optimizer is made by a with statement")
+        loop = self._loop_of_epochs(function, bindings)
+        if loop is not None:
+            self._above[loop] = None
+            return
         self._made.setdefault((function, name), {})[last] = None
+
+    def _loop_of_epochs(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode]) -> cst.CSTNode | None:
+        """The loop of the file that calls `function` in each epoch, which makes an optimizer of the same model anew."""
+        if function is None or self._script.function_of(function) is not None or self._script.method_owner(function):
+            return None
+        calls = self._observed.calls.callers(function) or []
+        loops = [self._script.loop_of(call) for call in calls if self._script.function_of(call) is None]
+        made = [one.value for one in bindings if isinstance(one, cst.Assign) and isinstance(one.value, cst.Call)]
+        read = {path for call in made for argument in call.args[:1] for path in paths(argument)}
+        own = len(made) < len(bindings) or any(
+            self._script.assignments(function, path) or self._script.parameter(function, path) for path in read
+        )
+        if own or len(loops) != len(calls) or len(set(loops)) != 1 or loops[0] is None:
+            return None
+        loop: cst.CSTNode = loops[0]
+        while (around := self._script.loop_of(loop)) is not None:
+            loop = around
+        return loop
 
     def _insertion(self, below: cst.CSTNode, code: str) -> Edit:
         restores = any(dotted(call.func) in _restoring(below) for call in every(below, cst.Call))
