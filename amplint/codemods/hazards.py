@@ -16,7 +16,8 @@ _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdi
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """What bounds a tensor -> the place of the upper bound, the tensor being the first argument."""
-_WORDS = {"sparse", *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES}
+_SOLVERS = ("odeint", "odeint_adjoint")
+_WORDS = {"sparse", *_SOLVERS, *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES}
 """One of these is in all such code."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Numbers that are nearer to 1 than this become 1."""
@@ -24,6 +25,8 @@ _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 
 def is_sparse(node: cst.CSTNode) -> bool:
     """Whether `node` names something that makes or multiplies sparse tensors."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+        return node.func.value.endswith("spmm")
     if not isinstance(node, cst.Attribute):
         return False
     return node.attr.value in (*_SPARSE, *_SPARSE_PRODUCTS) or dotted(node) == "torch.sparse"
@@ -31,11 +34,13 @@ def is_sparse(node: cst.CSTNode) -> bool:
 
 def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for."""
-    if chunk.words.isdisjoint(_WORDS):
+    if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
+        elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
+            yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
         elif isinstance(node, cst.FunctionDef):
             yield from _nearest(node)
             yield from _bounds(node, chunk, dtype)

@@ -141,15 +141,28 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _is_near(source: Source, finding: Finding) -> bool:
-    """Whether an info is about a function of the file with a region; others stand by themselves."""
+    """Whether an info is about a function with a region, or called in one; others stand by themselves."""
     if finding.severity is not Severity.INFO:
         return False
     row = finding.span.start.row
-    for region in _regions(source):
-        around = next((one for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)), None)
-        if around is not None and source.span(around).start.row <= row <= source.span(around).end.row:
-            return True
-    return False
+    regions = list(_regions(source))
+    around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
+    spans = [source.span(one) for one in (*around, *_called(source, regions))]
+    return any(span.start.row <= row <= span.end.row for span in spans)
+
+
+def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
+    """The functions of the file that are called in `regions`, and in each other."""
+    functions = {
+        one.name.value: one for chunk in source.chunks for one in chunk.module.body if isinstance(one, cst.FunctionDef)
+    }
+    waiting = deque(regions)
+    while waiting:
+        for call in every(waiting.popleft(), cst.Call):
+            function = functions.pop(call.func.value, None) if isinstance(call.func, cst.Name) else None
+            if function is not None:
+                waiting.append(function.body)
+                yield function
 
 
 def _can_happen(finding: Finding, dtype: str) -> bool:

@@ -35,6 +35,7 @@ class Beside:
         self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
         self._flow = flow
         self._forwards = observed.forwards
+        self._modules = observed.modules
         self._regions = list(regions)
         self._losses = losses
         self._half: dict[cst.CSTNode, set[str]] = {}
@@ -98,10 +99,13 @@ class Beside:
             for path in paths(argument.value)
         )
 
+    def _is_module(self, call: cst.Call) -> bool:
+        return call in self._forwards or dotted(call.func) in self._modules
+
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` that take what is `half`."""
         for call in every(statement, cst.Call):
-            if dotted(call.func) in self._losses or is_loss(_last(call)) or call in self._forwards:
+            if dotted(call.func) in self._losses or is_loss(_last(call)) or self._is_module(call):
                 given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
                 if given & half:
                     yield call

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from amplint.codemods.amp.uses import gradient_uses
+from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
@@ -26,9 +27,11 @@ from amplint.semantics.events import (
     ScalerStep,
     Unscale,
 )
-from amplint.semantics.reading.scopes import MODEL, dotted, kinds
+from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
+from amplint.semantics.reading.program import Program
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
@@ -52,7 +55,7 @@ class Observed:
     `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
     lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
     passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
-    clipped, measured or changed, `mixed` tells that there is mixed precision already, and `foreign` are names imported
+    clipped, measured or changed, `modules` names objects with a forward pass, `mixed` tells that there is mixed precision already, and `foreign` are names imported
     from libraries that are not PyTorch's, with what they stand for.
     """
 
@@ -63,6 +66,7 @@ class Observed:
     forwards: set[cst.CSTNode] = field(default_factory=set)
     shared: set[cst.CSTNode] = field(default_factory=set)
     evaluations: dict[tuple[cst.CSTNode, ...], None] = field(default_factory=dict)
+    modules: set[str] = field(default_factory=set)
     mixed: bool = False
     foreign: dict[str, str] = field(default_factory=dict)
 
@@ -74,8 +78,14 @@ def observe(script: Script, *, scales: bool) -> Observed:
     """
     interpretation = Interpretation(script)
     watch = _Watch(script, interpretation.calls, scales)
+    watch.found.modules.update(_made_of_modules(script, interpretation.program))
     interpretation.follow(watch, *_KINDS)
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
+    watch.found.steps.update(
+        (call, call.func.value)
+        for call in script.calls
+        if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
+    )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
     named = watch.found.forwards - watch.found.shared
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
@@ -118,6 +128,9 @@ class _Watch:
         self._keys = dict[str, set[str]]()
         for path, key in _elements_that_are_models(script):
             self._keys.setdefault(path, set()).add(key)
+        self._optimizers = {
+            path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
+        }
         self._methods: dict[str, list[cst.FunctionDef]] = {}
         for function in script.functions.values():
             if script.method_owner(function) is not None:
@@ -154,13 +167,20 @@ class _Watch:
             self.found.backwards.append(event.node)
 
     def _forward(self, event: Forward) -> None:
-        calls = tuple(call for _, call in event.way if self.source.owns(call))
+        calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))
         if event.gradients is not False:
             self.found.forwards.update(calls)
         if event.purpose is not Purpose.EVALUATION:
             self.found.shared.update(calls if event.gradients is not False else ())
         elif event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
             self.found.evaluations[calls] = None
+
+    def _makes_model(self, call: cst.CSTNode) -> bool:
+        """Whether `call` makes what the file uses as a model, whatever runs on the way."""
+        above = next((one for one in self.source.ancestors(call) if not isinstance(one, cst.BaseExpression)), None)
+        while isinstance(above, cst.Arg):
+            above = next((one for one in self.source.ancestors(above) if not isinstance(one, cst.BaseExpression)), None)
+        return isinstance(above, cst.Assign) and bool(self._models & bound_paths(above, whole=True))
 
     def is_beside(self, call: cst.Call) -> bool:
         """Whether a forward pass of the same model for evaluation stands in the same function as `call`."""
@@ -170,6 +190,13 @@ class _Watch:
             for way in self.found.evaluations
             for other in way[-1:]
         )
+
+    def is_unseen_step(self, call: cst.Call) -> bool:
+        """Whether `call` steps an optimizer where nothing that was followed leads, such as behind a constant."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "step" or call.args or call in self.found.steps:
+            return False
+        return dotted(func.value) in self._optimizers
 
     def is_seeded(self, call: cst.Call) -> bool:
         """Whether `call` is a backward pass from a gradient that it is given, which no event tells of."""
@@ -214,6 +241,16 @@ def _computes(method: cst.FunctionDef) -> bool:
             if owner.partition(".")[0] in ("self", "torch", "F") and not changes:
                 return True
     return False
+
+
+def _made_of_modules(script: Script, program: Program) -> Iterator[str]:
+    """The variables and attributes that the file gives an object of a class with a forward pass."""
+    for assign in script.of_kind(cst.Assign):
+        value = assign.value if isinstance(assign, cst.Assign) else None
+        name = dotted(value.func) if isinstance(value, cst.Call) else None
+        target = program.resolve(script.source, name) if name is not None else None
+        if isinstance(target, Chunk) and target.is_class and "def forward(" in target.text:
+            yield from bound_paths(assign, whole=True)
 
 
 def _elements_that_are_models(script: Script) -> Iterator[tuple[str, str]]:

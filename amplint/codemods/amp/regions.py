@@ -22,6 +22,7 @@ _TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add
 _OF_TENSORS = frozenset(
     [
         *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
+        *("Variable", "LongTensor", "FloatTensor", "tensor", "zeros", "ones", "randn", "rand"),
         *("argmax", "eq", "sum", "mean", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous"),
     ]
 )
@@ -49,7 +50,8 @@ class Regions:
         self.evaluation = list(self._evaluations(losses))
         inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
         self._beside = Beside(script, observed, flow, inside, losses)
-        self.evaluation += map(Region, self._runs(dict.fromkeys(self._beside.statements)))
+        statements = dict.fromkeys(one for region in self.evaluation for one in region.statements)
+        self.evaluation = [Region(run) for run in self._runs(statements | dict.fromkeys(self._beside.statements))]
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
