@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from amplint.codemods.amp import arrays, devices, limits, managed
+from amplint.codemods.amp import devices, limits, managed
+from amplint.codemods.amp.arrays import Arrays
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
@@ -71,6 +72,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     flag = Flag(script, observed.calls) if wish.add_flag else None
     edits: list[Edit] = []
     done: list[Remark] = []
+    doubts: list[cst.Call] = []
 
     def switch(place: cst.CSTNode) -> str:
         return f", enabled={flag.at(place)}" if flag is not None else ""
@@ -91,7 +93,9 @@ def _planned(script: Script, wish: Wish) -> Plan:
             [statement for region in some for statement in region.statements]
             for some in (regions.training, regions.evaluation)
         )
-        edits += arrays.widened(script, observed, training, (*training, *evaluation))
+        arrays = Arrays(script, observed, training, (*training, *evaluation))
+        edits += arrays.edits
+        doubts += arrays.doubts
 
     def header(place: cst.CSTNode) -> str:
         device = devices.spell(script, observed.calls, wish.device, place)
@@ -111,6 +115,12 @@ def _planned(script: Script, wish: Wish) -> Plan:
             f"{name}() can be given half tensors here; make sure that it takes them",
         )
         for row, name in regions.strangers()
+    ]
+    left += [
+        Remark(
+            row_edited(script.text, new, fix.edits, script.row(call)), "NumPy has no bfloat16; what it gets here may be"
+        )
+        for call in doubts
     ]
     if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
         row = row_edited(script.text, new, fix.edits, regions.rows()[0])

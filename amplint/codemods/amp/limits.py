@@ -10,7 +10,6 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
-
 _OF_OPTIMIZERS = frozenset(
     {"step", "zero_grad", "state_dict", "load_state_dict", "add_param_group", "train", "eval", "share_memory"}
     | {"param_groups", "state", "values", "items", "keys", "append", "get", "update"}

@@ -27,9 +27,9 @@ from amplint.semantics.events import (
     ScalerStep,
     Unscale,
 )
+from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
-from amplint.semantics.reading.program import Program
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
@@ -55,8 +55,8 @@ class Observed:
     `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
     lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
     passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
-    clipped, measured or changed, `modules` names objects with a forward pass, `mixed` tells that there is mixed precision already, and `foreign` are names imported
-    from libraries that are not PyTorch's, with what they stand for.
+    clipped, measured or changed, `modules` names objects with a forward pass, `mixed` tells that there is mixed
+    precision already, and `foreign` are names imported from libraries that are not PyTorch's, with what they stand for.
     """
 
     calls: Calls
