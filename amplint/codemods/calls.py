@@ -52,14 +52,15 @@ class Calls:
         """The functions that `call` runs; none where that is not known, or they are not of this file."""
         return self._known(call) or frozenset()
 
-    def leading_to(self, nodes: Set[cst.CSTNode]) -> set[cst.CSTNode]:
-        """The functions that hold one of `nodes`, or a call that leads to one."""
+    def leading_to(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
+        """The functions that hold one of `nodes`, or a call that leads to one, `constructors` among them or not."""
         found: set[cst.CSTNode] = set()
         while True:
             more = {
                 one
                 for one in self.functions
                 if one not in found
+                and (constructors or one.name.value != "__init__")
                 and any(inner in nodes or not self.targets(inner).isdisjoint(found) for inner in walk(one.body))
             }
             if not more:

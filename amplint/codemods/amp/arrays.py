@@ -77,7 +77,7 @@ class _Function:
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value == "numpy":
             yield func.value
-        for function in self._calls.runs(call):
+        for function in self._calls.runs(call) | self._calls.targets(call):
             parameters = function.params.params if isinstance(function, cst.FunctionDef) else ()
             own = bool(parameters) and parameters[0].name.value == "self"
             for place, parameter in enumerate(parameters[own:]):

@@ -25,7 +25,7 @@ class Flow:
         self._forwards = observed.forwards
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
         self._training = self._calls.leading_to(self._work)
-        self._running = self._calls.leading_to(self._forwards)
+        self._running = self._calls.leading_to(self._forwards, constructors=False)
         self._keeping = set(_that_keep_losses(script))
 
     def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
