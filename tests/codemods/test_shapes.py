@@ -402,3 +402,147 @@ def test_neighbours_of_another_file_are_named_and_nothing_that_autocast_lifts(
 def test_a_file_that_stays_on_the_cpu_is_told_so(move: str, told: bool) -> None:
     left = _converted((HEAD + LOOP).replace(".cuda()", move)).left
     assert [remark.text.startswith("nothing here moves to CUDA") for remark in left] == [True] * told
+
+
+def test_a_step_behind_a_constant_goes_to_the_scaler_too() -> None:
+    steps = STEP.replace("    optimizer.step()", "    if not waits:\n        optimizer.step()") + "    other.step()\n"
+    head = HEAD + "other = torch.optim.SGD(net.parameters(), lr=0.1)\nwaits = True\n"
+    text = _converted(head + "for x in data:\n    loss = net(x).mean()\n    other.zero_grad()\n" + steps).text
+    assert "scaler.step(optimizer)" in text
+    assert "scaler.step(other)" in text
+    assert text.count("scaler.update()") == 1
+
+
+BUILT = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.main = nn.Linear(4, 3)
+        self.size = self.main(torch.zeros(1, 4)).shape
+
+    def forward(self, x):
+        return self.main(x)
+
+
+def build(kind):
+    net = kind()
+    return net
+
+
+def main():
+    net = build(Net).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in [torch.ones(2, 4).cuda()]:
+        loss = net(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("made", ["build(Net)", "Net()", "torch.nn.DataParallel(Net())"])
+def test_the_construction_of_a_model_stays_outside(made: str) -> None:
+    assert _regions(_converted(BUILT.replace("build(Net)", made)).text) == ["loss = net(x).mean()"]
+
+
+WRAPPED = """class Solver:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+        self.optimizer.set_visdom(None)
+
+    def train(self, loader):
+        self.model.train()
+        for x in loader:
+            loss = self.model(x.cuda()).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def test_an_optimizer_that_can_do_more_than_those_of_pytorch_is_refused() -> None:
+    (refused,) = convert(WRAPPED, FLOAT16).refused
+    assert (refused.row, refused.text.partition(" is ")[0]) == (12, "self.optimizer.set_visdom()")
+    assert _regions(_converted(WRAPPED, BFLOAT16).text) == ["loss = self.model(x.cuda()).mean()"]
+
+
+PLANNED = """
+
+def act(x):
+    with torch.no_grad():
+        belief = net(x)
+    belief = belief.squeeze(0)
+    action = planner(belief)
+    return action
+
+
+act(data[0])
+"""
+
+
+def test_a_module_that_takes_half_joins_the_region(tmp_path: Path) -> None:
+    module = "from torch import nn\n\n\nclass Planner(nn.Module):\n    def forward(self, x):\n        return x\n"
+    (tmp_path / "planner.py").write_text(module, encoding="utf-8")
+    head = HEAD.replace("import torch\n", "import torch\nfrom planner import Planner\n", 1) + "planner = Planner()\n"
+    text = _converted(head + LOOP + PLANNED, FLOAT16, str(tmp_path / "train.py")).text
+    assert any("action = planner(belief)" in region for region in _regions(text))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [("gnn_spmm(x, x)", "a sparse tensor"), ("odeint(f, x, t)", "an ODE is solved in half"), ("f(x)", "")],
+)
+def test_sparse_products_by_name_and_solvers_are_named(tmp_path: Path, call: str, said: str) -> None:
+    model = f"from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return {call}\n"
+    (tmp_path / "model.py").write_text(model, encoding="utf-8")
+    text = HEAD.replace("from torch import nn", "from model import Net").replace("nn.Linear(4, 3)", "Net()")
+    left = _converted(text + LOOP, FLOAT16, str(tmp_path / "train.py")).left
+    assert [remark.text.startswith(f"model.py:6: {said}") for remark in left] == [True] * bool(said)
+
+
+SHOWN = """import nets
+import torch
+
+
+def show(out):
+    print(out[0].cpu().data.numpy())
+
+
+net = nets.build()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in [torch.ones(2, 4).cuda()]:
+    if x.sum() > 1:
+        out, seen = net(x)
+    else:
+        out, seen = None, None
+    loss = out.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(seen)
+"""
+
+
+def test_what_may_be_half_for_numpy_is_named_where_it_is_handed_on() -> None:
+    conversion = _converted(SHOWN, BFLOAT16)
+    (remark,) = conversion.left
+    assert conversion.text.splitlines()[remark.row - 1].strip() == "show(seen)"
+    assert remark.text.startswith("NumPy has no bfloat16")
+    assert _converted(SHOWN).left == ()
+
+
+def test_a_loss_of_probabilities_may_cast_its_target() -> None:
+    text = HEAD.replace("nn.Linear", "nets.build").replace("import torch\n", "import torch\nimport nets\n", 1)
+    loop = "criterion = nn.BCELoss()\nfor x in data:\n    loss = criterion(net(x), x.float())\n" + STEP
+    assert (
+        'with torch.autocast("cuda", enabled=False):'
+        in _converted(
+            text + loop.replace("criterion(net(x)", "criterion(y").replace("    loss =", "    y = net(x)\n    loss =")
+        ).text
+    )
