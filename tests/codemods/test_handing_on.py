@@ -88,7 +88,7 @@ from torch import nn
 
 model = nn.Conv2d(1, 1, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in [(torch.ones(1, 1, 32, 32), torch.ones(1, 1, 30, 30))]:
+for x, y in [(torch.ones(1, 1, 32, 32).cuda(), torch.ones(1, 1, 30, 30).cuda())]:
     optimizer.zero_grad()
     out = model(x)
     loss = 1 - pytorch_msssim.ssim(out, y)
