@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.reports.modules import Row, rows, tree
 from amplint.reports.ran import share, total_seconds
-from amplint.reports.text import columns, visible
+from amplint.reports.text import columns, cut, visible
 from amplint.trace.record import Record
 
 _ROWS = 14
@@ -26,9 +26,12 @@ def by_module(record: Record, width: int) -> Iterator[str]:
     widths[0] = max(min(widths[0], width - 2 - sum(widths[1:]) - 3 * len(_GAP)), len(_OUTSIDE))
     yield from ("", "module by module:")
     for name, dtypes, products, time in table:
-        if columns(name) > widths[0]:
-            name = name[: widths[0] - 4] + " ..."
-        cells = (_padded(name, widths[0]), _padded(dtypes, widths[1]), products.rjust(widths[2]), time.rjust(widths[3]))
+        cells = (
+            _padded(cut(name, widths[0]), widths[0]),
+            _padded(dtypes, widths[1]),
+            products.rjust(widths[2]),
+            time.rjust(widths[3]),
+        )
         yield (_GAP + _GAP.join(cells)).rstrip()
 
 

@@ -14,12 +14,14 @@ from amplint.reports.exponents import Range, scales, shares, summed
 from amplint.reports.module_table import by_module
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
-from amplint.reports.text import columns, from_here, visible, wrap
+from amplint.reports.text import columns, cut, from_here, visible, wrap
 from amplint.trace.absence import absence
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
 _LINES, _STEPS = 12, 20
 """How many lines of code are shown, and how many stretches of the scaler's history."""
+_CODE = 24
+"""Columns that a line of code needs beside its place."""
 _TOGETHER = "\N{NO-BREAK SPACE}"
 
 
@@ -41,7 +43,7 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
     sources, seconds = Sources(), total_seconds(record)
     for line in ran[:_LINES]:
         marks = [codes(line.findings), share(line.seconds, seconds) if line.seconds else ""]
-        yield _head(line, sources, "  ".join(filter(None, marks)), width)
+        yield from _head(line, sources, "  ".join(filter(None, marks)), width)
         yield from _dtypes(line, width)
     if len(ran) > _LINES:
         yield f"  ... and {len(ran) - _LINES} more lines"
@@ -49,12 +51,19 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
         yield f"  {visible(from_here(filename))} has changed since; its lines may be others"
 
 
-def _head(line: Line, sources: Sources, marks: str, width: int) -> str:
-    source = sources.line(line.filename, line.row) if line.row else None
-    text = f"  {place(line.filename, line.row)}  {visible((source or '').strip())}".rstrip()
+def _head(line: Line, sources: Sources, marks: str, width: int) -> Iterator[str]:
+    """The place, the code and the marks; the code below the others where little of it would be left."""
+    source = visible(((sources.line(line.filename, line.row) if line.row else None) or "").strip())
+    text = f"  {place(line.filename, line.row)}"
     room = width - columns(marks) - 2 if marks else width
-    if columns(text) > room:
-        text = text[: room - 4] + " ..."
+    if columns(source) > _CODE > room - columns(text) - 2:
+        yield _marked(text, marks, room)
+        yield f"      {cut(source, width - 6)}"
+    else:
+        yield _marked(cut(f"{text}  {source}".rstrip(), room), marks, room)
+
+
+def _marked(text: str, marks: str, room: int) -> str:
     return text + " " * (room + 2 - columns(text)) + marks if marks else text
 
 

@@ -106,7 +106,8 @@ def _joined(
 
 
 def _place(loss: HalfLoss) -> object:
-    return (loss.phase, loss.op, loss.filename, loss.row, loss.module, loss.dtype, loss.scale)
+    library = loss.library, loss.library_row
+    return (loss.phase, loss.op, loss.filename, loss.row, *library, loss.module, loss.dtype, loss.scale)
 
 
 def _name(histogram: Histogram) -> object:

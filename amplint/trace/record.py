@@ -32,7 +32,8 @@ class Operation:
     (`torch.nn.functional.linear`), empty in the backward pass. `filename` and `row` are the line of the user's code,
     in the backward pass that of the forward operation; row 0 where there is none. `module` is the path of the
     innermost module (`model.layers.0`). Dtypes are those of tensors, in order, after any cast. `autocast` is the dtype
-    of the region that is on, empty where none is.
+    of the region that is on, empty where none is. `library` and `library_row` are the innermost line of an installed
+    package that the line of the user's code has called, empty and 0 where it called PyTorch itself.
     """
 
     phase: str
@@ -45,6 +46,8 @@ class Operation:
     outputs: tuple[str, ...]
     autocast: str
     device: str
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,8 @@ class NonFinite:
     dtype: str
     scale: float | None = None
     finite_in_float32: bool | None = None
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,8 @@ class HalfLoss:
     smallest: int | None = None
     largest: int | None = None
     scale: float = 1.0
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,13 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Divergence", "kind"): ("dtype", "count", "backward", "nonfinite", "skipped"),
 }
 """Class and field -> the words that it is one of."""
-_LEAST = {"row": 0, "ranks": 1, "lines": 1, **dict.fromkeys(("steps", "taken", "skip", "backwards", "started"), 0)}
+_LEAST = {
+    "row": 0,
+    "library_row": 0,
+    "ranks": 1,
+    "lines": 1,
+    **dict.fromkeys(("steps", "taken", "skip", "backwards", "started"), 0),
+}
 """Field -> the smallest number in it."""
 _NUMBER_KEYS = {"pattern": "^-?[0-9]{1,6}$"}
 

@@ -41,6 +41,7 @@ class Kind:
     func: Any
     api: Any
     line: Line
+    library: Line
     module: str
     inputs: tuple[torch.dtype, ...]
     outputs: tuple[torch.dtype, ...]
@@ -68,6 +69,7 @@ class Kind:
             tuple(map(dtype_name, self.outputs)),
             dtype_name(self.region) if self.region is not None else "",
             self.device,
+            *self.library,
         )
 
 
