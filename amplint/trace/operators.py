@@ -64,7 +64,9 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count it."""
+        """Run `func` and count it, or leave it to a class of tensors that computes with others, which are seen then."""
+        if types and (self.on or self.alert) and any(map(_is_wrapper, types)):
+            return NotImplemented
         if not self.on or isinstance(func, HigherOrderOperator):
             if self.alert and self.numerics is not None and self.numerics.makes_numbers(func):
                 return self._run_alert(self.numerics, func, args, kwargs or {})
@@ -183,6 +185,12 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             does = may_overflow(func, took, gave), replayable(func, gave)
             kind = self._kinds[key] = Kind(phase, func, api, line, library, module, took, gave, region, device, *does)
         return kind
+
+
+@functools.cache
+def _is_wrapper(kind: type) -> bool:
+    """Whether a class of tensors, not one of PyTorch's, says what operations on it are: float8 tensors of torchao."""
+    return "__torch_dispatch__" in vars(kind) and kind.__module__.partition(".")[0] != "torch"
 
 
 def _is_written_out(node: type) -> bool:
