@@ -11,6 +11,7 @@ from amplint.findings import Finding
 from amplint.reports.context import Sources
 from amplint.reports.drift import against_float32
 from amplint.reports.exponents import Range, scales, shares, summed
+from amplint.reports.module_table import by_module
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
 from amplint.reports.text import columns, from_here, visible, wrap
@@ -27,7 +28,7 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
-    ran = [*_lines(record, found, width), *against_float32(record, width)]
+    ran = [*_lines(record, found, width), *by_module(record, width), *against_float32(record, width)]
     missing = wrap(absence(record), width, "  ") if absence(record) else []
     told = [head, *missing, *dry, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]
     return "\n".join(map(visible, told)) + "\n"
