@@ -60,13 +60,16 @@ class Changed:
 
 
 def operations(record: Record, seconds: float) -> Shown[Ran]:
-    """All kinds of operations, those that take longest in front; `seconds` is the time of the run."""
+    """All kinds of operations, those that take longest in front, or where nothing has a time, that compute.
+
+    `seconds` is the time of the run.
+    """
     rows = []
     for operation, count in record.operations.items():
         spent = record.seconds.get(operation, 0.0)
         dtype = computed_in(operation) if computes(operation) else ""
         rows.append(Ran(operation, dtype, count, spent, share(spent, seconds) if spent else ""))
-    ordered = sorted(rows, key=lambda row: (-row.seconds, -row.count))
+    ordered = sorted(rows, key=lambda row: (-row.seconds, not row.dtype, -row.count))
     return Shown(ordered[:_OPERATIONS], len(ordered[_OPERATIONS:]))
 
 
@@ -87,6 +90,21 @@ def spreads(record: Record) -> Shown[Spread]:
         least, highest = min(counts, default=None), max(counts, default=None)
         rows.append(Spread(each, least, highest, shares(counts, FLOAT16), shares(counts, BFLOAT16)))
     return most(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
+
+
+def undrawn_gradients(record: Record) -> str:
+    """Why nothing is drawn of gradients, empty where something is."""
+    gradients = [each for each in record.histograms if each.what == "gradient"]
+    if any(each.exponents for each in gradients):
+        return ""
+    if not gradients:
+        return "No optimizer was seen to use gradients, so nothing is drawn of them."
+    zeros, nonfinite = sum(each.zeros for each in gradients), sum(each.nonfinite for each in gradients)
+    if not zeros:
+        return f"All {nonfinite} numbers of gradients that were looked at are inf or NaN, so nothing is drawn of them."
+    others = f", and the other {nonfinite} inf or NaN" if nonfinite else ""
+    looked = f"{zeros + nonfinite} numbers of gradients that were looked at"
+    return f"Of the {looked} {zeros if others else 'all'} are 0{others}, so nothing is drawn of them."
 
 
 def losses(record: Record) -> Shown[HalfLoss]:
