@@ -86,8 +86,7 @@ def test_lines_fit_the_terminal(record: Record, width: int) -> None:
 
 def test_nothing_was_seen() -> None:
     told = (
-        "no steps on no device, torch 2.13.0\n"
-        "no step was recorded: no operation ran in the process that is watched\n"
+        "no steps on no device, torch 2.13.0\nno step was recorded: no operation ran in the process that is watched\n"
     )
     assert summary(Record(torch="2.13.0"), []) == told
 

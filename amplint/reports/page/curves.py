@@ -26,6 +26,8 @@ _LARGEST = {
 }
 _COLOURS = (LINE, COARSE, INK, MUTED)
 _HEIGHT_IN = 2.4
+_LIMIT = 2.0**128
+"""What is beyond float32's range is drawn at its end."""
 
 
 def curves(record: Record, place: Place) -> list[Markup]:
@@ -123,7 +125,9 @@ def _sizes(what: str, members: Sequence[Series]) -> Markup:
             axis.set_ylim(low, max(high, 2.0 ** (FLOAT16.largest + 2)))
             axis.axhspan(2.0 ** (FLOAT16.largest + 1), 2.0**1000, color=BAD, alpha=0.12, linewidth=0)
             axis.yaxis.set_major_locator(LogLocator(2, numticks=6))
-            axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: power(round(math.log2(value)))))
+            axis.yaxis.set_major_formatter(
+                FuncFormatter(lambda size, _: power(round(math.log2(size))) if size else "0")
+            )
             axis.minorticks_off()
         _mark_nonfinite(axis, members)
         _legend(axis, 1)
@@ -134,8 +138,8 @@ def _band(members: Sequence[Series]) -> tuple[list[int], list[float], list[float
     """Step numbers, and the smallest and largest value there."""
     at: dict[int, list[float]] = {}
     for one in members:
-        for step, value in zip(_numbers(one), one.values, strict=True):
-            if value is not None:
+        for step, value in zip(_numbers(one), _values(one), strict=True):
+            if not math.isnan(value):
                 at.setdefault(step, []).append(value)
     steps = sorted(at)
     return steps, [min(at[step]) for step in steps], [max(at[step]) for step in steps]
@@ -143,7 +147,9 @@ def _band(members: Sequence[Series]) -> tuple[list[int], list[float], list[float
 
 def _mark_nonfinite(axis: Axes, members: Sequence[Series]) -> None:
     """A mark at the upper edge for each step in which something was inf or NaN."""
-    steps = sorted({step + 1 for one in members for step, value in zip(one.steps, one.values, strict=True) if value is None})
+    steps = sorted(
+        {step + 1 for one in members for step, value in zip(one.steps, one.values, strict=True) if value is None}
+    )
     if steps:
         axis.plot(
             *(steps, [0.98] * len(steps), "x"),
@@ -176,4 +182,4 @@ def _numbers(series: Series) -> list[int]:
 
 
 def _values(series: Series) -> list[float]:
-    return [math.nan if value is None else value for value in series.values]
+    return [math.nan if value is None else max(-_LIMIT, min(value, _LIMIT)) for value in series.values]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from amplint import __version__
 from amplint.findings import Finding
@@ -28,6 +29,7 @@ from amplint.trace.record import PHASES, Divergence, HalfLoss, NonFinite, Operat
 
 _FOLDER = Path(__file__).parent
 _MODULES = 200
+_ENDS = re.compile(r"[./_](?=\w)")
 
 
 def page(record: Record, found: Sequence[Finding]) -> str:
@@ -55,7 +57,9 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(place=lambda filename, row: place(filename, row) if row else "", path=name)
+    environment.filters.update(
+        place=lambda filename, row: _breakable(place(filename, row)) if row else "", path=name, breakable=_breakable
+    )
     return environment.get_template("page.html.jinja").render(
         version=__version__,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
@@ -84,7 +88,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         drifts=tables.drifts(record),
         strays=tables.strays(record),
         spreads=tables.spreads(record),
-        undrawn_gradients=tables.undrawn_gradients(record),
+        undrawn=tables.undrawn(record),
         losses=tables.losses(record),
         lost_in_half=tables.lost_in_half(record),
         steps=tables.scaler_steps(record),
@@ -115,7 +119,9 @@ def _filenames(record: Record, found: Sequence[Finding]) -> list[str]:
 
 
 def _command(record: Record, names: Mapping[str, str]) -> list[str]:
-    return [names.get(os.path.abspath(word), word) if number == 0 else word for number, word in enumerate(record.command)]
+    return [
+        names.get(os.path.abspath(word), word) if number == 0 else word for number, word in enumerate(record.command)
+    ]
 
 
 def _title(record: Record, files: Sequence[Listing], names: Mapping[str, str]) -> str:
@@ -124,6 +130,11 @@ def _title(record: Record, files: Sequence[Listing], names: Mapping[str, str]) -
     if command:
         return command[1] if command[0] == "-m" and len(command) > 1 else command[0]
     return names.get(files[0].filename, files[0].filename) if files else "a block that was watched"
+
+
+def _breakable(text: str) -> Markup:
+    """A name that may be broken into lines where its parts end."""
+    return Markup(_ENDS.sub(r"\g<0><wbr>", str(escape(visible(text)))))
 
 
 def _shown(value: object) -> object:

@@ -92,19 +92,22 @@ def spreads(record: Record) -> Shown[Spread]:
     return most(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
 
 
-def undrawn_gradients(record: Record) -> str:
-    """Why nothing is drawn of gradients, empty where something is."""
-    gradients = [each for each in record.histograms if each.what == "gradient"]
-    if any(each.exponents for each in gradients):
-        return ""
-    if not gradients:
-        return "No optimizer was seen to use gradients, so nothing is drawn of them."
-    zeros, nonfinite = sum(each.zeros for each in gradients), sum(each.nonfinite for each in gradients)
-    if not zeros:
-        return f"All {nonfinite} numbers of gradients that were looked at are inf or NaN, so nothing is drawn of them."
-    others = f", and the other {nonfinite} inf or NaN" if nonfinite else ""
-    looked = f"{zeros + nonfinite} numbers of gradients that were looked at"
-    return f"Of the {looked} {zeros if others else 'all'} are 0{others}, so nothing is drawn of them."
+def undrawn(record: Record) -> list[str]:
+    """Why nothing is drawn of activations, weights or gradients, in a sentence for each of them."""
+    told = []
+    for what, plural in (("activation", "activations"), ("weight", "weights"), ("gradient", "gradients")):
+        seen = [each for each in record.histograms if each.what == what]
+        zeros, nonfinite = sum(each.zeros for each in seen), sum(each.nonfinite for each in seen)
+        if not seen or any(each.exponents for each in seen):
+            continue
+        looked = f"{zeros + nonfinite} numbers of {plural} that were looked at"
+        if not zeros or not nonfinite:
+            told.append(f"All {looked} are {'0' if zeros else 'inf or NaN'}: nothing is drawn of them.")
+        else:
+            told.append(f"Of the {looked} {zeros} are 0 and the others inf or NaN: nothing is drawn of them.")
+    if record.histograms and record.steps and not any(each.what == "gradient" for each in record.histograms):
+        told.append("No optimizer was seen to use gradients: nothing is drawn of them.")
+    return told
 
 
 def losses(record: Record) -> Shown[HalfLoss]:

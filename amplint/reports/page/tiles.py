@@ -65,16 +65,17 @@ def _nonfinite(record: Record, found: Sequence[Finding], place: Place) -> Iterat
 
 def _loss(record: Record) -> Iterator[Tile]:
     for series in [series for series in record.series if series.what == "loss" and series.values][:1]:
-        first, last = (_number(value) for value in (series.values[0], series.values[-1]))
-        note = f"from {first} in step {series.steps[0] + 1}" if len(series.values) > 1 else ""
-        yield Tile("loss", last, note, series.values[-1] is None)
+        first, last = series.values[0], series.values[-1]
+        value = "inf or NaN" if last is None else f"{last:.4g}"
+        before = "inf or NaN" if first is None else f"{first:.4g}"
+        note = f"{before} in step {series.steps[0] + 1}" if len(series.values) > 1 else ""
+        yield Tile("loss", value, note, last is None)
 
 
 def _findings(found: Sequence[Finding]) -> Iterator[Tile]:
     counts = Counter(finding.severity for finding in found)
-    note = ", ".join(f"{count} {severity.label}" for severity, count in sorted(counts.items(), reverse=True))
+    note = ", ".join(
+        f"{count} {severity.label}{'' if count == 1 else 's'}"
+        for severity, count in sorted(counts.items(), reverse=True)
+    )
     yield Tile("findings", str(len(found) or "none"), note, any(severity > Severity.INFO for severity in counts))
-
-
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"
