@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from amplint.cli import traced
 from amplint.cli.default import ByDefault
+from amplint.cli.diff import diff
 from amplint.cli.ending import Ending
 from amplint.cli.failures import Failure, warn
 from amplint.cli.memory import accumulate, show_peaks
@@ -147,5 +148,6 @@ def run(
     ctx.exit(status or found)
 
 
+trace.add_command(diff)
 trace.add_command(merge)
 trace.add_command(report)
