@@ -15,7 +15,7 @@ from amplint.reports.module_table import by_module
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
 from amplint.reports.text import columns, cut, from_here, visible, wrap
-from amplint.trace.absence import absence
+from amplint.reports.verdict import verdict
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
 _LINES, _STEPS = 12, 20
@@ -31,8 +31,8 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
     ran = [*_lines(record, found, width), *by_module(record, width), *against_float32(record, width)]
-    missing = wrap(absence(record), width, "  ") if absence(record) else []
-    told = [head, *missing, *dry, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]
+    verdicts = wrap(verdict(record, found, place).text, width, "  ", "")
+    told = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]
     return "\n".join(map(visible, told)) + "\n"
 
 

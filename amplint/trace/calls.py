@@ -29,13 +29,15 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`.
+    `backwards` counts all calls of `Tensor.backward`, and `on_backward` is told where one runs, and of what, while
+    `is_on()`.
     """
 
     def __init__(self, modules: Modules, is_on: Callable[[], bool]) -> None:
         super().__init__()
         self.current: Any = None
         self.backwards = 0
+        self.on_backward: Callable[[Line, Any], None] | None = None
         self._modules = modules
         self._is_on = is_on
         self._counts: Counter[_Key] = Counter()
@@ -45,8 +47,12 @@ class Calls(TorchFunctionMode):
         """Run `func` and remember it meanwhile."""
         before, self.current = self.current, func
         if func in _COUNTED:
-            self.backwards += func is Tensor.backward
-            self._count(name_of(func), "", calling_line(), args, ())
+            line = calling_line()
+            if func is Tensor.backward:
+                self.backwards += 1
+                if self.on_backward is not None and self._is_on():
+                    self.on_backward(line, args[0])
+            self._count(name_of(func), "", line, args, ())
         try:
             return func(*args, **kwargs) if kwargs else func(*args)
         except Exception as failure:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from amplint.trace.compared import joined
 from amplint.trace.divergence import divergences
-from amplint.trace.record import Call, HalfLoss, Histogram, Operation, Record, ScalerStep
+from amplint.trace.record import Call, HalfLoss, Histogram, Operation, Record, ScalerStep, Series
 
 _Item = TypeVar("_Item")
 
@@ -43,6 +43,9 @@ def merged(records: Sequence[Record]) -> Record:
         skip=first.skip,
         backwards=max(record.backwards for record in ordered),
         started=sum(record.started for record in ordered),
+        every=first.every,
+        command=first.command,
+        began=first.began,
         rank=None,
         ranks=first.ranks,
         cut=any(record.cut for record in ordered),
@@ -59,6 +62,7 @@ def merged(records: Sequence[Record]) -> Record:
         losses=_joined((loss for record in ordered for loss in record.losses), _place, _loss),
         histograms=_joined((one for record in ordered for one in record.histograms), _name, _histogram),
         updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
+        series=_joined((one for record in ordered for one in record.series), _curve, _series),
         divergences=divergences(ranks),
         comparison=joined([record.comparison for record in ordered if record.comparison is not None]),
     )
@@ -132,3 +136,15 @@ def _histogram(one: Histogram, other: Histogram) -> Histogram:
         zeros=one.zeros + other.zeros,
         nonfinite=one.nonfinite + other.nonfinite,
     )
+
+
+def _curve(series: Series) -> object:
+    return (series.what, series.name, series.filename, series.row, series.steps)
+
+
+def _series(one: Series, other: Series) -> Series:
+    """The largest of both; of what ranks have in common, such as the loss, that of the first."""
+    if one.what not in ("activation", "gradient", "underflow"):
+        return one
+    pairs = zip(one.values, other.values, strict=True)
+    return replace(one, values=tuple(None if None in pair else max(pair) for pair in pairs))

@@ -11,6 +11,7 @@ from torch._ops import HigherOrderOperator
 from torch.optim import Optimizer
 
 from amplint.trace.comparison import Comparer
+from amplint.trace.curves import Curves
 from amplint.trace.exponents import Exponents
 from amplint.trace.frames import Line
 from amplint.trace.held import parameters
@@ -23,7 +24,7 @@ from amplint.trace.updates import Updates
 from amplint.trace.values import unseen
 
 _EVERY = 8
-_SAMPLE, _FULL = 256, 4096
+SAMPLE, _FULL = 256, 4096
 _CALLS = 64
 
 
@@ -36,7 +37,8 @@ class Numerics:
     While `alert`, and not `on`, only origins of inf and NaN are looked for: in the forward pass on the CPU, and among
     gradients that an optimizer is about to use.
     Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
-    computed in float32 as well. Raises ValueError for a level that there is not.
+    computed in float32 as well. `curves`, where there are any, take how large tensors are in each step. Raises
+    ValueError for a level that there is not.
     """
 
     def __init__(self, level: str, path: Callable[[Tensor], str], *, compare: bool = False) -> None:
@@ -48,6 +50,7 @@ class Numerics:
         self.step = 0
         self.scale: float | None = None
         self.scaling = False
+        self.curves: Curves | None = None
         self._path = path
         self._compare = compare
         self._rewrites: dict[Any, bool] = {}
@@ -59,7 +62,7 @@ class Numerics:
 
     def forget(self) -> None:
         """Begin anew: what was seen does not belong to the record, but for where inf and NaN came from."""
-        size = _FULL if self._full else _SAMPLE
+        size = _FULL if self._full else SAMPLE
         self._replays = self._origins.replays = Replays(1 if self._full else _EVERY)
         self._exponents = Exponents(size, _CALLS if self._full else 1)
         self._updates = Updates(size, self._path)
@@ -105,6 +108,8 @@ class Numerics:
                     continue
                 if tensor is not self._last:  # a container returns what its last part returned
                     self._exponents.take("activation", path, tensor)
+                    if self.curves is not None:
+                        self.curves.take("activation", path, tensor)
                 if self._comparer is not None:
                     self._comparer.leave_module(path, tensor)
                 self._last = None if outermost else tensor
@@ -118,6 +123,8 @@ class Numerics:
                 if parameter.grad is not None:
                     self._exponents.take("weight", name, parameter)
                     self._exponents.take("gradient", name, parameter.grad, scale)
+                    if self.curves is not None:
+                        self.curves.take("gradient", name, parameter.grad)
             if self._comparer is not None:
                 self._comparer.gradients(optimizer, self._path)
 

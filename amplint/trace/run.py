@@ -34,6 +34,7 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     `__main__` stay, for what runs at exit needs them. Raises NoScript.
     """
     watch.gpu = gpu
+    watch.record.command = (*["-m"] * module, script, *arguments)
     return _status(watch, *begin(script, arguments, module=module))
 
 

@@ -7,6 +7,7 @@ import copy
 import os
 import time
 from collections.abc import Collection
+from datetime import datetime
 from multiprocessing import process
 from types import TracebackType
 from typing import ClassVar
@@ -14,11 +15,12 @@ from typing import ClassVar
 import torch
 from torch.optim import Optimizer
 
+from amplint.trace.curves import Curves
 from amplint.trace.frames import following, raising_line
 from amplint.trace.gpus import Gpu
 from amplint.trace.held import held, parameters
 from amplint.trace.modules import Modules
-from amplint.trace.numerics import Numerics
+from amplint.trace.numerics import SAMPLE, Numerics
 from amplint.trace.operators import Operators
 from amplint.trace.ranks import rank_and_ranks
 from amplint.trace.record import Record
@@ -38,6 +40,8 @@ class Watch:
     is recorded as a whole: only when a first step is over is known that there are steps to skip.
 
     Lines of installed packages in `follow` count as the user's code.
+
+    How large tensors are in each step is kept where one of several steps is recorded.
 
     With `gpu` it is a dry run on that GPU: the block believes in it, and CannotFollow ends what that is not enough for.
 
@@ -59,7 +63,15 @@ class Watch:
         if compare_float32 and numerics == "off":
             numerics = "sample"
         rank, ranks = rank_and_ranks()
-        self.record = Record(torch=torch.__version__, rank=rank, ranks=ranks, numerics=numerics)
+        self.record = Record(
+            torch=torch.__version__,
+            rank=rank,
+            ranks=ranks,
+            numerics=numerics,
+            skip=window.skip,
+            every=window.every,
+            began=datetime.now().astimezone().isoformat(timespec="seconds"),
+        )
         self.gpu = gpu
         self._follow = follow
         self._window = window
@@ -67,12 +79,18 @@ class Watch:
         self._modules = Modules()
         self._operators = Operators(self._modules, optimizers=numerics == "full")
         self._numerics = Numerics(numerics, self._modules.parameter, compare=compare_float32)
+        self._curves = Curves(SAMPLE)
+        self._operators.calls.on_backward = self._curves.backward
+        if window.every > 1:
+            self._numerics.curves = self._curves
         self._steps = Steps(
             self._on_step,
             self._operators.optimize,
             self._operators.paused,
             self._on_stepped,
             self._numerics,
+            self._curves,
+            window,
         )
         self._known: set[Optimizer] = set()
         self._dtypes: dict[torch.Tensor, torch.dtype] = {}
@@ -146,6 +164,7 @@ class Watch:
         elif self._step == 0:
             self._operators.forget()
             self._numerics.forget()
+            self._curves.forget()
         self._watch_step(number, on=self._window.holds(number))
         if self._stop and self._window.is_past(number):
             raise SystemExit  # for which libraries clean up, and threads end without a word
@@ -166,6 +185,7 @@ class Watch:
 
     def _end_step(self) -> None:
         self._operators.end_step()
+        self._curves.end_step(self._step, on=self._operators.on)
         self._numerics.end_step(self._steps.optimizers, self._steps.skipped(self._step))
 
     def _write(self) -> None:
@@ -174,14 +194,15 @@ class Watch:
                 self._numerics.break_off()
             self._end_step()
             self._numerics.write(self.record)
-        self.record.taken, self.record.skip = self._step, self._window.skip
+        self.record.taken = self._step
         self.record.backwards = self._operators.calls.backwards
         self.record.started = _processes() - self._processes
         self.record.operations, self.record.seconds = self._operators.operations()
         if self.record.gpu:
             self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
         self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
-        self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
+        self.record.scaler_steps = self._steps.history()
+        self.record.series = list(self._curves.series())
         self.record.held = list(held(self._steps.optimizers, self._dtypes, self._modules))
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]

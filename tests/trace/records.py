@@ -14,6 +14,7 @@ from amplint.trace.record import (
     Operation,
     Record,
     ScalerStep,
+    Series,
     Update,
 )
 
@@ -76,6 +77,9 @@ def record(folder: Path) -> Record:
         device="cpu",
         steps=3,
         numerics="full",
+        taken=3,
+        command=("train.py", "--note", "<b>bold</b>"),
+        began="2026-11-25T15:10:29+01:00",
         operations=Counter(counts),
         seconds={addmm: 0.003, product: 0.006, backward: 0.001},
         scaler_steps=[
@@ -96,6 +100,12 @@ def record(folder: Path) -> Record:
         updates=[
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 0, FULL, 2e-3, 0.0),
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 1, FULL, 1e-3, 0.25),
+        ],
+        series=[
+            Series("loss", "", name, STEP, (0, 1, 2), (2.5, 2.25, None)),
+            Series("scale", "scaler 1", name, STEP, (0, 1, 2), (65536.0, 65536.0, 65536.0)),
+            Series("skipped", "scaler 1", name, STEP, (0, 1, 2), (0.0, 0.0, 1.0)),
+            Series("gradient", f"{EVIL}.weight", "", 0, (0, 1, 2), (1024.0, 2048.0, None)),
         ],
         comparison=Comparison(
             half=HALF,

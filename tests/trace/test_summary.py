@@ -36,6 +36,8 @@ def test_a_run_in_few_lines(record: Record) -> None:
     assert text == (
         """\
 3 steps on cpu, torch 2.13.0
+2 of 3 steps trained, and 1 was skipped; train.py:9: mm ran in float32, 24
+  times, in a region of float16 (model.<script>alert('module')</script>)
 
 line by line, worst first:
   train.py:9  mm(x.float(), model.mix, out=out)             AMP801, AMP811  60 %
@@ -83,7 +85,9 @@ def test_lines_fit_the_terminal(record: Record, width: int) -> None:
 
 
 def test_nothing_was_seen() -> None:
-    told = "no steps on no device, torch 2.13.0\n  no operation ran in the process that is watched\n"
+    told = (
+        "no steps on no device, torch 2.13.0\nno step was recorded: no operation ran in the process that is watched\n"
+    )
     assert summary(Record(torch="2.13.0"), []) == told
 
 
