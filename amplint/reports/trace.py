@@ -11,6 +11,7 @@ from amplint.findings import Finding
 from amplint.reports.context import Sources
 from amplint.reports.drift import against_float32
 from amplint.reports.exponents import Range, scales, shares, summed
+from amplint.reports.float8 import float8
 from amplint.reports.module_table import by_module
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
@@ -32,7 +33,8 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
     ran = [*_lines(record, found, width), *by_module(record, width), *against_float32(record, width)]
     verdicts = wrap(verdict(record, found, place).text, width, "  ", "")
-    told = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]
+    told = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width)]
+    told += [*float8(record, width), *_held(record)]
     return "\n".join(map(visible, told)) + "\n"
 
 

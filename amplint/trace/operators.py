@@ -25,6 +25,7 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.calls import Calls, region_of, tensors
+from amplint.trace.float8 import takes_scales
 from amplint.trace.frames import NOWHERE, Line, calling_lines, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
@@ -182,7 +183,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key = (id(func), phase, api, line, library, module, took, gave, region, device)
         kind = self._kinds.get(key)
         if kind is None:
-            does = may_overflow(func, took, gave), replayable(func, gave)
+            does = may_overflow(func, took, gave), replayable(func, gave), takes_scales(func)
             kind = self._kinds[key] = Kind(phase, func, api, line, library, module, took, gave, region, device, *does)
         return kind
 

@@ -206,7 +206,9 @@ class Watch:
         self.record.held = list(held(self._steps.optimizers, self._dtypes, self._modules))
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
-        self.record.device = max(set(devices), key=lambda one: (one != "cpu", devices.count(one)), default="")
+        self.record.device = max(
+            set(devices), key=lambda one: (one not in ("cpu", "meta"), devices.count(one)), default=""
+        )
 
 
 def _processes() -> int:
