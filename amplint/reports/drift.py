@@ -68,8 +68,14 @@ def amount(error: float | None, kind: str = "") -> str:
 
 
 def _place(drift: LineDrift) -> str:
-    return f"{visible(from_here(drift.filename))}:{drift.row}"
+    filename, row = _code(drift)
+    return f"{visible(from_here(filename))}:{row}"
+
+
+def _code(drift: LineDrift) -> tuple[str, int]:
+    """The line to look at: that of a library where the user's code has called one."""
+    return (drift.library, drift.library_row) if drift.library_row else (drift.filename, drift.row)
 
 
 def _source(sources: Sources, drift: LineDrift) -> str:
-    return visible((sources.line(drift.filename, drift.row) or "").strip())
+    return visible((sources.line(*_code(drift)) or "").strip())

@@ -17,10 +17,13 @@ from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, nam
 from amplint.reports.ranks import whose
 from amplint.reports.text import columns, cut, from_here, visible, wrap
 from amplint.reports.verdict import verdict
+from amplint.trace.check import through
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
 _LINES, _STEPS = 12, 20
 """How many lines of code are shown, and how many stretches of the scaler's history."""
+_BUSIEST = 3
+"""Lines of libraries that are named for one of the user's code."""
 _CODE = 24
 """Columns that a line of code needs beside its place."""
 _TOGETHER = "\N{NO-BREAK SPACE}"
@@ -47,6 +50,7 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
         marks = [codes(line.findings), share(line.seconds, seconds) if line.seconds else ""]
         yield from _head(line, sources, "  ".join(filter(None, marks)), width)
         yield from _dtypes(line, width)
+        yield from _libraries(line, width)
     if len(ran) > _LINES:
         yield f"  ... and {len(ran) - _LINES} more lines"
     for filename in sorted(changed(record)):
@@ -79,6 +83,18 @@ def _dtypes(line: Line, width: int) -> Iterator[str]:
         text = named(ops).replace(" x", _TOGETHER + "x")
         for row in textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)):
             yield row.replace(_TOGETHER, " ")
+
+
+def _libraries(line: Line, width: int) -> Iterator[str]:
+    """The lines of libraries that most of it ran at."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for operation, count in line.operations.items():
+        if operation.library_row:
+            counts[operation.library, operation.library_row] += count
+    if counts:
+        named = ", ".join(place(*one) for one, _ in counts.most_common(_BUSIEST))
+        more = f" and {len(counts) - _BUSIEST} more lines" if len(counts) > _BUSIEST else ""
+        yield from wrap(f"in {named}{more}", width, " " * 9, " " * 6)
 
 
 def _scaler(record: Record) -> Iterator[str]:
@@ -136,6 +152,7 @@ def _losses(record: Record) -> Iterator[str]:
             yield (
                 f"{place(loss.filename, loss.row)} loses most by {loss.dtype} ({loss.phase} of {visible(loss.op)}): "
                 f"{share(loss.underflowed, loss.elements)} to 0, {share(loss.overflowed, loss.elements)} to inf"
+                f"{through(loss)}"
             )
 
 
@@ -144,7 +161,7 @@ def _nonfinite(origins: list[NonFinite]) -> Iterator[str]:
         what = "NaN" if first.kind == "nan" else first.kind
         yield (
             f"first {what}: {place(first.filename, first.row)}, step {first.step + 1}, "
-            f"{first.phase} of {visible(first.op)} in {first.dtype}"
+            f"{first.phase} of {visible(first.op)} in {first.dtype}{through(first)}"
         )
 
 

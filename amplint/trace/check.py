@@ -59,8 +59,13 @@ def place(one: Operation | NonFinite | HalfLoss | LineDrift) -> Place:
     return one.filename, one.row, one.library, one.library_row
 
 
+def through(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
+    """` (model.head, in timm/layers/mlp.py:42)` where a library was called, else nothing."""
+    return within(one) if one.library_row else ""
+
+
 def within(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
-    """` (model.head)`, ` (model.head, in timm/layers/mlp.py:42)`, or nothing where it is neither."""
+    """The same, ` (model.head)` where no library was called, or nothing where it is neither."""
     parts = [one.module, f"in {packaged(one.library) or one.library}:{one.library_row}" if one.library_row else ""]
     told = ", ".join(filter(None, parts))
     return f" ({told})" if told else ""

@@ -53,6 +53,11 @@ def is_own(code: CodeType) -> bool:
     return (_known.get(code.co_filename) or _owner(code.co_filename)) == _OWN
 
 
+def is_library(code: CodeType) -> bool:
+    """Whether `code` stands in a file of an installed package that is not followed, PyTorch's left out."""
+    return (_known.get(code.co_filename) or _owner(code.co_filename)) == _LIBRARY
+
+
 def calling_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame of the user's code, from `frame` or what calls this on."""
     frame = frame or sys._getframe(1)

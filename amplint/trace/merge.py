@@ -147,8 +147,7 @@ def _series(one: Series, other: Series) -> Series:
     """The largest of both; of what ranks have in common, such as the loss, that of the first."""
     if one.what not in ("activation", "gradient", "underflow"):
         return one
-    pairs = zip(one.values, other.values, strict=True)
-    return replace(one, values=tuple(None if None in pair else max(pair) for pair in pairs))
+    return replace(one, values=_larger(one.values, other.values))
 
 
 def _operand(one: Float8) -> object:

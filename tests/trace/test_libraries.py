@@ -53,13 +53,31 @@ class Custom(torch.autograd.Function):
 def twice(x):
     return Custom.apply(x)
 
+class Trainer:
+    def __init__(self):
+        self.network = Network()
+
+    def train(self):
+        self.network(torch.ones(2, 4))
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.forward(torch.ones(2, 4))
+
+    def forward(self, x):
+        for m in self.layers:
+            x = m(x)
+        return x
+
 def loop(model, inputs, steps=2):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(steps):
         model(inputs).float().sum().backward()
         optimizer.step()
 """
-PRODUCT, PRODUCTS, TIMES, CUSTOM, BACKWARD, LOOP = 6, 10, 18, 23, 27, 35
+PRODUCT, PRODUCTS, TIMES, CUSTOM, BACKWARD, LOOP = 6, 10, 18, 23, 27, 53
 """Rows of OPERATIONS."""
 
 
@@ -145,6 +163,19 @@ def test_a_backward_of_a_package_that_is_followed_has_its_own_line(package: Modu
     assert BACKWARD not in {one.library_row for one in record.operations}
 
 
+def test_modules_are_named_by_variables_of_libraries_where_none_of_the_users_holds_them(package: ModuleType) -> None:
+    with amplint.trace.watch() as record:
+        trainer = package.Trainer()
+    assert {one.module for one in record.operations if one.op == "addmm"} == {"Network.layers.0", "Network.layers.1"}
+    with amplint.trace.watch() as record:
+        trainer.train()
+    assert {one.module for one in record.operations if one.op == "addmm"} == {"network.layers.0", "network.layers.1"}
+    with amplint.trace.watch() as record:
+        package.Trainer().train()
+    names = [one.module for one in record.operations if one.op == "addmm"]
+    assert names == ["Network.layers.0", "Network.layers.1", "network.layers.0", "network.layers.1"]
+
+
 def test_of_many_lines_of_libraries_the_first_are_named(package: ModuleType) -> None:
     told = messages(watched(package, "Products"), "AMP802")
     assert len(told) == 3
@@ -167,6 +198,15 @@ def test_a_comparison_names_it_too(package: ModuleType) -> None:
     assert (again.comparison, again.operations, again.nonfinite) == (
         *(record.comparison, record.operations, record.nonfinite),
     )
+
+
+def test_the_summary_names_lines_of_libraries(package: ModuleType) -> None:
+    record = watched(package, "Overflow", dtype=torch.float16)
+    told = text(record, 200)
+    (row,) = {one.row for one in record.nonfinite}
+    assert f"test_libraries.py:{row} (model.1, in halves/operations.py:{TIMES}) makes inf (mul in float16)" in told
+    assert "\n      in halves/operations.py:" in told
+    assert told.count(f"forward of mul in float16 (model.1, in halves/operations.py:{TIMES})") == 1
 
 
 def test_reports_name_files_of_packages_from_the_package_on(package: ModuleType) -> None:
