@@ -50,18 +50,22 @@ def following(packages: Collection[str]) -> Iterator[None]:
 
 def is_own(code: CodeType) -> bool:
     """Whether `code` stands in a file of the user's, or of a package that is followed."""
-    return (_known.get(code.co_filename) or _owner(code.co_filename)) == _OWN
+    return _owner(code.co_filename) == _OWN
 
 
 def is_library(code: CodeType) -> bool:
     """Whether `code` stands in a file of an installed package that is not followed, PyTorch's left out."""
-    return (_known.get(code.co_filename) or _owner(code.co_filename)) == _LIBRARY
+    return _owner(code.co_filename) == _LIBRARY
 
 
 def calling_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame of the user's code, from `frame` or what calls this on."""
     frame = frame or sys._getframe(1)
-    while frame is not None and not is_own(frame.f_code):
+    known = _known.get
+    while frame is not None:
+        owner = known(frame.f_code.co_filename)
+        if owner == _OWN or (owner is None and is_own(frame.f_code)):
+            break
         frame = frame.f_back
     return frame
 
@@ -126,13 +130,15 @@ def raising_line(failure: BaseException) -> Line:
 
 
 def _owner(filename: str) -> int:
+    owner = _known.get(filename)
+    if owner is None:
+        owner = _known[filename] = _find_owner(filename)
+    return owner
+
+
+def _find_owner(filename: str) -> int:
     name = filename.replace("\\", "/")
     package = packaged(name)
     if name.startswith(("<", *_HIDDEN)) or (not package and name.startswith(_STANDARD)):
-        owner = _OTHER
-    elif package and not package.startswith(_followed):
-        owner = _LIBRARY
-    else:
-        owner = _OWN
-    _known[filename] = owner
-    return owner
+        return _OTHER
+    return _LIBRARY if package and not package.startswith(_followed) else _OWN
