@@ -146,4 +146,6 @@ def _series(one: Series, other: Series) -> Series:
     if one.what not in ("activation", "gradient", "underflow"):
         return one
     pairs = zip(one.values, other.values, strict=True)
-    return replace(one, values=tuple(None if None in pair else max(pair) for pair in pairs))
+    return replace(
+        one, values=tuple(None if left is None or right is None else max(left, right) for left, right in pairs)
+    )
