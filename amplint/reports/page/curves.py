@@ -56,7 +56,7 @@ def _losses(series: Sequence[Series], place: Place) -> Iterator[Markup]:
 
 
 def _scales(record: Record) -> Iterator[Markup]:
-    long = [one for one in record.series if one.what == "scale" and len(one.steps) > len(record.scaler_steps)]
+    long = record.every > 1 and any(one.what == "scale" for one in record.series)
     if long or record.scaler_steps:
         with style():
             figure, axis = _figure("Loss scale")
