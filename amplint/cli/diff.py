@@ -23,5 +23,5 @@ def diff(before: Path, after: Path) -> None:
 
     Exit status: 0; 2 when a file cannot be read.
     """
-    records = [read(path) for path in (before, after)]
-    click.echo(difference(*(Run(record, findings(record)) for record in records), width()), nl=False)
+    old, new = read(before), read(after)
+    click.echo(difference(Run(old, findings(old)), Run(new, findings(new)), width()), nl=False)

@@ -17,8 +17,8 @@ def write(record: Record, folder: Path) -> None:
 
     What is inf or NaN in the run is NaN there. Raises OSError.
     """
-    with SummaryWriter(str(folder)) as writer:  # type: ignore[no-untyped-call]
+    with SummaryWriter(str(folder)) as writer:
         for series in record.series:
             tag = "/".join(part for part in ("amplint", series.what, series.name) if part)
             for step, value in zip(series.steps, series.values, strict=True):
-                writer.add_scalar(tag, math.nan if value is None else value, step)  # type: ignore[no-untyped-call]
+                writer.add_scalar(tag, math.nan if value is None else value, step)

@@ -71,7 +71,7 @@ def test_the_first_screen_says_what_matters(text: str) -> None:
     for part in (
         "3 steps on cpu",
         "--note &#39;&lt;b&gt;bold&lt;/b&gt;&#39;",
-        "train.<wbr>py:7",
+        "train.py:7",
         "1 of 3",
         "2.5 in step 1",
     ):
@@ -190,14 +190,14 @@ def test_only_what_lost_something_is_listed(plain: Record) -> None:
     harmless = replace(plain.losses[0], op="harmless", underflowed=0, overflowed=0)
     plain.losses.append(harmless)
     text = page(plain, [])
-    assert "Of the 2 kinds of operations that were looked at 1 lost something." in text
+    assert "Of the 2 kinds of operations that were looked at 1 lost something, and so did 1 other: see" in text
     assert "harmless" not in text
     plain.losses, plain.numerics, plain.nonfinite = [harmless], "sample", []
-    said = "Of the 1 kind of operations that were looked at, one operation of eight, none lost something."
-    assert f"{said}</p>" in page(plain, [])
+    said = "Of the 1 kind of operations that were looked at, one operation of eight, none lost something"
+    assert f"{said}.</p>" in page(plain, [])
     place = ("mul", "", "train.py", 3, "")
     plain.nonfinite = [NonFinite(0, "forward", *place, "inf", "float16", finite_in_float32=True)]
-    assert f"{said} So did 1 other: see where inf and NaN come from.</p>" in page(plain, [])
+    assert f"{said}, but 1 other did: see where inf and NaN come from.</p>" in page(plain, [])
 
 
 def luminance(colour: str) -> float:

@@ -51,12 +51,12 @@ def _losses(series: Sequence[Series], place: Place) -> Iterator[Markup]:
             axis.plot(_numbers(one), _values(one), color=_COLOURS[number], linewidth=1.2, label=label)
         _mark_nonfinite(axis, known)
         if len(known) > 1 or axis.get_legend_handles_labels()[1][1:]:
-            _legend(axis, 1)
+            _legend(figure, axis, 1)
         yield drawn(figure, "curve-loss", f"The loss over {len(known[0].steps)} steps")
 
 
 def _scales(record: Record) -> Iterator[Markup]:
-    long = [one for one in record.series if one.what == "scale" and len(one.steps) > len(record.scaler_steps)]
+    long = record.every > 1 and any(one.what == "scale" for one in record.series)
     if long or record.scaler_steps:
         with style():
             figure, axis = _figure("Loss scale")
@@ -66,7 +66,7 @@ def _scales(record: Record) -> Iterator[Markup]:
             axis.yaxis.set_major_locator(LogLocator(2, numticks=6))
             axis.minorticks_off()
             axis.margins(y=0.2)
-            _legend(axis, 2)
+            _legend(figure, axis, 2)
             yield drawn(figure, "loss-scale", f"The loss scale over the steps, {skipped} of them skipped")
 
 
@@ -130,7 +130,7 @@ def _sizes(what: str, members: Sequence[Series]) -> Markup:
             )
             axis.minorticks_off()
         _mark_nonfinite(axis, members)
-        _legend(axis, 1)
+        _legend(figure, axis, 1)
         return drawn(figure, f"curve-{what}", f"{_LARGEST[what]}, {len(members)} of them")
 
 
@@ -170,8 +170,7 @@ def _figure(title: str) -> tuple[Figure, Axes]:
     return figure, axis
 
 
-def _legend(axis: Axes, columns: int) -> None:
-    figure = axis.figure
+def _legend(figure: Figure, axis: Axes, columns: int) -> None:
     handles, names = axis.get_legend_handles_labels()
     figure.set_size_inches(WIDTH_IN, _HEIGHT_IN + 0.17 * -(-len(names) // columns))
     figure.legend(handles, names, loc="outside lower left", ncols=columns, frameon=False, labelcolor=INK, fontsize=7.5)

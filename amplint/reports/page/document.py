@@ -29,7 +29,7 @@ from amplint.trace.record import PHASES, Divergence, HalfLoss, NonFinite, Operat
 
 _FOLDER = Path(__file__).parent
 _MODULES = 200
-_ENDS = re.compile(r"[./_](?=\w)")
+_ENDS = re.compile(r"[/_](?=\w)|\.(?=\w)(?!\w+:\d)")
 
 
 def page(record: Record, found: Sequence[Finding]) -> str:

@@ -122,13 +122,15 @@ def lost_in_half(record: Record) -> str:
     lossy = sum(bool(loss.underflowed or loss.overflowed) for loss in record.losses)
     kinds = f"{len(record.losses)} kind{'s' if len(record.losses) != 1 else ''} of operations that were looked at"
     looked = ", one operation of eight," if record.numerics == "sample" else ""
-    said = f"Of the {kinds}{looked} {lossy or 'none'} lost something."
+    said = f"Of the {kinds}{looked} {lossy or 'none'} lost something"
     unseen = {(one.filename, one.row, one.op) for one in record.nonfinite if one.finite_in_float32}
     unseen -= {(one.filename, one.row, one.op) for one in record.losses if one.overflowed}
     if unseen:
         others = f"{len(unseen)} other{'s' if len(unseen) > 1 else ''}"
-        said += f" So did {others}: see where inf and NaN come from."
-    return said
+        said += (
+            f"{', and so did' if lossy else ', but'} {others}{'' if lossy else ' did'}: see where inf and NaN come from"
+        )
+    return f"{said}."
 
 
 def origins(record: Record) -> Shown[NonFinite]:
