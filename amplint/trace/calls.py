@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -14,52 +15,83 @@ from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from amplint.trace.frames import Line, calling_line, is_own
+from amplint.trace.frames import NOWHERE, Line, calling, calling_line, calling_lines, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.placement import device_type
 from amplint.trace.record import Call, Failure, dtype_name
+from amplint.trace.regions import Regions
 
 _FAILURES = 100
 """So many are kept: a script may try and fail in a loop."""
-_COUNTED = frozenset({Tensor.numpy, Tensor.backward})
+_BACKWARD: Any = Tensor.backward
+_COUNTED = frozenset({Tensor.numpy, _BACKWARD})
 """Calls that may run no operation at their line."""
+_PLAIN = (Tensor, nn.Parameter)
+_OTHERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+"""Most of what operators are handed besides tensors and lists."""
 _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], Any]
 
 
 class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`, and `on_backward` is told where one runs, and of what, while
-    `is_on()`.
+    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives; `on_backward` is
+    told where one runs, and of what, while `is_on()`.
     """
 
-    def __init__(self, modules: Modules, is_on: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        modules: Modules,
+        regions: Regions,
+        is_on: Callable[[], bool],
+        around: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         super().__init__()
         self.current: Any = None
         self.backwards = 0
         self.on_backward: Callable[[Line, Any], None] | None = None
+        self._lines: tuple[Line, Line] | None = None
         self._modules = modules
+        self._regions = regions
         self._is_on = is_on
+        self._around = around
         self._counts: Counter[_Key] = Counter()
         self._failures: dict[Failure, None] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and remember it meanwhile."""
-        before, self.current = self.current, func
+        before, lines, self.current, self._lines = self.current, self._lines, func, None
         if func in _COUNTED:
-            line = calling_line()
-            if func is Tensor.backward:
+            where = calling_line()
+            if func is _BACKWARD:
                 self.backwards += 1
                 if self.on_backward is not None and self._is_on():
-                    self.on_backward(line, args[0])
-            self._count(name_of(func), "", line, args, ())
+                    self.on_backward(where, args[0])
+            self._count(name_of(func), "", where, args, ())
         try:
+            if func is _BACKWARD:
+                with self._around():
+                    return func(*args, **(kwargs or {}))
             return func(*args, **kwargs) if kwargs else func(*args)
         except Exception as failure:
             self.failed(failure, *calling_line(), api=name_of(func))
             raise
         finally:
-            self.current = before
+            self.current, self._lines = before, lines
+
+    def lines(self, frame: FrameType | None) -> tuple[Line, Line]:
+        """The innermost line of the user's code, and that of a library it has called, from `frame` on.
+
+        Of one call they are looked up once, but where that calls code of theirs, in which lines have to be looked for.
+        """
+        caller, library = calling(frame, until=_CALL)
+        if caller is None:
+            return NOWHERE, library
+        if caller.f_code is not _CALL:
+            return (caller.f_code.co_filename, caller.f_lineno), library
+        if self._lines is None:
+            self._lines = calling_lines(caller)
+        return self._lines if library is NOWHERE else (self._lines[0], library)
 
     def follow_modules(self) -> Callable[[], None]:
         """Count calls of modules by the user's code; what is returned ends that.
@@ -110,9 +142,12 @@ class Calls(TorchFunctionMode):
         if self._is_on():
             with torch._C.DisableTorchFunction():  # every attribute of a tensor is a call that a mode sees
                 took, gave = tensors(inputs), tensors(outputs)
-                region = region_of(device_type((took or gave)[0])) if took or gave else None
+                region = self._regions.outside(device_type((took or gave)[0])) if took or gave else None
                 dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
             self._counts[name, path, line, dtypes[0], dtypes[1], region] += 1
+
+
+_CALL = Calls.__torch_function__.__code__
 
 
 def name_of(func: Any) -> str:
@@ -120,19 +155,16 @@ def name_of(func: Any) -> str:
     return str(resolve_name(func) or getattr(func, "__name__", ""))
 
 
-def region_of(device: str) -> torch.dtype | None:
-    """The dtype of the region that is on for `device`, None where none is."""
-    try:
-        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    except RuntimeError:  # a device without autocast, such as meta
-        return None
-
-
 def tensors(values: Iterable[Any]) -> list[Tensor]:
     """The tensors among `values` and in lists and tuples there."""
     found: list[Tensor] = []
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind in _PLAIN:
+            found.append(value)
+        elif kind in _OTHERS:
+            continue
+        elif isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
             found += tensors(value)

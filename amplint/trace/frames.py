@@ -58,41 +58,40 @@ def is_library(code: CodeType) -> bool:
     return _owner(code.co_filename) == _LIBRARY
 
 
+def calling(frame: FrameType | None, *, until: CodeType | None = None) -> tuple[FrameType | None, Line]:
+    """The innermost frame of the user's code, or that runs `until`, from `frame` on, and the line of a library before.
+
+    That is the innermost one, NOWHERE where there is none.
+    """
+    known = _known.get
+    library = NOWHERE
+    while frame is not None:
+        code = frame.f_code
+        owner = known(code.co_filename)
+        if owner is None:
+            owner = _owner(code.co_filename)
+        if owner == _OWN or code is until:
+            break
+        if owner == _LIBRARY and library is NOWHERE:
+            library = (code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return frame, library
+
+
 def calling_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame of the user's code, from `frame` or what calls this on."""
-    frame = frame or sys._getframe(1)
-    known = _known.get
-    while frame is not None:
-        owner = known(frame.f_code.co_filename)
-        if owner == _OWN or (owner is None and is_own(frame.f_code)):
-            break
-        frame = frame.f_back
-    return frame
+    return calling(frame or sys._getframe(1))[0]
 
 
 def calling_line(frame: FrameType | None = None) -> Line:
     """The innermost line of the user's code, from `frame` or what calls this on."""
-    frame = calling_frame(frame or sys._getframe(1))
-    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else NOWHERE
+    return calling_lines(frame or sys._getframe(1))[0]
 
 
-def calling_lines() -> tuple[Line, Line]:
-    """The innermost line of the user's code, and that of a library that it has called; NOWHERE where there is none."""
-    known = _known.get
-    library = NOWHERE
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        owner = known(name)
-        if owner is None:
-            owner = _owner(name)
-        if owner:
-            if owner == _OWN:
-                return (name, frame.f_lineno), library
-            if library is NOWHERE:
-                library = (name, frame.f_lineno)
-        frame = frame.f_back
-    return NOWHERE, library
+def calling_lines(frame: FrameType | None) -> tuple[Line, Line]:
+    """The innermost line of the user's code from `frame` on, and that of a library that it has called, or NOWHERE."""
+    caller, library = calling(frame)
+    return ((caller.f_code.co_filename, caller.f_lineno) if caller is not None else NOWHERE), library
 
 
 def is_in_optimizer() -> bool:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import FrameType
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch import nn
@@ -29,7 +30,7 @@ class Modules:
 
     def __init__(self) -> None:
         self._running: list[str] = []
-        self._paths: MutableMapping[nn.Module, str] = WeakIdKeyDictionary()
+        self._paths: dict[int, tuple[ReferenceType[nn.Module], str]] = {}
         self._parameters: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
         self._handles: list[Any] = []
         self._classed: MutableMapping[nn.Module, int] = WeakIdKeyDictionary()
@@ -58,11 +59,12 @@ class Modules:
         return self._parameters.get(tensor, "")
 
     def _enter(self, module: nn.Module, inputs: object) -> None:
-        path = self._paths.get(module)
-        if path is None or (self._classed and not self._running and self._classed.get(module)):
+        known = self._paths.get(id(module))
+        again = self._classed and not self._running and self._classed.get(module)
+        if known is None or known[0]() is not module or again:
             self._name_all(module)
-            path = self._paths[module]
-        self._running.append(path)
+            known = self._paths[id(module)]
+        self._running.append(known[1])
 
     def _leave(self, module: nn.Module, inputs: object, output: object) -> None:
         if self._running:
@@ -77,7 +79,9 @@ class Modules:
         if name:
             self._forget([part for part in root.modules() if part in self._classed])
         for path, part in root.named_modules():
-            self._paths.setdefault(part, f"{name or type(root).__name__}.{path}".rstrip("."))
+            known = self._paths.get(id(part))
+            if known is None or known[0]() is not part:
+                self._paths[id(part)] = ref(part), f"{name or type(root).__name__}.{path}".rstrip(".")
         for path, parameter in root.named_parameters():
             self._parameters.setdefault(parameter, f"{name or type(root).__name__}.{path}")
         if not name:
@@ -87,7 +91,7 @@ class Modules:
 
     def _forget(self, parts: Iterable[nn.Module]) -> None:
         for part in parts:
-            del self._classed[part], self._paths[part]
+            del self._classed[part], self._paths[id(part)]
             for parameter in part.parameters(recurse=False):
                 self._parameters.pop(parameter, None)
 
