@@ -1,8 +1,8 @@
-"""Pictures of amplint at work on the shipped examples: terminal output as SVG, the page of a trace as PNG.
+"""Pictures of amplint at work on the shipped examples: terminal output as SVG, pages of traces as PNG.
 
     python -m docs.screenshots [NAME ...]
 
-The page wants Chromium, and is left as it is where there is none.
+Pages want Chromium, and are left as they are where there is none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
@@ -48,7 +49,29 @@ SHOTS = {
         33,
     ),
 }
-PAGE = "amplint trace --dry-run --steps 1 --html trace.html my_train.py --epochs 1"
+
+
+@dataclass(frozen=True)
+class Photo:
+    """The page that `command` makes of an example, in a window of a size, scrolled to a `section` of it."""
+
+    command: str
+    size: tuple[int, int]
+    section: str = ""
+    dark: bool = False
+
+
+_OVERFLOW = "amplint trace -q --html trace.html overflow.py"
+PHOTOS = {
+    "trace-page": Photo("amplint trace -q --dry-run --steps 1 --html trace.html my_train.py --epochs 1", (1280, 900)),
+    "page-nan": Photo(_OVERFLOW, (1440, 900)),
+    "page-phone": Photo(_OVERFLOW, (390, 844), "source", dark=True),
+    "page-long": Photo(
+        "amplint trace -q --dry-run --every 8 --html trace.html my_train.py --epochs 63", (1440, 900), "steps"
+    ),
+}
+_COLOURS = 256
+"""Those of a page are few, and a picture with a palette is a third of one without."""
 
 
 def execute(command: str, folder: Path) -> str:
@@ -95,21 +118,26 @@ def drawn(text: Text, name: str) -> str:
     return "\n".join(line.rstrip() for line in svg.splitlines() if line.strip()) + "\n"
 
 
-def photographed(path: Path, browser: str) -> None:
-    """Write the upper part of the page of a trace to `path`."""
+def photographed(photo: Photo, path: Path, browser: str) -> None:
+    """Write a picture of a page to `path`."""
+    from PIL import Image
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        shutil.copy(ROOT / "examples" / "overflow.py", folder)
         shutil.copy(ROOT / "examples" / "train.py", folder / "my_train.py")
         execute("amplint --fix my_train.py", folder)
-        execute(PAGE, folder)
+        execute(photo.command, folder)
         with sync_playwright() as playwright:
             window = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-            page = window.new_page(viewport={"width": 1000, "height": 930})
-            page.goto((folder / "trace.html").as_uri())
-            page.screenshot(path=str(path))
+            width, height = photo.size
+            scheme: Literal["dark", "light"] = "dark" if photo.dark else "light"
+            page = window.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.goto(f"{(folder / 'trace.html').as_uri()}#{photo.section}")
+            taken = Image.open(io.BytesIO(page.screenshot()))
             window.close()
+        taken.convert("RGB").quantize(_COLOURS).save(path, optimize=True)
 
 
 def main(names: list[str]) -> None:
@@ -119,8 +147,9 @@ def main(names: list[str]) -> None:
         if not names or name in names:
             (IMAGES / f"{name}.svg").write_text(drawn(taken(shot), name), encoding="utf-8")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is not None and (not names or "trace-page" in names):
-        photographed(IMAGES / "trace-page.png", browser)
+    for name, photo in PHOTOS.items():
+        if browser is not None and (not names or name in names):
+            photographed(photo, IMAGES / f"{name}.png", browser)
 
 
 if __name__ == "__main__":

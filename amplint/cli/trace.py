@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from amplint.cli import traced
 from amplint.cli.default import ByDefault
+from amplint.cli.diff import diff
 from amplint.cli.ending import Ending
 from amplint.cli.failures import Failure, warn
 from amplint.cli.memory import accumulate, show_peaks
@@ -42,13 +43,17 @@ def trace() -> None:
 @trace.command(
     context_settings={"max_content_width": 100, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.option("--steps", default=3, show_default=True, type=click.IntRange(min=1), help="Optimizer steps to record.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Optimizer steps to record.  [default: 3; with --every as many as there are]",
+)
 @click.option(
     "--skip",
     type=click.IntRange(min=0),
     help="Steps to leave out first.  [default: 1; 0 with --compare-float32]",
 )
-@click.option("--every", default=1, show_default=True, type=click.IntRange(min=1), help="Record each N-th step.")
+@click.option("--every", type=click.IntRange(min=1), help="Record one step of N, and curves over the whole training.")
 @click.option(
     "--then",
     type=click.Choice(["stop", "continue"]),
@@ -66,6 +71,7 @@ def trace() -> None:
 @click.option("--compare-float32", is_flag=True, help="Compute each step in float32 as well, and say where they part.")
 @click.option("--dry-run", is_flag=True, help="Run a script for CUDA without a GPU, as CUDA's autocast would.")
 @click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
+@traced.follow
 @click.option("--max-batch", type=click.IntRange(min=1), help="Samples of each batch that data loaders give at most.")
 @click.option("--image-size", type=click.IntRange(min=1), help="Pixels that images of data loaders have at most.")
 @click.option("--memory", is_flag=True, help="Say only what the script takes of a GPU's memory.")
@@ -83,14 +89,15 @@ def run(
     /,
     script: str,
     arguments: tuple[str, ...],
-    steps: int,
+    steps: int | None,
     skip: int | None,
-    every: int,
+    every: int | None,
     then: str,
     numerics: str,
     compare_float32: bool,
     dry_run: bool,
     gpu: str,
+    follow: tuple[str, ...],
     max_batch: int | None,
     image_size: int | None,
     memory: bool,
@@ -128,8 +135,8 @@ def run(
 
     if skip is None:
         skip = 0 if compare_float32 else 1  # what spoils the weights in the first step is compared there only
-    window = Window(steps, skip, every)
-    watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
+    window = Window(3 if steps is None and every is None else steps, skip, every or 1)
+    watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32, follow=follow)
     line = StepLine(Whereabouts(watch, window.end), hidden=quiet or watch.record.rank != 0)
     with Ending(watch, output, html, line, quiet=quiet, fail_on=fail_on) as ending:
         try:
@@ -143,5 +150,6 @@ def run(
     ctx.exit(status or found)
 
 
+trace.add_command(diff)
 trace.add_command(merge)
 trace.add_command(report)

@@ -15,7 +15,7 @@ from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from amplint.trace.frames import NOWHERE, Line, calling_frame, calling_line, is_own
+from amplint.trace.frames import NOWHERE, Line, calling, calling_line, calling_lines, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.placement import device_type
 from amplint.trace.record import Call, Failure, dtype_name
@@ -35,7 +35,8 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives.
+    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives; `on_backward` is
+    told where one runs, and of what, while `is_on()`.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class Calls(TorchFunctionMode):
         super().__init__()
         self.current: Any = None
         self.backwards = 0
-        self._line: Line | None = None
+        self.on_backward: Callable[[Line, Any], None] | None = None
+        self._lines: tuple[Line, Line] | None = None
         self._modules = modules
         self._regions = regions
         self._is_on = is_on
@@ -58,10 +60,14 @@ class Calls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and remember it meanwhile."""
-        before, line, self.current, self._line = self.current, self._line, func, None
+        before, lines, self.current, self._lines = self.current, self._lines, func, None
         if func in _COUNTED:
-            self.backwards += func is _BACKWARD
-            self._count(name_of(func), "", calling_line(), args, ())
+            where = calling_line()
+            if func is _BACKWARD:
+                self.backwards += 1
+                if self.on_backward is not None and self._is_on():
+                    self.on_backward(where, args[0])
+            self._count(name_of(func), "", where, args, ())
         try:
             if func is _BACKWARD:
                 with self._around():
@@ -71,21 +77,21 @@ class Calls(TorchFunctionMode):
             self.failed(failure, *calling_line(), api=name_of(func))
             raise
         finally:
-            self.current, self._line = before, line
+            self.current, self._lines = before, lines
 
-    def line(self, frame: FrameType | None) -> Line:
-        """The innermost line of the user's code, from `frame` on; of one call it is looked up once.
+    def lines(self, frame: FrameType | None) -> tuple[Line, Line]:
+        """The innermost line of the user's code, and that of a library it has called, from `frame` on.
 
-        But where that calls code of theirs, in which lines have to be looked for.
+        Of one call they are looked up once, but where that calls code of theirs, in which lines have to be looked for.
         """
-        frame = calling_frame(frame, until=_CALL)
-        if frame is None:
-            return NOWHERE
-        if frame.f_code is not _CALL:
-            return frame.f_code.co_filename, frame.f_lineno
-        if self._line is None:
-            self._line = calling_line(frame)
-        return self._line
+        caller, library = calling(frame, until=_CALL)
+        if caller is None:
+            return NOWHERE, library
+        if caller.f_code is not _CALL:
+            return (caller.f_code.co_filename, caller.f_lineno), library
+        if self._lines is None:
+            self._lines = calling_lines(caller)
+        return self._lines if library is NOWHERE else (self._lines[0], library)
 
     def follow_modules(self) -> Callable[[], None]:
         """Count calls of modules by the user's code; what is returned ends that.

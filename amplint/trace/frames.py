@@ -1,9 +1,10 @@
-"""Which line of the user's code is running."""
+"""Which line of the user's code is running, and which of a library that it has called."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -12,49 +13,85 @@ from torch.autograd import graph
 from torch.utils import checkpoint
 
 import amplint
+from amplint.trace.packages import packaged
 
-_LIBRARIES = tuple(f"{Path(str(module.__file__)).parent}/" for module in (torch, amplint, contextlib))
-"""Folders whose code is nobody's training script. That of contextlib is the standard library's."""
+_HIDDEN = tuple(f"{Path(str(module.__file__)).parent}/" for module in (torch, amplint))
+"""Folders whose code is never named."""
+_STANDARD = f"{Path(str(contextlib.__file__)).parent}/"
+"""The folder of the standard library, which may hold those of packages."""
 _OPTIMIZERS = f"{Path(str(torch.optim.__file__)).parent}/"
 _CHECKPOINT = str(checkpoint.__file__)
 _ENGINE = graph._engine_run_backward.__code__
 """The function that every backward pass begins in."""
-_PACKAGES = ("/site-packages/", "/dist-packages/")
+_OWN, _LIBRARY, _OTHER = 1, 2, 0
+"""Whose code a file holds: the user's, that of an installed package, or PyTorch's, Python's and the tracer's."""
 
 Line = tuple[str, int]
 """A file and a row; ("", 0) is no line."""
 
 NOWHERE: Line = ("", 0)
-_known: dict[str, bool] = {}
+_known: dict[str, int] = {}
+_followed: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def following(packages: Collection[str]) -> Iterator[None]:
+    """Count installed packages as the user's code in this context; each is named as it is imported: `diffusers`."""
+    global _followed
+    paths = [package.replace(".", "/") for package in packages]
+    before, _followed = _followed, tuple(f"{path}{end}" for path in paths for end in ("/", ".py"))
+    _known.clear()
+    try:
+        yield
+    finally:
+        _followed = before
+        _known.clear()
 
 
 def is_own(code: CodeType) -> bool:
-    """Whether `code` stands in a file of the user's."""
-    own = _known.get(code.co_filename)
-    if own is None:
-        name = code.co_filename.replace("\\", "/")
-        inside = any(package in name for package in _PACKAGES) or name.startswith(_LIBRARIES)
-        own = _known[code.co_filename] = not (inside or name.startswith("<"))
-    return own
+    """Whether `code` stands in a file of the user's, or of a package that is followed."""
+    return _owner(code.co_filename) == _OWN
 
 
-def calling_frame(frame: FrameType | None = None, *, until: CodeType | None = None) -> FrameType | None:
-    """The innermost frame of the user's code, or that runs `until`, from `frame` or what calls this on."""
-    frame = frame or sys._getframe(1)
+def is_library(code: CodeType) -> bool:
+    """Whether `code` stands in a file of an installed package that is not followed, PyTorch's left out."""
+    return _owner(code.co_filename) == _LIBRARY
+
+
+def calling(frame: FrameType | None, *, until: CodeType | None = None) -> tuple[FrameType | None, Line]:
+    """The innermost frame of the user's code, or that runs `until`, from `frame` on, and the line of a library before.
+
+    That is the innermost one, NOWHERE where there is none.
+    """
     known = _known.get
+    library = NOWHERE
     while frame is not None:
         code = frame.f_code
-        own = known(code.co_filename)
-        if own or code is until or (own is None and is_own(code)):
+        owner = known(code.co_filename)
+        if owner is None:
+            owner = _owner(code.co_filename)
+        if owner == _OWN or code is until:
             break
+        if owner == _LIBRARY and library is NOWHERE:
+            library = (code.co_filename, frame.f_lineno)
         frame = frame.f_back
-    return frame
+    return frame, library
+
+
+def calling_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame of the user's code, from `frame` or what calls this on."""
+    return calling(frame or sys._getframe(1))[0]
 
 
 def calling_line(frame: FrameType | None = None) -> Line:
     """The innermost line of the user's code, from `frame` or what calls this on."""
-    frame = calling_frame(frame)
-    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else NOWHERE
+    return calling_lines(frame or sys._getframe(1))[0]
+
+
+def calling_lines(frame: FrameType | None) -> tuple[Line, Line]:
+    """The innermost line of the user's code from `frame` on, and that of a library that it has called, or NOWHERE."""
+    caller, library = calling(frame)
+    return ((caller.f_code.co_filename, caller.f_lineno) if caller is not None else NOWHERE), library
 
 
 def is_in_optimizer() -> bool:
@@ -75,7 +112,7 @@ def is_called_back() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not _ENGINE:
         name = frame.f_code.co_filename
-        if name == _CHECKPOINT or not name.startswith(_LIBRARIES):
+        if name == _CHECKPOINT or not name.startswith((*_HIDDEN, _STANDARD)):
             return True
         frame = frame.f_back
     return False
@@ -89,3 +126,18 @@ def raising_line(failure: BaseException) -> Line:
             line = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
     return line
+
+
+def _owner(filename: str) -> int:
+    owner = _known.get(filename)
+    if owner is None:
+        owner = _known[filename] = _find_owner(filename)
+    return owner
+
+
+def _find_owner(filename: str) -> int:
+    name = filename.replace("\\", "/")
+    package = packaged(name)
+    if name.startswith(("<", *_HIDDEN)) or (not package and name.startswith(_STANDARD)):
+        return _OTHER
+    return _LIBRARY if package and not package.startswith(_followed) else _OWN

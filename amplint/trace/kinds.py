@@ -13,8 +13,8 @@ from amplint.trace.record import Operation, is_floating
 
 PRODUCTS = having("blas") - {"dot", "vdot"} | {"addr", "convolution", "linear"}
 """Matrix products and convolutions by their names in the dispatcher."""
-_IDLE = having("view") | having("blank")
-"""Operators that compute nothing."""
+_IDLE = having("view") | having("blank") | {"set", "resolve_conj", "resolve_neg", "_has_compatible_shallow_copy_type"}
+"""Operators that compute nothing, without the mark of their in-place forms."""
 _CONVERSIONS = frozenset(f"torch.Tensor.{name}" for name in (*FLOATING_CASTS, "to", "type", "type_as"))
 
 
@@ -28,6 +28,8 @@ _INNER = {
 """Operators that are run for those of autocast's tables."""
 _CASTING = frozenset({"multi_head_attention_forward", "rms_norm", "scaled_dot_product_attention"})
 """Functions that cast for themselves where a device has no kernel for the whole of them."""
+SCALED = frozenset({"_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"})
+"""Matrix products of float8 operands, which they are handed with the scales."""
 _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 """Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
 
@@ -35,12 +37,18 @@ _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 def computes(operation: Operation) -> bool:
     """Whether it computes floating point numbers; copies and views of them alone are no computation, casts are."""
     floating = any(map(is_floating, (*operation.inputs, *operation.outputs)))
-    return floating and operation.op not in _IDLE
+    return floating and plain(operation) not in _IDLE
 
 
 def casts_inside(operation: Operation) -> bool:
     """Whether it is part of a function that chooses its dtypes by what the device has kernels for."""
     return operation.api.rpartition(".")[2] in _CASTING
+
+
+def is_product(operation: Operation) -> bool:
+    """Whether it is a matrix product, a convolution or an attention, of whatever dtype and in whatever phase."""
+    op = plain(operation).removesuffix("_backward")
+    return op in PRODUCTS or op in SCALED or op.startswith("_scaled_dot_product_")
 
 
 def is_float32_product(operation: Operation) -> bool:
@@ -82,8 +90,8 @@ def _kept(device: str) -> frozenset[str]:
 
 
 def is_cast(operation: Operation) -> bool:
-    """Whether it converts from one floating dtype to another."""
-    return operation.op == "_to_copy" and len({*floating(operation.inputs), *floating(operation.outputs)}) > 1
+    """Whether it converts from one floating dtype to another; in inference mode, and inside of tensors, as `to`."""
+    return operation.op in ("_to_copy", "to") and len({*floating(operation.inputs), *floating(operation.outputs)}) > 1
 
 
 def is_own_cast(operation: Operation) -> bool:
@@ -92,8 +100,13 @@ def is_own_cast(operation: Operation) -> bool:
 
 
 def computed_in(operation: Operation) -> str:
-    """The dtype that it computes in, that of its result; `float16 -> float32` for a cast. It `computes`."""
+    """The dtype that it computes in, that of its result; `float16 -> float32` for a cast. It `computes`.
+
+    That of the operands where products take float8.
+    """
     inputs, outputs = floating(operation.inputs), floating(operation.outputs)
+    if operation.op in SCALED and inputs:
+        return inputs[0]
     if is_cast(operation) and inputs and outputs:
         return f"{inputs[0]} -> {outputs[0]}"
     return (outputs or inputs)[0]
@@ -102,3 +115,8 @@ def computed_in(operation: Operation) -> str:
 def floating(dtypes: tuple[str, ...]) -> list[str]:
     """Those of `dtypes` that floating point numbers have."""
     return [dtype for dtype in dtypes if is_floating(dtype)]
+
+
+def is_float8(dtype: str) -> bool:
+    """Whether it is a floating format of 8 bits."""
+    return dtype.startswith("float8")

@@ -11,7 +11,9 @@ from torch._ops import HigherOrderOperator
 from torch.optim import Optimizer
 
 from amplint.trace.comparison import Comparer
+from amplint.trace.curves import Curves
 from amplint.trace.exponents import Exponents
+from amplint.trace.float8 import Float8Operands
 from amplint.trace.frames import Line
 from amplint.trace.held import parameters
 from amplint.trace.nonfinite import Origins
@@ -23,7 +25,7 @@ from amplint.trace.updates import Updates
 from amplint.trace.values import unseen
 
 _EVERY = 8
-_SAMPLE, _FULL = 256, 4096
+SAMPLE, _FULL = 256, 4096
 _CALLS = 64
 
 
@@ -36,7 +38,8 @@ class Numerics:
     While `alert`, and not `on`, only origins of inf and NaN are looked for: in the forward pass on the CPU, and among
     gradients that an optimizer is about to use.
     Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
-    computed in float32 as well. Raises ValueError for a level that there is not.
+    computed in float32 as well. `curves`, where there are any, take how large tensors are in each step. Raises
+    ValueError for a level that there is not.
     """
 
     def __init__(self, level: str, path: Callable[[Tensor], str], *, compare: bool = False) -> None:
@@ -48,6 +51,7 @@ class Numerics:
         self.step = 0
         self.scale: float | None = None
         self.scaling = False
+        self.curves: Curves | None = None
         self._path = path
         self._compare = compare
         self._rewrites: dict[int, tuple[bool, Any]] = {}
@@ -59,10 +63,11 @@ class Numerics:
 
     def forget(self) -> None:
         """Begin anew: what was seen does not belong to the record, but for where inf and NaN came from."""
-        size = _FULL if self._full else _SAMPLE
+        size = _FULL if self._full else SAMPLE
         self._replays = self._origins.replays = Replays(1 if self._full else _EVERY)
         self._exponents = Exponents(size, _CALLS if self._full else 1)
         self._updates = Updates(size, self._path)
+        self._float8 = Float8Operands()
         self._comparer = Comparer() if self._compare else None
 
     def before(self, func: Any, args: Any, kwargs: Any) -> bool:
@@ -91,6 +96,8 @@ class Numerics:
             return
         if kind.replayable and kind.computes:
             self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
+        if kind.scaled:
+            self._float8.look(kind, args, kwargs)
         if self._comparer is not None:
             self._comparer.look(kind, args, kwargs or {}, inputs, outputs)
 
@@ -106,6 +113,8 @@ class Numerics:
                     continue
                 if tensor is not self._last:  # a container returns what its last part returned
                     self._exponents.take("activation", path, tensor)
+                    if self.curves is not None:
+                        self.curves.take("activation", path, tensor)
                 if self._comparer is not None:
                     self._comparer.leave_module(path, tensor)
                 self._last = None if outermost else tensor
@@ -119,6 +128,8 @@ class Numerics:
                 if parameter.grad is not None:
                     self._exponents.take("weight", name, parameter)
                     self._exponents.take("gradient", name, parameter.grad, scale)
+                    if self.curves is not None:
+                        self.curves.take("gradient", name, parameter.grad)
             if self._comparer is not None:
                 self._comparer.gradients(optimizer, self._path)
 
@@ -145,6 +156,7 @@ class Numerics:
                 self._origins.end_step()
                 self._replays.end_step()
                 self._exponents.end_step()
+                self._float8.end_step(self.step)
                 self._updates.end_step(self.step, lines, skipped)
             if self._comparer is not None:
                 self._comparer.end_step(skipped=bool(skipped))
@@ -166,6 +178,7 @@ class Numerics:
         record.losses = list(self._replays.losses())
         record.histograms = list(self._exponents.histograms())
         record.updates = self._updates.updates()
+        record.float8 = list(self._float8.operands())
         record.comparison = self._comparer.result() if self._comparer is not None else None
 
 

@@ -26,6 +26,7 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.calls import Calls, tensors
+from amplint.trace.float8 import takes_scales
 from amplint.trace.frames import NOWHERE, Line, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
@@ -36,7 +37,7 @@ from amplint.trace.tally import Kind, may_overflow, replayable
 from amplint.trace.values import is_sound
 
 _dtype = attrgetter("dtype")
-_UNKNOWN: tuple[Line, str] = (NOWHERE, "")
+_UNKNOWN: tuple[Line, Line, str] = (NOWHERE, NOWHERE, "")
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -61,7 +62,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.calls = Calls(modules, self.regions, lambda: self.on, self._resting)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
-        self._origins: dict[int, tuple[Line, str]] = {}
+        self._origins: dict[int, tuple[Line, Line, str]] = {}
+        self._is_written_out = functools.cache(_is_written_out)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -69,7 +71,9 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count it."""
+        """Run `func` and count it, or leave it to a class of tensors that computes with others, which are seen then."""
+        if types and (self.on or self.alert) and any(map(_is_wrapper, types)):
+            return NotImplemented
         if not self.on or not isinstance(func, OpOverload):
             if self.alert and self.numerics is not None and self.numerics.makes_numbers(func):
                 return self._run_alert(self.numerics, func, args, kwargs or {})
@@ -181,26 +185,32 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node = _autograd_node()
         if node is not None and not ((graph := is_grad_enabled()) and is_called_back()):
             phase, api = "backward", None
-            line, module = self._origins.get(node._sequence_nr(), _UNKNOWN)
-            if _is_written_out(type(node)):
-                line = self.calls.line(sys._getframe(2))
+            line, library, module = self._origins.get(node._sequence_nr(), _UNKNOWN)
+            if self._is_written_out(type(node)):
+                line, library = self.calls.lines(sys._getframe(2))
             if graph:
-                self._origins.setdefault(_sequence_number() - 1, (line, module))
+                self._origins.setdefault(_sequence_number() - 1, (line, library, module))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self.calls.current, self.calls.line(sys._getframe(2)), self._modules.current
-            self._origins.setdefault(_sequence_number() - 1, (line, module))
+            api, module = self.calls.current, self._modules.current
+            line, library = self.calls.lines(sys._getframe(2))
+            self._origins.setdefault(_sequence_number() - 1, (line, library, module))
         region = self.regions[device]
         took, gave = tuple(map(_dtype, inputs)), tuple(map(_dtype, outputs))
-        key = (id(func), phase, api, line, module, took, gave, region, device)
+        key = (id(func), phase, api, line, library, module, took, gave, region, device)
         kind = self._kinds.get(key)
         if kind is None:
-            does = may_overflow(func, took, gave), replayable(func, gave)
-            kind = self._kinds[key] = Kind(phase, func, api, line, module, took, gave, region, device, *does)
+            does = may_overflow(func, took, gave), replayable(func, gave), takes_scales(func)
+            kind = self._kinds[key] = Kind(phase, func, api, line, library, module, took, gave, region, device, *does)
         return kind
 
 
 @functools.cache
+def _is_wrapper(kind: type) -> bool:
+    """Whether a class of tensors, not one of PyTorch's, says what operations on it are: float8 tensors of torchao."""
+    return "__torch_dispatch__" in vars(kind) and kind.__module__.partition(".")[0] != "torch"
+
+
 def _is_written_out(node: type) -> bool:
     """Whether a kind of nodes runs a `backward` of the user's own, of a `torch.autograd.Function`."""
     function = inspect.unwrap(getattr(getattr(node, "_forward_cls", None), "backward", len))

@@ -16,6 +16,8 @@ from amplint.trace.compared import Comparison
 SCHEMA = 1
 """The version of the format that `Record.to_json` writes; `docs/trace.md` describes it."""
 PHASES = ("forward", "backward", "recomputation", "optimizer")
+SERIES = ("loss", "scale", "skipped", "activation", "gradient", "underflow")
+SERIES_POINTS = 1000
 NUMERICS = ("off", "sample", "full")
 """How much of the numbers is looked at: only dtypes, every result for inf and NaN and the rest by samples, all."""
 
@@ -32,7 +34,8 @@ class Operation:
     (`torch.nn.functional.linear`), empty in the backward pass. `filename` and `row` are the line of the user's code,
     in the backward pass that of the forward operation; row 0 where there is none. `module` is the path of the
     innermost module (`model.layers.0`). Dtypes are those of tensors, in order, after any cast. `autocast` is the dtype
-    of the region that is on, empty where none is.
+    of the region that is on, empty where none is. `library` and `library_row` are the innermost line of an installed
+    package that the line of the user's code has called, empty and 0 where it called PyTorch itself.
     """
 
     phase: str
@@ -45,6 +48,8 @@ class Operation:
     outputs: tuple[str, ...]
     autocast: str
     device: str
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,8 @@ class NonFinite:
     dtype: str
     scale: float | None = None
     finite_in_float32: bool | None = None
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,8 @@ class HalfLoss:
     smallest: int | None = None
     largest: int | None = None
     scale: float = 1.0
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +232,54 @@ class Divergence:
     step: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A number over the steps of a run, at most `SERIES_POINTS` times: where there are more, neighbours become one.
+
+    `what` is `loss` (what `backward()` was called on, before any loss scale; the sum of a step, the mean of steps that
+    became one), `scale` (of the gradient scaler `name`, the lowest), `skipped` (the steps that it had skipped by then),
+    `activation` and `gradient` (the largest absolute value of what the module `name` returned, and of the gradient of
+    the parameter `name` with the loss scale that it carries) or `underflow` (the largest share of that gradient's
+    numbers, 0 left out, that float16 makes 0). `steps` are counted from 0, and each of them is the first that its value
+    stands for; a value is None where it is inf or NaN. `filename` and `row` are the line of `backward()` or `step()`.
+    """
+
+    what: str
+    name: str
+    filename: str
+    row: int
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """An operand of float8 products at one place, over the steps of a run, thinned out as a `Series` is.
+
+    `operand` is `left` or `right`, `dtype` its format. `scale` is the largest factor that its numbers are multiplied by
+    after the product, `amax` the largest absolute value that they stand for with it, so that `amax / scale` is how far
+    the format is filled; both are None where they are inf or NaN. Other places are as in `Operation`.
+    """
+
+    phase: str
+    filename: str
+    row: int
+    module: str
+    operand: str
+    dtype: str
+    steps: tuple[int, ...]
+    amax: tuple[float | None, ...]
+    scale: tuple[float | None, ...]
+    library: str = ""
+    library_row: int = 0
+
+
 @dataclass(repr=False)
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
+
+    `command` is the script with its arguments, empty for a block that was watched, and `began` the local time in ISO
+    8601. Of `every` steps one was to be recorded.
 
     Of all that ran, recorded or not, `taken` counts steps of which the first `skip` were left out, `backwards` calls of
     `backward()`, and `started` processes that the run started, which are not watched.
@@ -262,6 +316,11 @@ class Record:
     skip: int = 0
     backwards: int = 0
     started: int = 0
+    every: int = 1
+    command: tuple[str, ...] = ()
+    began: str = ""
+    series: list[Series] = field(default_factory=list)
+    float8: list[Float8] = field(default_factory=list)
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -334,6 +393,9 @@ class Record:
             "skip": self.skip,
             "backwards": self.backwards,
             "started": self.started,
+            "every": self.every,
+            "command": self.command,
+            "began": self.began,
             "rank": self.rank,
             "ranks": self.ranks,
             "cut": self.cut,
@@ -352,6 +414,8 @@ class Record:
             "losses": [asdict(loss) for loss in self.losses],
             "histograms": [asdict(histogram) for histogram in self.histograms],
             "updates": [asdict(update) for update in self.updates],
+            "series": [asdict(series) for series in self.series],
+            "float8": [asdict(operand) for operand in self.float8],
             "divergences": [{**asdict(diverged), "did": dict(diverged.did)} for diverged in self.divergences],
             "comparison": asdict(self.comparison) if self.comparison is not None else None,
         }
@@ -375,6 +439,9 @@ class Record:
                 skip=data["skip"],
                 backwards=data["backwards"],
                 started=data["started"],
+                every=data["every"],
+                command=tuple(data["command"]),
+                began=data["began"],
                 rank=data["rank"],
                 ranks=data["ranks"],
                 cut=data["cut"],
@@ -391,6 +458,8 @@ class Record:
                 losses=[HalfLoss(**loss) for loss in data["losses"]],
                 histograms=[_histogram(row) for row in data["histograms"]],
                 updates=[Update(**update) for update in data["updates"]],
+                series=[_series(row) for row in data["series"]],
+                float8=[_float8(row) for row in data["float8"]],
                 divergences=[_divergence(row) for row in data["divergences"]],
                 comparison=Comparison.of(data["comparison"]) if data["comparison"] is not None else None,
             )
@@ -442,6 +511,18 @@ def _call(row: dict[str, Any]) -> Call:
 
 def _histogram(row: dict[str, Any]) -> Histogram:
     return Histogram(**{**row, "exponents": {int(exponent): count for exponent, count in row["exponents"].items()}})
+
+
+def _series(row: dict[str, Any]) -> Series:
+    points = list(zip(row["steps"], row["values"], strict=False))
+    steps, values = tuple(step for step, _ in points), tuple(value for _, value in points)
+    return Series(**{**row, "steps": steps, "values": values})
+
+
+def _float8(row: dict[str, Any]) -> Float8:
+    points = list(zip(row["steps"], row["amax"], row["scale"], strict=False))
+    columns = ("steps", "amax", "scale")
+    return Float8(**{**row, **{name: tuple(point[index] for point in points) for index, name in enumerate(columns)}})
 
 
 def _divergence(row: dict[str, Any]) -> Divergence:

@@ -14,7 +14,7 @@ from types import CodeType, ModuleType, TracebackType
 
 from amplint.trace.frames import is_own
 from amplint.trace.gpus import Gpu
-from amplint.trace.watching import Watch, WindowPassed
+from amplint.trace.watching import Watch
 
 RAISED, INTERRUPTED = 1, 130
 _HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
@@ -34,6 +34,7 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
     `__main__` stay, for what runs at exit needs them. Raises NoScript.
     """
     watch.gpu = gpu
+    watch.record.command = (*["-m"] * module, script, *arguments)
     return _status(watch, *begin(script, arguments, module=module))
 
 
@@ -63,8 +64,6 @@ def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
     try:
         with watch:
             exec(code, vars(main))
-    except WindowPassed:
-        return 0
     except SystemExit as ended:
         return _exit_status(ended.code)
     except KeyboardInterrupt as failure:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from amplint.trace.record import NUMERICS, PHASES, SCHEMA, Operation, Record
+from amplint.trace.record import NUMERICS, PHASES, SCHEMA, SERIES, Operation, Record
 
 Schema = dict[str, Any]
 
@@ -24,10 +24,20 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Record", "numerics"): NUMERICS,
     ("NonFinite", "kind"): ("inf", "nan"),
     ("Histogram", "what"): ("activation", "weight", "gradient"),
+    ("Series", "what"): SERIES,
+    ("Float8", "phase"): PHASES,
+    ("Float8", "operand"): ("left", "right"),
     ("Divergence", "kind"): ("dtype", "count", "backward", "nonfinite", "skipped"),
 }
 """Class and field -> the words that it is one of."""
-_LEAST = {"row": 0, "ranks": 1, "lines": 1, **dict.fromkeys(("steps", "taken", "skip", "backwards", "started"), 0)}
+_LEAST = {
+    "row": 0,
+    "library_row": 0,
+    "ranks": 1,
+    "lines": 1,
+    "every": 1,
+    **dict.fromkeys(("steps", "taken", "skip", "backwards", "started"), 0),
+}
 """Field -> the smallest number in it."""
 _NUMBER_KEYS = {"pattern": "^-?[0-9]{1,6}$"}
 
@@ -82,7 +92,7 @@ def _type(hint: Any, definitions: dict[str, Schema]) -> Schema:
         definitions[arguments[0].__name__]["properties"]["count"] = {"type": "integer", "minimum": 1}
         return {"type": "array", "items": items}
     if origin is tuple:
-        pair = get_args(arguments[0])
+        pair = get_args(arguments[0]) if get_origin(arguments[0]) is tuple else ()
         return _mapping(*pair) if pair else {"type": "array", "items": _type(arguments[0], definitions)}
     if origin is dict:
         return {} if arguments[0] is Operation else _mapping(*arguments)

@@ -17,9 +17,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from amplint.trace.curves import Curves
 from amplint.trace.frames import Line, calling_line
 from amplint.trace.numerics import Numerics
-from amplint.trace.record import ScalerStep
+from amplint.trace.record import SERIES_POINTS, ScalerStep
+from amplint.trace.window import Window
 
 Listener = Callable[[int], None]
 Paused = Callable[[], AbstractContextManager[None]]
@@ -33,7 +35,7 @@ class Steps:
     `on_step` is called with it when a step is over: after the scaler's `update()` where there is one. `on_optimizing`
     is told when an optimizer or a scaler begins to work, and when it is done, `on_stepped` which optimizer has stepped.
     What is read for the history is read while `paused`, so that it is not taken for the run's own. `numerics` is told
-    what happens to losses, gradients and weights.
+    what happens to losses, gradients and weights, `curves` of losses and scales.
     """
 
     def __init__(
@@ -43,8 +45,10 @@ class Steps:
         paused: Paused,
         on_stepped: Callable[[Optimizer], None],
         numerics: Numerics,
+        curves: Curves,
+        window: Window,
     ) -> None:
-        self.history: list[ScalerStep] = []
+        self._history: list[ScalerStep] = []
         self.optimizers: dict[Optimizer, Line] = {}
         self._counts: Counter[Optimizer] = Counter()
         self._on_step = on_step
@@ -52,6 +56,9 @@ class Steps:
         self._on_stepped = on_stepped
         self._paused = paused
         self._numerics = numerics
+        self._curves = curves
+        self._window = window
+        self._stride = 1
         self._announced = 0
         self._scaler: torch.amp.GradScaler | None = None
         self._open: dict[int, list[int]] = {}
@@ -62,6 +69,13 @@ class Steps:
     def number(self) -> int:
         """How many steps are done."""
         return max(self._counts.values(), default=0)
+
+    def history(self) -> list[ScalerStep]:
+        """What scalers did in recorded steps; of more than `SERIES_POINTS` every other step is left out."""
+        recorded = [entry for entry in self._history if self._window.holds(entry.step)]
+        while len(kept := [entry for entry in recorded if self._is_kept(entry)]) > SERIES_POINTS:
+            self._stride *= 2
+        return kept
 
     def attach(self) -> None:
         """Begin to listen."""
@@ -107,7 +121,7 @@ class Steps:
 
     def skipped(self, step: int) -> set[str]:
         """The kinds of optimizers that a scaler kept from taking `step`."""
-        last = reversed(self.history)
+        last = reversed(self._history)
         return {entry.optimizer for entry in takewhile(lambda entry: entry.step == step, last) if entry.skipped}
 
     def _announce(self) -> None:
@@ -120,15 +134,18 @@ class Steps:
         self._on_stepped(optimizer)
 
     def _scale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, outputs: Any) -> Any:
-        if not (self._numerics.enabled and scaler.is_enabled()):
+        if not scaler.is_enabled():
             return run(scaler, outputs)
-        with self._paused():
-            self._numerics.scale = self._scales.get(id(scaler)) or float(scaler.get_scale())
-        self._numerics.scaling = True
+        if self._numerics.enabled:
+            with self._paused():
+                self._numerics.scale = self._scales.get(id(scaler)) or float(scaler.get_scale())
+            self._numerics.scaling = True
         try:
-            return run(scaler, outputs)
+            scaled = run(scaler, outputs)
         finally:
             self._numerics.scaling = False
+        self._curves.scale(scaled, outputs)
+        return scaled
 
     def _unscale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
         if scaler.is_enabled() and self._scaler is None:
@@ -147,10 +164,12 @@ class Steps:
             skipped = any(found.item() for found in state["found_inf_per_device"].values())
             scale = float(scaler.get_scale())
         self._counted(optimizer)
-        self._open.setdefault(id(scaler), []).append(len(self.history))
+        self._open.setdefault(id(scaler), []).append(len(self._history))
         name = f"scaler {list(self._open).index(id(scaler)) + 1}"
-        place = (self._announced, *calling_line(), name)
-        self.history.append(ScalerStep(*place, type(optimizer).__name__, stage, scale, skipped))
+        line = calling_line()
+        self._curves.stepped(name, line, self._announced, scale, skipped=skipped)
+        place = (self._announced, *line, name)
+        self._history.append(ScalerStep(*place, type(optimizer).__name__, stage, scale, skipped))
         return result
 
     def _update(self, run: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> None:
@@ -161,10 +180,20 @@ class Steps:
         with self._paused():
             after, tracker = float(scaler.get_scale()), int(scaler._get_growth_tracker())
         for index in self._open.get(id(scaler), []):
-            self.history[index] = replace(self.history[index], after=after, growth_tracker=tracker)
+            self._history[index] = replace(self._history[index], after=after, growth_tracker=tracker)
         self._open[id(scaler)] = []
+        self._shorten()
         self._scales[id(scaler)] = after
         self._announce()
+
+    def _shorten(self) -> None:
+        """Forget what is not to be told, once `update()` has followed all that there is; not the step under way."""
+        if len(self._history) >= 2 * SERIES_POINTS and not any(self._open.values()):
+            now = [entry for entry in self._history if entry.step == self._announced]
+            self._history = [*(entry for entry in self.history() if entry.step != self._announced), *now]
+
+    def _is_kept(self, entry: ScalerStep) -> bool:
+        return self._window.number(entry.step) % self._stride == 0
 
     def _clear(self, run: Callable[..., None], optimizer: Optimizer, set_to_none: bool = True) -> None:
         """Let no mode see how gradients are taken away: no operation runs, and the attributes of all are asked for."""

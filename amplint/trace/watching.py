@@ -6,6 +6,8 @@ import contextlib
 import copy
 import os
 import time
+from collections.abc import Collection
+from datetime import datetime
 from multiprocessing import process
 from types import TracebackType
 from typing import ClassVar
@@ -13,11 +15,12 @@ from typing import ClassVar
 import torch
 from torch.optim import Optimizer
 
-from amplint.trace.frames import raising_line
+from amplint.trace.curves import Curves
+from amplint.trace.frames import following, raising_line
 from amplint.trace.gpus import Gpu
 from amplint.trace.held import held, parameters
 from amplint.trace.modules import Modules
-from amplint.trace.numerics import Numerics
+from amplint.trace.numerics import SAMPLE, Numerics
 from amplint.trace.operators import Operators
 from amplint.trace.ranks import rank_and_ranks
 from amplint.trace.record import Record
@@ -29,16 +32,16 @@ _DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError
 """What a GPU that has failed raises; PyTorch before 2.8 has no name for it."""
 
 
-class WindowPassed(BaseException):
-    """Ends a script when all that was to be recorded is; no `except Exception` of the script's holds it up."""
-
-
 class Watch:
-    """A context manager that gives a `Record`; with `stop` it ends its block by `WindowPassed` behind the window.
+    """A context manager that gives a `Record`; with `stop` it ends its block by SystemExit behind the window.
 
     `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded. `compare_float32`
     computes what is recorded in float32 as well, and looks at numbers at `sample` at least. A run without any step
     is recorded as a whole: only when a first step is over is known that there are steps to skip.
+
+    Lines of installed packages in `follow` count as the user's code.
+
+    How large tensors are in each step is kept where one of several steps is recorded.
 
     With `gpu` it is a dry run on that GPU: the block believes in it, and CannotFollow ends what that is not enough for.
 
@@ -55,23 +58,39 @@ class Watch:
         numerics: str = "sample",
         compare_float32: bool = False,
         gpu: Gpu | None = None,
+        follow: Collection[str] = (),
     ) -> None:
         if compare_float32 and numerics == "off":
             numerics = "sample"
         rank, ranks = rank_and_ranks()
-        self.record = Record(torch=torch.__version__, rank=rank, ranks=ranks, numerics=numerics)
+        self.record = Record(
+            torch=torch.__version__,
+            rank=rank,
+            ranks=ranks,
+            numerics=numerics,
+            skip=window.skip,
+            every=window.every,
+            began=datetime.now().astimezone().isoformat(timespec="seconds"),
+        )
         self.gpu = gpu
+        self._follow = follow
         self._window = window
         self._stop = stop
         self._modules = Modules()
         self._operators = Operators(self._modules, optimizers=numerics == "full")
         self._numerics = Numerics(numerics, self._modules.parameter, compare=compare_float32)
+        self._curves = Curves(SAMPLE)
+        self._operators.calls.on_backward = self._curves.backward
+        if window.every > 1:
+            self._numerics.curves = self._curves
         self._steps = Steps(
             self._on_step,
             self._operators.optimize,
             self._operators.paused,
             self._on_stepped,
             self._numerics,
+            self._curves,
+            window,
         )
         self._known: set[Optimizer] = set()
         self._dtypes: dict[torch.Tensor, torch.dtype] = {}
@@ -91,6 +110,7 @@ class Watch:
             self.record.gpu = self.gpu.name
             self._pretence.enter_context(dry_run(self.gpu))
         Watch._running = True
+        self._modes.enter_context(following(self._follow))
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
         self._modes.enter_context(self._operators.regions.following())
         self._operators.attach()
@@ -110,11 +130,11 @@ class Watch:
         self._steps.detach()
         self._modules.detach()
         self._operators.detach()
-        self._modes.close()
-        Watch._running = False
-        self.record.cut = failure is not None and not isinstance(failure, (WindowPassed, SystemExit))
+        self.record.cut = failure is not None and not isinstance(failure, SystemExit)
         if failure is not None and self.record.cut:
             self._operators.calls.failed(failure, *raising_line(failure))
+        self._modes.close()
+        Watch._running = False
         try:
             self._write()
         finally:
@@ -145,9 +165,10 @@ class Watch:
         elif self._step == 0:
             self._operators.forget()
             self._numerics.forget()
+            self._curves.forget()
         self._watch_step(number, on=self._window.holds(number))
         if self._stop and self._window.is_past(number):
-            raise WindowPassed
+            raise SystemExit  # for which libraries clean up, and threads end without a word
 
     def _on_stepped(self, optimizer: Optimizer) -> None:
         self._operators.calls.stepped(optimizer)
@@ -165,6 +186,7 @@ class Watch:
 
     def _end_step(self) -> None:
         self._operators.end_step()
+        self._curves.end_step(self._step, on=self._operators.on)
         self._numerics.end_step(self._steps.optimizers, self._steps.skipped(self._step))
 
     def _write(self) -> None:
@@ -173,18 +195,21 @@ class Watch:
                 self._numerics.break_off()
             self._end_step()
             self._numerics.write(self.record)
-        self.record.taken, self.record.skip = self._step, self._window.skip
+        self.record.taken = self._step
         self.record.backwards = self._operators.calls.backwards
         self.record.started = _processes() - self._processes
         self.record.operations, self.record.seconds = self._operators.operations()
         if self.record.gpu:
             self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
         self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
-        self.record.scaler_steps = [step for step in self._steps.history if self._window.holds(step.step)]
+        self.record.scaler_steps = self._steps.history()
+        self.record.series = list(self._curves.series())
         self.record.held = list(held(self._steps.optimizers, self._dtypes, self._modules))
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
-        self.record.device = max(set(devices), key=lambda one: (one != "cpu", devices.count(one)), default="")
+        self.record.device = max(
+            set(devices), key=lambda one: (one not in ("cpu", "meta"), devices.count(one)), default=""
+        )
 
 
 def _processes() -> int:

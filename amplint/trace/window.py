@@ -25,6 +25,10 @@ class Window:
         """Whether `step` is recorded."""
         return step >= self.skip and (step - self.skip) % self.every == 0 and not self.is_past(step)
 
+    def number(self, step: int) -> int:
+        """Which of the recorded steps `step` is, from 0 on; it is recorded."""
+        return (step - self.skip) // self.every
+
     def is_past(self, step: int) -> bool:
         """Whether `step` and all after it are no longer recorded."""
         return self.end is not None and step >= self.end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "input", "path", "use", "br"}
+VOID = {"meta", "input", "path", "use", "br", "wbr"}
 
 
 @dataclass

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift
 from amplint.trace.record import (
+    Float8,
     HalfLoss,
     Held,
     Histogram,
@@ -14,6 +15,7 @@ from amplint.trace.record import (
     Operation,
     Record,
     ScalerStep,
+    Series,
     Update,
 )
 
@@ -76,6 +78,9 @@ def record(folder: Path) -> Record:
         device="cpu",
         steps=3,
         numerics="full",
+        taken=3,
+        command=("train.py", "--note", "<b>bold</b>"),
+        began="2026-11-25T15:10:29+01:00",
         operations=Counter(counts),
         seconds={addmm: 0.003, product: 0.006, backward: 0.001},
         scaler_steps=[
@@ -97,6 +102,13 @@ def record(folder: Path) -> Record:
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 0, FULL, 2e-3, 0.0),
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 1, FULL, 1e-3, 0.25),
         ],
+        series=[
+            Series("loss", "", name, STEP, (0, 1, 2), (2.5, 2.25, None)),
+            Series("scale", "scaler 1", name, STEP, (0, 1, 2), (65536.0, 65536.0, 65536.0)),
+            Series("skipped", "scaler 1", name, STEP, (0, 1, 2), (0.0, 0.0, 1.0)),
+            Series("gradient", f"{EVIL}.weight", "", 0, (0, 1, 2), (1024.0, 2048.0, None)),
+        ],
+        float8=[Float8("forward", name, STEM, EVIL, "left", "float8_e4m3fn", (0, 1), (1.5, None), (0.125, 0.25))],
         comparison=Comparison(
             half=HALF,
             steps=3,

@@ -69,6 +69,16 @@ def test_the_script_ends_behind_the_window(tmp_path: Path, script: str) -> None:
     assert "bfloat16 addmm x2" in " ".join(ran.stderr.split())
 
 
+def test_one_step_of_several_over_the_whole_script(tmp_path: Path, script: str) -> None:
+    ran = trace(tmp_path, "--every", "2", "--output", "trace.json", script, "--lr", "0.1")
+    assert len(ran.stdout.splitlines()) == 5
+    record = Record.from_json((tmp_path / "trace.json").read_text(encoding="utf-8"))
+    assert (record.steps, record.every, record.taken) == (2, 2, 5)
+    assert record.command == ("train.py", "--lr", "0.1")
+    assert [(one.what, one.steps) for one in record.series][:1] == [("loss", (1, 3))]
+    assert ran.stderr.splitlines()[1] == "2 steps trained; nothing was found"
+
+
 def test_the_script_can_go_on(tmp_path: Path, script: str) -> None:
     ran = trace_afresh(tmp_path, "--then", "continue", "--output", "trace.json", script, "x")
     alone = run(tmp_path, script, "x")

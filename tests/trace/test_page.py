@@ -6,6 +6,7 @@ import base64
 import hashlib
 import importlib.util
 import math
+import os
 import re
 import subprocess
 import sys
@@ -17,13 +18,15 @@ import pytest
 
 from amplint.cli.main import main
 from amplint.reports.page.document import page
+from amplint.reports.page.labels import labels
+from amplint.reports.page.tables import undrawn
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
-from amplint.trace.record import Divergence, Histogram, NonFinite, Record, digest
+from amplint.trace.record import SERIES, Divergence, Histogram, NonFinite, Record, Series, digest
 from tests.trace import records
 from tests.trace.documents import Document
 
-SECTIONS = ["findings", "ranks", "nonfinite", "float32", "source", "exponents", "losses", "scale"]
+SECTIONS = ["findings", "ranks", "nonfinite", "float32", "source", "modules", "steps", "exponents", "losses"]
 SECTIONS += ["parameters", "updates"]
 
 
@@ -36,7 +39,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
 @pytest.fixture
 def plain(record: Record) -> Record:
     """Without what is drawn, which takes time."""
-    record.scaler_steps, record.histograms, record.updates = [], [], []
+    record.scaler_steps, record.histograms, record.updates, record.series = [], [], [], []
     return record
 
 
@@ -57,6 +60,75 @@ def test_a_page_has_a_section_for_all_that_a_run_shows(record: Record) -> None:
 
 def test_sections_without_data_are_left_out() -> None:
     assert Document(page(Record(torch="2.13.0"), [])).sections == ["findings"]
+
+
+def test_the_first_screen_says_what_matters(text: str) -> None:
+    head = text[text.index("<header>") : text.index("</header>")]
+    told = [
+        head.index(part) for part in ("2026-11-25 15:10:29+01:00", "<h1>train.", 'class="verdict doubtful"', "<dl ")
+    ]
+    assert told == sorted(told)
+    for part in (
+        "3 steps on cpu",
+        "--note &#39;&lt;b&gt;bold&lt;/b&gt;&#39;",
+        "train.py:7",
+        "1 of 3",
+        "2.5 in step 1",
+    ):
+        assert part in head
+    assert text.index("</header>") < text.index("<nav ") < text.index('<section id="findings">')
+
+
+def test_a_block_is_called_by_its_file(plain: Record) -> None:
+    assert "<title>train.py · amplint trace</title>" in page(replace(plain, command=()), [])
+    assert "<title>package.train · amplint trace</title>" in page(replace(plain, command=("-m", "package.train")), [])
+    assert "<title>a block that was watched · amplint trace</title>" in page(Record(), [])
+
+
+def test_what_is_not_drawn_is_explained(plain: Record) -> None:
+    def told(what: str, *counts: tuple[int, int]) -> str:
+        plain.histograms = [Histogram(what, "w", "float32", 1.0, {}, *count) for count in counts]
+        return " ".join(undrawn(plain))
+
+    assert told("gradient", (0, 8), (0, 4)) == (
+        "All 12 numbers of gradients that were looked at are inf or NaN: nothing is drawn of them."
+    )
+    assert told("gradient", (8, 0)).startswith("All 8 numbers of gradients that were looked at are 0: ")
+    assert told("gradient", (8, 4)).startswith("Of the 12 numbers of gradients that were looked at 8 are 0 and the oth")
+    assert "No optimizer was seen to use gradients: nothing is drawn of them." in told("weight", (0, 1))
+    assert told("gradient", (0, 1)) in page(plain, [])
+    plain.histograms = [Histogram("gradient", "w", "float32", 1.0, {0: 1}, 0, 3)]
+    assert not undrawn(plain)
+
+
+def test_curves_are_drawn_over_long_runs(record: Record) -> None:
+    steps = tuple(range(0, 4000, 4))
+    halves = Series("underflow", "", "", 0, steps, tuple(step / 4000 for step in steps))
+    record.series = [replace(halves, name=f"layer.{number}.weight") for number in range(9)]
+    record.series += [
+        Series("scale", "scaler 1", "train.py", 1, steps, tuple(2.0 ** (16 + (step // 1000)) for step in steps)),
+        Series("skipped", "scaler 1", "train.py", 1, steps, tuple(step // 1000 for step in steps)),
+    ]
+    record.every, record.taken, record.steps = 4, 4000, 1000
+    text = page(record, [])
+    assert "The loss scale over the steps, 3 of them skipped" in text
+    assert "of each parameter, 9 of them" in text
+    assert "1000 steps, one of 4 among 4000 on cpu" in text
+    assert "all 9</text>" in text
+    assert len(text) < 600_000
+
+
+def test_labels_are_short_and_each_of_one_file() -> None:
+    site = "/opt/env/lib/python3.11/site-packages/transformers/trainer.py"
+    here, there = os.path.join(os.getcwd(), "train.py"), "/home/me/project/../project/models/net.py"
+    assert labels([here, there, "/home/me/project/run.py", site, "", "<cell 1>"]) == {
+        here: "train.py",
+        there: "models/net.py",
+        "/home/me/project/run.py": "run.py",
+        site: "transformers/trainer.py",
+        "<cell 1>": "<cell 1>",
+    }
+    assert labels([here, "/elsewhere/train.py"]) == {here: here, "/elsewhere/train.py": "/elsewhere/train.py"}
 
 
 def test_a_page_needs_nothing_from_elsewhere(text: str) -> None:
@@ -95,7 +167,7 @@ def test_gradients_without_a_scale_are_shown_with_one(record: Record) -> None:
     record.histograms = [Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)]
     assert "with a loss scale of 65536</text>" in page(record, [])
     record.histograms = [Histogram("gradient", "w", "float32", 2.0**20, {-10: 4, 0: 6}, 0, 0)]
-    assert "as the backward pass carries them: times 1048576</text>" in page(record, [])
+    assert "Gradients as carried, times 1048576</text>" in page(record, [])
 
 
 @pytest.mark.filterwarnings("error")
@@ -105,6 +177,12 @@ def test_numbers_out_of_all_range_are_no_obstacle(record: Record) -> None:
     record.updates.append(replace(record.updates[0], name="other", ratio=None))
     record.histograms += [replace(each, scale=scale) for each in record.histograms for scale in (0.0, math.inf)]
     record.histograms.append(Histogram("gradient", "none", "float32", 1.0, {}, 9, 9))
+    extremes = (None, 0.0, 5e-324, 1e308, -1.0)
+    for what in SERIES:
+        record.series += [
+            Series(what, "w", "", 0, (0, 1, 2, 3, 2**62), extremes),
+            Series(what, "v", "", 0, (0,), (None,)),
+        ]
     Document(page(record, findings(record)))
 
 
@@ -112,14 +190,14 @@ def test_only_what_lost_something_is_listed(plain: Record) -> None:
     harmless = replace(plain.losses[0], op="harmless", underflowed=0, overflowed=0)
     plain.losses.append(harmless)
     text = page(plain, [])
-    assert "Of the 2 kinds of operations that were looked at 1 lost something." in text
+    assert "Of the 2 kinds of operations that were looked at 1 lost something, and so did 1 other: see" in text
     assert "harmless" not in text
     plain.losses, plain.numerics, plain.nonfinite = [harmless], "sample", []
-    said = "Of the 1 kind of operations that were looked at, one operation of eight, none lost something."
-    assert f"{said}</p>" in page(plain, [])
+    said = "Of the 1 kind of operations that were looked at, one operation of eight, none lost something"
+    assert f"{said}.</p>" in page(plain, [])
     place = ("mul", "", "train.py", 3, "")
     plain.nonfinite = [NonFinite(0, "forward", *place, "inf", "float16", finite_in_float32=True)]
-    assert f"{said} So did 1 other: see where inf and NaN come from.</p>" in page(plain, [])
+    assert f"{said}, but 1 other did: see where inf and NaN come from.</p>" in page(plain, [])
 
 
 def luminance(colour: str) -> float:

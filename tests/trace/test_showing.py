@@ -31,7 +31,7 @@ def test_the_summary_has_lines_and_findings(record: Record) -> None:
 
 def test_the_page_is_that_of_the_command(record: Record, tmp_path: Path) -> None:
     record.to_html(tmp_path / "run.html")
-    assert "What ran in which precision" in (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "<h1>train." in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def test_what_the_page_needs_is_named(record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ def test_a_run_in_few_lines(record: Record) -> None:
     assert text == (
         """\
 3 steps on cpu, torch 2.13.0
+2 of 3 steps trained, and 1 was skipped; train.py:9: mm ran in float32, 24
+  times, in a region of float16 (model.<script>alert('module')</script>)
 
 line by line, worst first:
   train.py:9  mm(x.float(), model.mix, out=out)             AMP801, AMP811  60 %
@@ -67,6 +69,10 @@ numbers:
   train.py:7 loses most by float16 (backward of mm): 3 % to 0, 0.2 % to inf
   first inf: train.py:7, step 3, backward of mul in float16
 
+float8 operands of products:
+  float8_e4m3fn: 1 operand, the largest numbers from 1.5 to 1.5, scales from
+    0.12 to 0.12; they fill at least 2.7 % of the format's 448
+
 parameters:
   AdamW: 1 in float32, state in float32
 """
@@ -83,7 +89,9 @@ def test_lines_fit_the_terminal(record: Record, width: int) -> None:
 
 
 def test_nothing_was_seen() -> None:
-    told = "no steps on no device, torch 2.13.0\n  no operation ran in the process that is watched\n"
+    told = (
+        "no steps on no device, torch 2.13.0\nno step was recorded: no operation ran in the process that is watched\n"
+    )
     assert summary(Record(torch="2.13.0"), []) == told
 
 

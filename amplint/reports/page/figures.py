@@ -1,10 +1,10 @@
-"""The plots of the page: exponents against the ranges of formats, the loss scale, and updates of weights."""
+"""The plots of the page: exponents against the ranges of formats, and updates of weights."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -17,46 +17,43 @@ from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDT
 from amplint.reports.page.tables import BFLOAT16, FLOAT16
 from amplint.reports.ran import digits
 from amplint.reports.text import visible
-from amplint.trace.record import Histogram, ScalerStep
+from amplint.trace.record import Histogram
 
 _ROWS = 24
 """Tensors and parameters in one plot; those with most out of float16's range, or with the largest updates."""
-_NAME = 44
+_ROW_IN = 0.31
+_NAME = 60
 """Characters of a name in a plot."""
-
-
 _PLURAL = {"activation": "Activations", "weight": "Weights", "gradient": "Gradients"}
 
 
-def exponents(histograms: Sequence[Histogram]) -> Markup | None:
+def exponents(histograms: Sequence[Histogram]) -> list[Markup]:
     """How numbers of each kind spread over exponents; gradients also as another loss scale would place them."""
     kinds = _by_kind(histograms)
-    if not kinds:
-        return None
+    every = summed(one for members in kinds.values() for one in members)
+    ends = [*every, *rescaled(kinds.get("gradient", []))[0]]
+    return [_spread(kind, members, ends) for kind, members in kinds.items()]
+
+
+def _spread(kind: str, members: Sequence[Histogram], ends: Sequence[int]) -> Markup:
     with style():
-        figure = Figure(figsize=(WIDTH_IN, 0.8 + 1.5 * len(kinds)), layout="tight")
-        ratios = [0.3, *[1.0] * len(kinds)]
-        ranges, *axes = figure.subplots(len(ratios), sharex=True, height_ratios=ratios)
+        figure = Figure(figsize=(WIDTH_IN, 2.3), layout="tight")
+        ranges, axis = figure.subplots(2, sharex=True, height_ratios=(0.25, 1.0))
         _ranges(ranges)
-        ends = []
-        for axis, (kind, members) in zip(axes, kinds.items(), strict=True):
-            values = summed(members)
-            axis.stairs(*_stairs(values), fill=True, color=FILL)
-            ends += [min(values), max(values)]
-            if kind == "gradient":
-                moved, scale = rescaled(members)
-                label = "without a loss scale" if scale == 1.0 else f"with a loss scale of {digits(scale)}"
-                axis.stairs(*_stairs(moved), color=LINE, linestyle=(0, (3, 2)), label=label)
-                axis.legend(loc="upper left", frameon=False, labelcolor=INK, handlelength=1.4)
-                ends += [min(moved), max(moved)]
-            _zones(axis)
-            axis.set_title(f"{_PLURAL[kind]}{_carried(members)}", pad=4)
-            axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-            axis.yaxis.set_major_locator(MaxNLocator(3))
-            axis.margins(y=0.12)
-        _powers(axes[-1], ends)
-        axes[-1].set_xlabel("magnitude")
-        return drawn(figure, "exponents", f"Histograms of the exponents of {', '.join(_PLURAL[k] for k in kinds)}")
+        axis.stairs(*_stairs(summed(members)), fill=True, color=FILL)
+        if kind == "gradient":
+            moved, scale = rescaled(members)
+            label = "without a loss scale" if scale == 1.0 else f"with a loss scale of {digits(scale)}"
+            axis.stairs(*_stairs(moved), color=LINE, linestyle=(0, (3, 2)), label=label)
+            axis.legend(loc="upper left", frameon=False, labelcolor=INK, handlelength=1.4)
+        _zones(axis)
+        ranges.set_title(f"{_PLURAL[kind]}{_carried(members)}", pad=4)
+        axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axis.yaxis.set_major_locator(MaxNLocator(3))
+        axis.margins(y=0.25)
+        _powers(axis, ends)
+        axis.set_xlabel("magnitude")
+        return drawn(figure, f"exponents-{kind}", f"Histogram of the exponents of {_PLURAL[kind].lower()}")
 
 
 def tensors(histograms: Sequence[Histogram]) -> dict[str, Markup]:
@@ -67,55 +64,26 @@ def tensors(histograms: Sequence[Histogram]) -> dict[str, Markup]:
 def _boxes(kind: str, names: dict[str, Counter[int]]) -> Markup:
     shown = most(list(names), _ROWS, lambda name: _out_of_range(names[name])).rows
     with style():
-        figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.19 * len(shown)), layout="tight")
+        figure = Figure(figsize=(WIDTH_IN, 0.7 + _ROW_IN * len(shown)), layout="tight")
         axis = figure.subplots()
         line = {"color": INK, "linewidth": 0.8}
         axis.bxp(
-            [_box(name, names[name]) for name in shown],
+            [_box(names[name]) for name in shown],
+            positions=range(len(shown)),
             orientation="horizontal",
             showfliers=False,
             patch_artist=True,
-            widths=0.55,
+            widths=0.32,
             boxprops={"facecolor": FILL, "edgecolor": INK, "linewidth": 0.8},
             whiskerprops=line,
             capprops=line,
             medianprops={"color": INK, "linewidth": 1.6},
         )
-        axis.invert_yaxis()
-        axis.spines["left"].set_visible(False)
-        axis.tick_params(axis="y", length=0)
         _zones(axis)
         _powers(axis, [exponent for name in shown for exponent in names[name]])
+        _named(axis, shown)
+        axis.set_title(_PLURAL[kind], pad=4)
         return drawn(figure, f"tensors-{kind}", f"Ranges of the exponents of {len(shown)} {_PLURAL[kind].lower()}")
-
-
-def loss_scale(steps: Sequence[ScalerStep]) -> Markup | None:
-    """The loss scale of each scaler over the steps, with those that were skipped."""
-    if not steps:
-        return None
-    with style():
-        figure = Figure(figsize=(WIDTH_IN, 2.2), layout="tight")
-        axis = figure.subplots()
-        by_scaler = sorted(steps, key=lambda step: step.scaler)
-        for number, (scaler, group) in enumerate(groupby(by_scaler, lambda step: step.scaler)):
-            history = list(group)
-            last = history[-1]
-            numbers = [*(step.step + 1 for step in history), last.step + 2]
-            scales = [*(step.scale for step in history), last.scale if last.after is None else last.after]
-            dashes = "solid" if number == 0 else (0, (4, 1 + number))
-            axis.plot(numbers, scales, drawstyle="steps-post", color=LINE, linestyle=dashes, label=_short(scaler))
-        skipped = [step for step in steps if step.skipped]
-        if skipped:
-            places = [step.step + 1 for step in skipped], [step.scale for step in skipped]
-            axis.plot(*places, "x", color=BAD, markersize=6, markeredgewidth=1.6, label="skipped step")
-        axis.set_yscale("log", base=2, nonpositive="mask")
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda scale, _: digits(scale)))
-        axis.minorticks_off()
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.set_xlabel("step")
-        axis.margins(y=0.2)
-        axis.legend(loc="best", frameon=False, labelcolor=INK)
-        return drawn(figure, "loss-scale", f"The loss scale over {len(steps)} steps, {len(skipped)} of them skipped")
 
 
 def updates(ratios: dict[str, list[float]]) -> Markup | None:
@@ -126,17 +94,25 @@ def updates(ratios: dict[str, list[float]]) -> Markup | None:
     if not points:
         return None
     with style():
-        figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.19 * len(shown)), layout="tight")
+        figure = Figure(figsize=(WIDTH_IN, 0.7 + _ROW_IN * len(shown)), layout="tight")
         axis = figure.subplots()
         axis.plot([ratio for ratio, _ in points], [row for _, row in points], "|", color=LINE, markersize=7)
         axis.set_xscale("log")
+        axis.margins(x=0.1)
         axis.xaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:g}"))
         axis.minorticks_off()
-        axis.set_yticks(range(len(shown)), [_short(name) for name in shown])
-        axis.invert_yaxis()
+        _named(axis, shown)
         axis.set_xlabel("norm of the update / norm of the weight")
-        axis.tick_params(axis="y", length=0)
         return drawn(figure, "updates", f"Ratios of updates to weights of {len(shown)} parameters")
+
+
+def _named(axis: Axes, names: Sequence[str]) -> None:
+    """Put the name of each row above it, so that it takes no width from what is drawn."""
+    axis.set_ylim(len(names) - 0.5, -0.75)
+    axis.set_yticks([])
+    axis.spines["left"].set_visible(False)
+    for row, name in enumerate(names):
+        axis.text(0.0, row - 0.28, short(name), transform=axis.get_yaxis_transform(), va="bottom", fontsize=7.5)
 
 
 def _by_kind(histograms: Sequence[Histogram]) -> dict[str, list[Histogram]]:
@@ -146,8 +122,11 @@ def _by_kind(histograms: Sequence[Histogram]) -> dict[str, list[Histogram]]:
 
 
 def _carried(histograms: Sequence[Histogram]) -> str:
-    carried = " or ".join(map(digits, scales(histograms)))
-    return f", as the backward pass carries them: times {carried}" if carried else ""
+    carried = scales(histograms)
+    if not carried:
+        return ""
+    last = f" to {digits(carried[-1])}" if len(carried) > 1 else ""
+    return f" as carried, times {digits(carried[0])}{last}"
 
 
 def _stairs(counts: Counter[int]) -> tuple[list[float], list[int]]:
@@ -185,7 +164,7 @@ def _powers(axis: Axes, exponents: Sequence[int]) -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda exponent, _: power(exponent)))
 
 
-def _box(name: str, exponents: Counter[int]) -> dict[str, object]:
+def _box(exponents: Counter[int]) -> dict[str, object]:
     ordered = sorted(exponents.items())
     reached = list(accumulate(count for _, count in ordered))
 
@@ -194,7 +173,6 @@ def _box(name: str, exponents: Counter[int]) -> dict[str, object]:
         return next(exponent for (exponent, _), count in zip(ordered, reached, strict=True) if count >= wanted)
 
     return {
-        "label": _short(name),
         "whislo": ordered[0][0],
         "q1": at(0.25),
         "med": at(0.5) + 0.5,
@@ -208,6 +186,7 @@ def _out_of_range(exponents: Counter[int]) -> float:
     return (of.lost + of.over) / of.numbers
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """A name for a plot, its end where it is long."""
     text = visible(name)
     return text if len(text) <= _NAME else f"...{text[3 - _NAME :]}"

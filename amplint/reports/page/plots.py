@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 _NAMES = ("ink", "muted", "rule", "bad", "coarse", "fill", "line")
 INK, MUTED, RULE, BAD, COARSE, FILL, LINE = _STAND_INS = [f"#0{number}0{number}0{number}" for number in range(1, 8)]
 """Colours that no plot shows: `drawn` puts the variables of the style sheet, by these names, in their place."""
-WIDTH_IN = 9.0
+WIDTH_IN = 4.6
+"""That of a phone's screen; on wider ones plots stand beside each other."""
 
 _STYLE = {
     "axes.edgecolor": RULE,

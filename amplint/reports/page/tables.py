@@ -60,13 +60,16 @@ class Changed:
 
 
 def operations(record: Record, seconds: float) -> Shown[Ran]:
-    """All kinds of operations, those that take longest in front; `seconds` is the time of the run."""
+    """All kinds of operations, those that take longest in front, or where nothing has a time, that compute.
+
+    `seconds` is the time of the run.
+    """
     rows = []
     for operation, count in record.operations.items():
         spent = record.seconds.get(operation, 0.0)
         dtype = computed_in(operation) if computes(operation) else ""
         rows.append(Ran(operation, dtype, count, spent, share(spent, seconds) if spent else ""))
-    ordered = sorted(rows, key=lambda row: (-row.seconds, -row.count))
+    ordered = sorted(rows, key=lambda row: (-row.seconds, not row.dtype, -row.count))
     return Shown(ordered[:_OPERATIONS], len(ordered[_OPERATIONS:]))
 
 
@@ -89,6 +92,24 @@ def spreads(record: Record) -> Shown[Spread]:
     return most(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
 
 
+def undrawn(record: Record) -> list[str]:
+    """Why nothing is drawn of activations, weights or gradients, in a sentence for each of them."""
+    told = []
+    for what, plural in (("activation", "activations"), ("weight", "weights"), ("gradient", "gradients")):
+        seen = [each for each in record.histograms if each.what == what]
+        zeros, nonfinite = sum(each.zeros for each in seen), sum(each.nonfinite for each in seen)
+        if not seen or any(each.exponents for each in seen):
+            continue
+        looked = f"{zeros + nonfinite} numbers of {plural} that were looked at"
+        if not zeros or not nonfinite:
+            told.append(f"All {looked} are {'0' if zeros else 'inf or NaN'}: nothing is drawn of them.")
+        else:
+            told.append(f"Of the {looked} {zeros} are 0 and the others inf or NaN: nothing is drawn of them.")
+    if record.histograms and record.steps and not any(each.what == "gradient" for each in record.histograms):
+        told.append("No optimizer was seen to use gradients: nothing is drawn of them.")
+    return told
+
+
 def losses(record: Record) -> Shown[HalfLoss]:
     """What lost something, worst first."""
     lossy = [loss for loss in record.losses if loss.underflowed or loss.overflowed]
@@ -101,13 +122,15 @@ def lost_in_half(record: Record) -> str:
     lossy = sum(bool(loss.underflowed or loss.overflowed) for loss in record.losses)
     kinds = f"{len(record.losses)} kind{'s' if len(record.losses) != 1 else ''} of operations that were looked at"
     looked = ", one operation of eight," if record.numerics == "sample" else ""
-    said = f"Of the {kinds}{looked} {lossy or 'none'} lost something."
+    said = f"Of the {kinds}{looked} {lossy or 'none'} lost something"
     unseen = {(one.filename, one.row, one.op) for one in record.nonfinite if one.finite_in_float32}
     unseen -= {(one.filename, one.row, one.op) for one in record.losses if one.overflowed}
     if unseen:
         others = f"{len(unseen)} other{'s' if len(unseen) > 1 else ''}"
-        said += f" So did {others}: see where inf and NaN come from."
-    return said
+        said += (
+            f"{', and so did' if lossy else ', but'} {others}{'' if lossy else ' did'}: see where inf and NaN come from"
+        )
+    return f"{said}."
 
 
 def origins(record: Record) -> Shown[NonFinite]:
