@@ -71,6 +71,7 @@ def trace() -> None:
 @click.option("--compare-float32", is_flag=True, help="Compute each step in float32 as well, and say where they part.")
 @click.option("--dry-run", is_flag=True, help="Run a script for CUDA without a GPU, as CUDA's autocast would.")
 @click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
+@traced.follow
 @click.option("--max-batch", type=click.IntRange(min=1), help="Samples of each batch that data loaders give at most.")
 @click.option("--image-size", type=click.IntRange(min=1), help="Pixels that images of data loaders have at most.")
 @click.option("--memory", is_flag=True, help="Say only what the script takes of a GPU's memory.")
@@ -96,6 +97,7 @@ def run(
     compare_float32: bool,
     dry_run: bool,
     gpu: str,
+    follow: tuple[str, ...],
     max_batch: int | None,
     image_size: int | None,
     memory: bool,
@@ -134,7 +136,7 @@ def run(
     if skip is None:
         skip = 0 if compare_float32 else 1  # what spoils the weights in the first step is compared there only
     window = Window(3 if steps is None and every is None else steps, skip, every or 1)
-    watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32)
+    watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32, follow=follow)
     line = StepLine(Whereabouts(watch, window.end), hidden=quiet or watch.record.rank != 0)
     with Ending(watch, output, html, line, quiet=quiet, fail_on=fail_on) as ending:
         try:

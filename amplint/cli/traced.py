@@ -13,11 +13,12 @@ import click
 from amplint.cli.failures import Failure, load_rules
 from amplint.cli.terminal import wants_colour, width
 from amplint.findings import Finding, Severity
-from amplint.reports.context import Context
+from amplint.reports.context import Context, Sources, content
 from amplint.reports.full import full
 from amplint.reports.ranks import unequal
 from amplint.reports.text import from_here
 from amplint.reports.trace import summary
+from amplint.trace.packages import refusal
 from amplint.trace.record import Record
 
 FOUND = 1
@@ -46,6 +47,21 @@ html = click.option(
     callback=_can_write_pages,
     help="Write a page with source, plots and tables that works offline.",
 )
+
+
+def _can_follow(ctx: click.Context, parameter: click.Parameter, packages: tuple[str, ...]) -> tuple[str, ...]:
+    for refused in filter(None, map(refusal, packages)):
+        raise click.BadParameter(refused, ctx, parameter)
+    return packages
+
+
+follow = click.option(
+    "--follow",
+    multiple=True,
+    metavar="PACKAGE",
+    callback=_can_follow,
+    help="Count the lines of an installed package as yours. Can be given several times.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Only the findings, no summary.")
 
 
@@ -53,9 +69,19 @@ def show(record: Record, found: Sequence[Finding], *, quiet: bool, err: bool) ->
     """Print the summary, unless `quiet`, and the findings, to standard error where `err` says so."""
     if not quiet:
         click.echo(summary(record, found, width()) + unequal(record), err=err)
-    context = Context(load_rules()[0].rules, width=width(), colour=wants_colour(sys.stderr if err else sys.stdout))
-    shown = [replace(finding, filename=from_here(finding.filename)) for finding in found]
+    names = {
+        name for finding in found for name in (finding.filename, *(note.filename for note in finding.notes)) if name
+    }
+    sources = Sources({from_here(name): text for name in names if (text := content(name)) is not None})
+    colour = wants_colour(sys.stderr if err else sys.stdout)
+    context = Context(load_rules()[0].rules, sources, width=width(), colour=colour)
+    shown = [_from_here(finding) for finding in found]
     click.echo(full(shown, context), err=err, nl=False, color=context.colour)
+
+
+def _from_here(finding: Finding) -> Finding:
+    notes = [replace(note, filename=from_here(note.filename)) for note in finding.notes]
+    return replace(finding, filename=from_here(finding.filename), notes=tuple(notes))
 
 
 def status(found: Sequence[Finding], least: str | None) -> int:

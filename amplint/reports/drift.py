@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.reports.context import Sources
-from amplint.reports.text import columns, from_here, visible, wrap
+from amplint.reports.text import columns, cut, from_here, visible, wrap
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift
 from amplint.trace.record import Record
 
@@ -32,9 +32,9 @@ def against_float32(record: Record, width: int) -> Iterator[str]:
         room = width - places - marks - 6
         if room < _ROOM:
             yield f"  {place:<{places}}  {mark}"
-            yield f"      {_cut(source, width - 6)}".rstrip()
+            yield f"      {cut(source, width - 6)}".rstrip()
         else:
-            text = _cut(source, room)
+            text = cut(source, room)
             yield f"  {place:<{places}}  {text}{' ' * (room - columns(text))}  {mark}".rstrip()
     for part in _tensors(comparison):
         yield from wrap(part, width, "    ", "  ")
@@ -68,12 +68,14 @@ def amount(error: float | None, kind: str = "") -> str:
 
 
 def _place(drift: LineDrift) -> str:
-    return f"{visible(from_here(drift.filename))}:{drift.row}"
+    filename, row = _code(drift)
+    return f"{visible(from_here(filename))}:{row}"
 
 
-def _cut(source: str, room: int) -> str:
-    return source if columns(source) <= room else source[: room - 4] + " ..."
+def _code(drift: LineDrift) -> tuple[str, int]:
+    """The line to look at: that of a library where the user's code has called one."""
+    return (drift.library, drift.library_row) if drift.library_row else (drift.filename, drift.row)
 
 
 def _source(sources: Sources, drift: LineDrift) -> str:
-    return visible((sources.line(drift.filename, drift.row) or "").strip())
+    return visible((sources.line(*_code(drift)) or "").strip())

@@ -14,6 +14,15 @@ _USUAL_SCALE = 16
 """The exponent of the loss scale that PyTorch's gradient scaler starts with."""
 
 
+FLOAT8 = {
+    "float8_e4m3fn": (448.0, 2.0**-6, 2.0**-9),
+    "float8_e4m3fnuz": (240.0, 2.0**-7, 2.0**-10),
+    "float8_e5m2": (57344.0, 2.0**-14, 2.0**-16),
+    "float8_e5m2fnuz": (57344.0, 2.0**-15, 2.0**-17),
+}
+"""Format -> its largest number, its smallest with all digits, and its smallest."""
+
+
 @dataclass(frozen=True)
 class Range:
     """The exponents floor(log2|x|) that a format has: normal numbers from `normal` on, with fewer digits below it."""
@@ -26,6 +35,9 @@ class Range:
     @classmethod
     def of(cls, dtype: str) -> Range:
         """That of `dtype`, the name of a floating format."""
+        if dtype in FLOAT8:
+            most, tiny, least = FLOAT8[dtype]
+            return cls(dtype, _exponent(least), _exponent(tiny), _exponent(most))
         tiny, eps, most = (CONSTANTS[f"torch.finfo.{dtype}.{name}"] for name in ("tiny", "eps", "max"))
         return cls(dtype, _exponent(tiny * eps), _exponent(tiny), _exponent(most))
 

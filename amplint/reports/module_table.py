@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.reports.modules import Row, rows, tree
+from amplint.reports.modules import Node, Row, rows, tree
 from amplint.reports.ran import share, total_seconds
-from amplint.reports.text import columns, visible
+from amplint.reports.text import columns, cut, visible
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.trace.kinds import is_float8
 from amplint.trace.record import Record
 
 _ROWS = 14
@@ -23,12 +25,17 @@ def by_module(record: Record, width: int) -> Iterator[str]:
     head = ("module", "computes in", "products in half", "time" if seconds else "")
     table = [head, *(_cells(row, seconds) for row in shown)]
     widths = [max(columns(cells[column]) for cells in table) for column in range(4)]
-    widths[0] = max(min(widths[0], width - 2 - sum(widths[1:]) - 3 * len(_GAP)), len(_OUTSIDE))
+    room = width - sum(widths[2:]) - 4 * len(_GAP)
+    widths[1] = max(min(widths[1], room - widths[0]), len(head[1]), min(widths[1], room // 2))
+    widths[0] = max(min(widths[0], room - widths[1]), len(_OUTSIDE))
     yield from ("", "module by module:")
     for name, dtypes, products, time in table:
-        if columns(name) > widths[0]:
-            name = name[: widths[0] - 4] + " ..."
-        cells = (_padded(name, widths[0]), _padded(dtypes, widths[1]), products.rjust(widths[2]), time.rjust(widths[3]))
+        cells = (
+            _padded(cut(name, widths[0]), widths[0]),
+            _padded(cut(dtypes, widths[1]), widths[1]),
+            products.rjust(widths[2]),
+            time.rjust(widths[3]),
+        )
         yield (_GAP + _GAP.join(cells)).rstrip()
 
 
@@ -37,7 +44,12 @@ def _cells(row: Row, seconds: float) -> tuple[str, str, str, str]:
     name = visible(node.name) or _OUTSIDE
     products = f"{node.in_half} of {node.products}" if node.products else ""
     time = share(node.seconds, seconds) if node.seconds else ""
-    return _GAP * row.depth + name, ", ".join(dtype for dtype, _ in node.dtypes.most_common()), products, time
+    return _GAP * row.depth + name, ", ".join(sorted(node.dtypes, key=lambda dtype: _rank(node, dtype))), products, time
+
+
+def _rank(node: Node, dtype: str) -> tuple[bool, bool, int]:
+    """What a dtype is sorted by: low precision in front, then what most operations computed in."""
+    return not is_float8(dtype), dtype not in HALF_DTYPES, -node.dtypes[dtype]
 
 
 def _padded(text: str, width: int) -> str:

@@ -68,11 +68,15 @@ def one_line(text: str) -> str:
 
 
 def from_here(filename: str) -> str:
-    """`filename` from the current folder on, where it lies in it; `elsewhere` where it is empty."""
+    """`filename` from the folder of installed packages on, or from the current one, or whole, whichever is shorter.
+
+    `elsewhere` where it is empty.
+    """
+    from amplint.trace.packages import packaged
+
     if not filename:
         return "elsewhere"
-    inside = os.path.relpath(filename)
-    return filename if inside.startswith(os.pardir) else inside
+    return packaged(filename) or min(os.path.relpath(filename), os.path.abspath(filename), key=len)
 
 
 def columns(text: str) -> int:
@@ -80,6 +84,11 @@ def columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+
+
+def cut(text: str, room: int) -> str:
+    """`text`, or as much of it as has `room` columns with the mark that it goes on."""
+    return text if columns(text) <= room else text[: room - 4] + " ..."
 
 
 def wrap(text: str, width: int, indent: str, first: str | None = None) -> list[str]:

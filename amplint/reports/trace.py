@@ -11,15 +11,21 @@ from amplint.findings import Finding
 from amplint.reports.context import Sources
 from amplint.reports.drift import against_float32
 from amplint.reports.exponents import Range, scales, shares, summed
+from amplint.reports.float8 import float8
 from amplint.reports.module_table import by_module
 from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
 from amplint.reports.ranks import whose
-from amplint.reports.text import columns, from_here, visible, wrap
+from amplint.reports.text import columns, cut, from_here, visible, wrap
 from amplint.reports.verdict import verdict
+from amplint.trace.check import through
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
 
 _LINES, _STEPS = 12, 20
 """How many lines of code are shown, and how many stretches of the scaler's history."""
+_BUSIEST = 3
+"""Lines of libraries that are named for one of the user's code."""
+_CODE = 24
+"""Columns that a line of code needs beside its place."""
 _TOGETHER = "\N{NO-BREAK SPACE}"
 
 
@@ -30,7 +36,8 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
     ran = [*_lines(record, found, width), *by_module(record, width), *against_float32(record, width)]
     verdicts = wrap(verdict(record, found, place).text, width, "  ", "")
-    told = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width), *_held(record)]
+    told = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width)]
+    told += [*float8(record, width), *_held(record)]
     return "\n".join(map(visible, told)) + "\n"
 
 
@@ -41,20 +48,28 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
     sources, seconds = Sources(), total_seconds(record)
     for line in ran[:_LINES]:
         marks = [codes(line.findings), share(line.seconds, seconds) if line.seconds else ""]
-        yield _head(line, sources, "  ".join(filter(None, marks)), width)
+        yield from _head(line, sources, "  ".join(filter(None, marks)), width)
         yield from _dtypes(line, width)
+        yield from _libraries(line, width)
     if len(ran) > _LINES:
         yield f"  ... and {len(ran) - _LINES} more lines"
     for filename in sorted(changed(record)):
         yield f"  {visible(from_here(filename))} has changed since; its lines may be others"
 
 
-def _head(line: Line, sources: Sources, marks: str, width: int) -> str:
-    source = sources.line(line.filename, line.row) if line.row else None
-    text = f"  {place(line.filename, line.row)}  {visible((source or '').strip())}".rstrip()
+def _head(line: Line, sources: Sources, marks: str, width: int) -> Iterator[str]:
+    """The place, the code and the marks; the code below the others where little of it would be left."""
+    source = visible(((sources.line(line.filename, line.row) if line.row else None) or "").strip())
+    text = f"  {place(line.filename, line.row)}"
     room = width - columns(marks) - 2 if marks else width
-    if columns(text) > room:
-        text = text[: room - 4] + " ..."
+    if columns(source) > _CODE > room - columns(text) - 2:
+        yield _marked(text, marks, room)
+        yield f"      {cut(source, width - 6)}"
+    else:
+        yield _marked(cut(f"{text}  {source}".rstrip(), room), marks, room)
+
+
+def _marked(text: str, marks: str, room: int) -> str:
     return text + " " * (room + 2 - columns(text)) + marks if marks else text
 
 
@@ -68,6 +83,18 @@ def _dtypes(line: Line, width: int) -> Iterator[str]:
         text = named(ops).replace(" x", _TOGETHER + "x")
         for row in textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)):
             yield row.replace(_TOGETHER, " ")
+
+
+def _libraries(line: Line, width: int) -> Iterator[str]:
+    """The lines of libraries that most of it ran at."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for operation, count in line.operations.items():
+        if operation.library_row:
+            counts[operation.library, operation.library_row] += count
+    if counts:
+        named = ", ".join(place(*one) for one, _ in counts.most_common(_BUSIEST))
+        more = f" and {len(counts) - _BUSIEST} more lines" if len(counts) > _BUSIEST else ""
+        yield from wrap(f"in {named}{more}", width, " " * 9, " " * 6)
 
 
 def _scaler(record: Record) -> Iterator[str]:
@@ -125,6 +152,7 @@ def _losses(record: Record) -> Iterator[str]:
             yield (
                 f"{place(loss.filename, loss.row)} loses most by {loss.dtype} ({loss.phase} of {visible(loss.op)}): "
                 f"{share(loss.underflowed, loss.elements)} to 0, {share(loss.overflowed, loss.elements)} to inf"
+                f"{through(loss)}"
             )
 
 
@@ -133,7 +161,7 @@ def _nonfinite(origins: list[NonFinite]) -> Iterator[str]:
         what = "NaN" if first.kind == "nan" else first.kind
         yield (
             f"first {what}: {place(first.filename, first.row)}, step {first.step + 1}, "
-            f"{first.phase} of {visible(first.op)} in {first.dtype}"
+            f"{first.phase} of {visible(first.op)} in {first.dtype}{through(first)}"
         )
 
 

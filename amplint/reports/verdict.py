@@ -9,6 +9,7 @@ from amplint.findings import Finding, Severity
 from amplint.records import dataclass
 from amplint.reports.ran import digits
 from amplint.trace.absence import absence
+from amplint.trace.check import through
 from amplint.trace.record import NonFinite, Record
 
 Place = Callable[[str, int], str]
@@ -107,7 +108,7 @@ def _makes(first: NonFinite, place: Place) -> str:
         return f"{first.api} at {place(first.filename, first.row)} takes gradients that are {kind}"
     scale = f" at a loss scale of {digits(first.scale)}" if first.scale is not None else ""
     backward = f", in the backward pass{scale}" if first.phase == "backward" else ""
-    return f"{place(first.filename, first.row)} makes {kind} ({first.op} in {first.dtype}{backward})"
+    return f"{place(first.filename, first.row)}{through(first)} makes {kind} ({first.op} in {first.dtype}{backward})"
 
 
 def _from_to(scales: Sequence[float]) -> str:

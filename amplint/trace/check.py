@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.findings import Finding, Position, Span
+from amplint.findings import Finding, Note, Position, Span
 from amplint.rule import Rule
-from amplint.trace.record import Operation, Record
+from amplint.trace.compared import LineDrift
+from amplint.trace.packages import packaged
+from amplint.trace.record import HalfLoss, NonFinite, Operation, Record
+
+Place = tuple[str, int, str, int]
+"""A line of the user's code, and one of a library that it has called, ("", 0) where that is PyTorch."""
 
 
 class Check(Rule):
@@ -20,9 +25,19 @@ class Check(Rule):
 
     def found(self, filename: str, row: int, message: str, *, advice: str = "") -> Finding:
         """A finding at a line of the user's code."""
-        start = Position(max(row, 1), 1)
-        place = Span(start, start)
-        return Finding(self.code, self.name, self.severity, message, filename, place, self.reason, advice)
+        return self.found_at((filename, row, "", 0), message, advice=advice)
+
+    def found_at(self, place: Place, message: str, *, advice: str = "") -> Finding:
+        """A finding at a line of the user's code, with the line of a library where that has called one."""
+        filename, row, library, library_row = place
+        notes = (Note("the line of the library", _start_of(library_row), library),) if library_row else ()
+        span = _start_of(row)
+        return Finding(self.code, self.name, self.severity, message, filename, span, self.reason, advice, notes=notes)
+
+
+def _start_of(row: int) -> Span:
+    start = Position(max(row, 1), 1)
+    return Span(start, start)
 
 
 def plain(operation: Operation) -> str:
@@ -30,18 +45,30 @@ def plain(operation: Operation) -> str:
     return operation.op.rstrip("_") if not operation.op.startswith("__") else operation.op
 
 
-def by_line(counts: Iterator[tuple[Operation, int]]) -> dict[tuple[str, int], list[tuple[Operation, int]]]:
-    """The operations of each line of the user's code, the most frequent first; those without a line are left out."""
-    lines: dict[tuple[str, int], list[tuple[Operation, int]]] = {}
+def by_line(counts: Iterator[tuple[Operation, int]]) -> dict[Place, list[tuple[Operation, int]]]:
+    """The operations of each line, the most frequent first; those without a line of the user's code are left out."""
+    lines: dict[Place, list[tuple[Operation, int]]] = {}
     for operation, count in counts:
         if operation.row:
-            lines.setdefault((operation.filename, operation.row), []).append((operation, count))
+            lines.setdefault(place(operation), []).append((operation, count))
     return {line: sorted(kinds, key=lambda kind: -kind[1]) for line, kinds in lines.items()}
 
 
-def within(operation: Operation) -> str:
-    """` (model.head)`, or nothing outside of modules."""
-    return f" ({operation.module})" if operation.module else ""
+def place(one: Operation | NonFinite | HalfLoss | LineDrift) -> Place:
+    """The line of the user's code that it is of, and that of a library."""
+    return one.filename, one.row, one.library, one.library_row
+
+
+def through(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
+    """` (model.head, in timm/layers/mlp.py:42)` where a library was called, else nothing."""
+    return within(one) if one.library_row else ""
+
+
+def within(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
+    """The same, ` (model.head)` where no library was called, or nothing where it is neither."""
+    parts = [one.module, f"in {packaged(one.library) or one.library}:{one.library_row}" if one.library_row else ""]
+    told = ", ".join(filter(None, parts))
+    return f" ({told})" if told else ""
 
 
 def times(count: int) -> str:

@@ -31,6 +31,8 @@ class LineDrift:
     added: float | None
     error: float | None
     coarse: bool = False
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,13 @@ def worst_first(lines: Iterable[LineDrift], tolerance: float) -> list[LineDrift]
 
 
 def worst_of_each(lines: Iterable[LineDrift]) -> list[LineDrift]:
-    """One entry for each phase of each line."""
-    worst: dict[tuple[str, str, int], LineDrift] = {}
+    """One entry for each phase of each line, and of each line of libraries that it has called."""
+    worst: dict[tuple[str | int, ...], LineDrift] = {}
     for drift in lines:
-        known = worst.setdefault((drift.phase, drift.filename, drift.row), drift)
+        place = (drift.phase, drift.filename, drift.row, drift.library, drift.library_row)
+        known = worst.setdefault(place, drift)
         if (bool(known.kind), known.added or 0.0) < (bool(drift.kind), drift.added or 0.0):
-            worst[drift.phase, drift.filename, drift.row] = drift
+            worst[place] = drift
     return list(worst.values())
 
 

@@ -176,7 +176,7 @@ class Comparer:
     def _place(self, kind: Kind, real: Tensor) -> Culprit:
         phase = "backward" if kind.phase == "backward" else "forward"
         coarse = real.dtype in HALF and kind.phase == "forward" and self._is_coarse(kind)
-        return Culprit((phase, kind.line, kind.module), kind.op, real.dtype, coarse)
+        return Culprit((phase, kind.line, kind.library, kind.module), kind.op, real.dtype, coarse)
 
     def _is_coarse(self, kind: Kind) -> bool:
         key = kind.func, kind.api, kind.inputs, kind.outputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amplint.engine.registry import load_registry
@@ -10,11 +10,14 @@ from amplint.findings import Finding, Span
 from amplint.trace.check import Check
 from amplint.trace.record import Record
 
+_PLACES = 3
+"""So many lines of libraries are named for one of the user's code."""
+
 
 def findings(record: Record) -> list[Finding]:
     """What the checks among all rules find in `record`, worst first, those of one severity by place."""
     checks = [rule for rule in load_registry().rules.values() if issubclass(rule, Check)]
-    return _worst_first([finding for check in checks for finding in check().findings(record)])
+    return _worst_first([finding for check in checks for finding in _few(check().findings(record))])
 
 
 def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]:
@@ -22,13 +25,29 @@ def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]
 
     `whole` is the record that they were merged to, which knows what they did differently.
     """
-    found: dict[tuple[str, str, Span], tuple[Finding, list[int | None]]] = {}
+    found: dict[object, tuple[Finding, list[int | None]]] = {}
     for record in records:
         for finding in findings(record):
-            place = (finding.code, finding.filename, finding.span)
+            place = (finding.code, finding.filename, finding.span, finding.notes)
             found.setdefault(place, (finding, []))[1].append(record.rank)
     alike = findings(Record(divergences=whole.divergences))
     return _worst_first([*alike, *(_on(finding, ranks, len(records)) for finding, ranks in found.values())])
+
+
+def _few(found: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of a check, of one line only the first few that libraries below it have."""
+    lines: dict[tuple[str, Span], list[Finding]] = {}
+    for finding in found:
+        if finding.notes:
+            lines.setdefault((finding.filename, finding.span), []).append(finding)
+        else:
+            yield finding
+    for several in lines.values():
+        *others, last = several[:_PLACES]
+        yield from others
+        more = len(several) - _PLACES
+        like = f" (and {more} more line{'s' if more > 1 else ''} of libraries like it)" if more > 0 else ""
+        yield replace(last, message=last.message + like)
 
 
 def _on(finding: Finding, ranks: list[int | None], among: int) -> Finding:

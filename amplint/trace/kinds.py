@@ -28,7 +28,7 @@ _INNER = {
 """Operators that are run for those of autocast's tables."""
 _CASTING = frozenset({"multi_head_attention_forward", "rms_norm", "scaled_dot_product_attention"})
 """Functions that cast for themselves where a device has no kernel for the whole of them."""
-_SCALED = frozenset({"_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"})
+SCALED = frozenset({"_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"})
 """Matrix products of float8 operands, which they are handed with the scales."""
 _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 """Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
@@ -48,7 +48,7 @@ def casts_inside(operation: Operation) -> bool:
 def is_product(operation: Operation) -> bool:
     """Whether it is a matrix product, a convolution or an attention, of whatever dtype and in whatever phase."""
     op = plain(operation).removesuffix("_backward")
-    return op in PRODUCTS or op in _SCALED or op.startswith("_scaled_dot_product_")
+    return op in PRODUCTS or op in SCALED or op.startswith("_scaled_dot_product_")
 
 
 def is_float32_product(operation: Operation) -> bool:
@@ -90,8 +90,8 @@ def _kept(device: str) -> frozenset[str]:
 
 
 def is_cast(operation: Operation) -> bool:
-    """Whether it converts from one floating dtype to another."""
-    return operation.op == "_to_copy" and len({*floating(operation.inputs), *floating(operation.outputs)}) > 1
+    """Whether it converts from one floating dtype to another; in inference mode, and inside of tensors, as `to`."""
+    return operation.op in ("_to_copy", "to") and len({*floating(operation.inputs), *floating(operation.outputs)}) > 1
 
 
 def is_own_cast(operation: Operation) -> bool:
@@ -105,7 +105,7 @@ def computed_in(operation: Operation) -> str:
     That of the operands where products take float8.
     """
     inputs, outputs = floating(operation.inputs), floating(operation.outputs)
-    if operation.op in _SCALED and inputs:
+    if operation.op in SCALED and inputs:
         return inputs[0]
     if is_cast(operation) and inputs and outputs:
         return f"{inputs[0]} -> {outputs[0]}"

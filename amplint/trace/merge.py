@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from amplint.trace.compared import joined
 from amplint.trace.divergence import divergences
-from amplint.trace.record import Call, HalfLoss, Histogram, Operation, Record, ScalerStep, Series
+from amplint.trace.record import Call, Float8, HalfLoss, Histogram, Operation, Record, ScalerStep, Series
 
 _Item = TypeVar("_Item")
 
@@ -63,6 +63,7 @@ def merged(records: Sequence[Record]) -> Record:
         histograms=_joined((one for record in ordered for one in record.histograms), _name, _histogram),
         updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
         series=_joined((one for record in ordered for one in record.series), _curve, _series),
+        float8=_joined((one for record in ordered for one in record.float8), _operand, _float8),
         divergences=divergences(ranks),
         comparison=joined([record.comparison for record in ordered if record.comparison is not None]),
     )
@@ -110,7 +111,8 @@ def _joined(
 
 
 def _place(loss: HalfLoss) -> object:
-    return (loss.phase, loss.op, loss.filename, loss.row, loss.module, loss.dtype, loss.scale)
+    library = loss.library, loss.library_row
+    return (loss.phase, loss.op, loss.filename, loss.row, *library, loss.module, loss.dtype, loss.scale)
 
 
 def _name(histogram: Histogram) -> object:
@@ -145,7 +147,19 @@ def _series(one: Series, other: Series) -> Series:
     """The largest of both; of what ranks have in common, such as the loss, that of the first."""
     if one.what not in ("activation", "gradient", "underflow"):
         return one
-    pairs = zip(one.values, other.values, strict=True)
-    return replace(
-        one, values=tuple(None if left is None or right is None else max(left, right) for left, right in pairs)
-    )
+    return replace(one, values=_larger(one.values, other.values))
+
+
+def _operand(one: Float8) -> object:
+    library = one.library, one.library_row
+    return (one.phase, one.filename, one.row, *library, one.module, one.operand, one.dtype, one.steps)
+
+
+def _float8(one: Float8, other: Float8) -> Float8:
+    """The largest of both."""
+    return replace(one, amax=_larger(one.amax, other.amax), scale=_larger(one.scale, other.scale))
+
+
+def _larger(one: tuple[float | None, ...], other: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    pairs = zip(one, other, strict=True)
+    return tuple(None if here is None or there is None else max(here, there) for here, there in pairs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -10,15 +12,19 @@ from torch import nn
 from torch.nn.modules import module as hooks
 from torch.utils.weak import WeakIdKeyDictionary
 
-from amplint.trace.frames import calling_frame
+from amplint.trace.frames import is_library, is_own
+
+_CALLS = 4
+"""So often a module is looked for in variables."""
 
 
 class Modules:
     """The modules that are running, innermost last, and the paths of modules and parameters.
 
-    A model is named by the variable that holds it where it is first called: a local or global one, or an attribute
-    of `self`; one that no variable holds by its class. `on_return` is called with the path of a module that is done,
-    what it returned, and `outermost`: that no other module is running.
+    A model is named by the variable that holds it where it is called: a local or global one of the user's code, or an
+    attribute of `self`, and otherwise one of the library's between. What no variable holds is named by its class, or
+    that of the module around it, until one does in one of its next calls. `on_return` is called with the path of a
+    module that is done, what it returned, and `outermost`: that no other module is running.
     """
 
     def __init__(self) -> None:
@@ -26,6 +32,7 @@ class Modules:
         self._paths: MutableMapping[nn.Module, str] = WeakIdKeyDictionary()
         self._parameters: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
         self._handles: list[Any] = []
+        self._classed: MutableMapping[nn.Module, int] = WeakIdKeyDictionary()
         self.on_return: Callable[..., None] | None = None
 
     def attach(self) -> None:
@@ -52,7 +59,7 @@ class Modules:
 
     def _enter(self, module: nn.Module, inputs: object) -> None:
         path = self._paths.get(module)
-        if path is None:
+        if path is None or (self._classed and not self._running and self._classed.get(module)):
             self._name_all(module)
             path = self._paths[module]
         self._running.append(path)
@@ -65,25 +72,51 @@ class Modules:
 
     def _name_all(self, module: nn.Module) -> None:
         """Name `module` and its neighbours, after the variable that holds them."""
-        holders = (held for held in _variables() if any(part is module for part in held[1].modules()))
-        name, root = next(holders, (type(module).__name__, module))
+        holders = (held for held in _holders() if any(part is module for part in held[1].modules()))
+        name, root = next(holders, ("", module))
+        if name:
+            self._forget([part for part in root.modules() if part in self._classed])
         for path, part in root.named_modules():
-            self._paths.setdefault(part, f"{name}.{path}" if path else name)
+            self._paths.setdefault(part, f"{name or type(root).__name__}.{path}".rstrip("."))
         for path, parameter in root.named_parameters():
-            self._parameters.setdefault(parameter, f"{name}.{path}")
+            self._parameters.setdefault(parameter, f"{name or type(root).__name__}.{path}")
+        if not name:
+            self._classed.update({part: self._classed.get(part, _CALLS) - 1 for part in root.modules()})
+
+    def _forget(self, parts: Iterable[nn.Module]) -> None:
+        for part in parts:
+            del self._classed[part], self._paths[part]
+            for parameter in part.parameters(recurse=False):
+                self._parameters.pop(parameter, None)
 
 
-def _variables() -> Iterator[tuple[str, nn.Module]]:
-    """The modules that variables of the calling function hold, with the variables' names."""
-    frame = calling_frame()
+def _holders() -> Iterator[tuple[str, nn.Module]]:
+    """The modules that variables hold, with the variables' names: of the user's code that calls, then of libraries.
+
+    A module of a library that runs comes without a name.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    between = []
+    while frame is not None and not is_own(frame.f_code):
+        if is_library(frame.f_code):
+            between.append(frame)
+        frame = frame.f_back
     while frame is not None:
-        yield from _modules(frame.f_locals)
-        owner = frame.f_locals.get("self")
-        if owner is not None and not isinstance(owner, nn.Module):
-            yield from _modules(getattr(owner, "__dict__", {}))
+        yield from _variables(frame)
         if frame.f_locals is not frame.f_globals:
             yield from _modules(frame.f_globals)
         frame = frame.f_back
+    for frame in reversed(between):
+        yield from _variables(frame)
+        if isinstance(frame.f_locals.get("self"), nn.Module):
+            yield "", frame.f_locals["self"]
+
+
+def _variables(frame: FrameType) -> Iterator[tuple[str, nn.Module]]:
+    yield from _modules(frame.f_locals)
+    owner = frame.f_locals.get("self")
+    if owner is not None and not isinstance(owner, nn.Module):
+        yield from _modules(getattr(owner, "__dict__", {}))
 
 
 def _modules(names: Mapping[str, object]) -> Iterator[tuple[str, nn.Module]]:

@@ -93,7 +93,7 @@ class Origins:
         if origin:
             step, scale, scaling = self._current()
             phase = "backward" if scaling else kind.phase
-            key = (phase, kind.func, kind.line, kind.module, nan, scale)
+            key = (phase, kind.func, kind.line, kind.library, kind.module, nan, scale)
             if key not in self.found and len(self.found) + len(self._pending) < _LIMIT:
                 self._pending.setdefault(key, _nonfinite(kind, phase, step, nan, scale, cured))
         self._on_the_way |= nan and result.leads_to_gradients
@@ -110,7 +110,8 @@ def _nonfinite(kind: Kind, phase: str, step: int, nan: bool, scale: float | None
     seen = kind.operation()
     dtype = next(dtype for dtype in kind.outputs if dtype.is_floating_point)
     place = (seen.op, seen.api, seen.filename, seen.row, seen.module)
-    return NonFinite(step, phase, *place, "nan" if nan else "inf", dtype_name(dtype), scale, cured)
+    what = ("nan" if nan else "inf", dtype_name(dtype), scale, cured)
+    return NonFinite(step, phase, *place, *what, seen.library, seen.library_row)
 
 
 def _is_meant(args: Any, kwargs: Any) -> bool:

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from amplint.trace.comparison import Comparer
 from amplint.trace.curves import Curves
 from amplint.trace.exponents import Exponents
+from amplint.trace.float8 import Float8Operands
 from amplint.trace.frames import Line
 from amplint.trace.held import parameters
 from amplint.trace.nonfinite import Origins
@@ -66,6 +67,7 @@ class Numerics:
         self._replays = self._origins.replays = Replays(1 if self._full else _EVERY)
         self._exponents = Exponents(size, _CALLS if self._full else 1)
         self._updates = Updates(size, self._path)
+        self._float8 = Float8Operands()
         self._comparer = Comparer() if self._compare else None
 
     def before(self, func: Any, args: Any, kwargs: Any) -> bool:
@@ -93,6 +95,8 @@ class Numerics:
             return
         if kind.replayable and kind.computes:
             self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
+        if kind.scaled:
+            self._float8.look(kind, args, kwargs)
         if self._comparer is not None:
             self._comparer.look(kind, args, kwargs or {}, inputs, outputs)
 
@@ -151,6 +155,7 @@ class Numerics:
                 self._origins.end_step()
                 self._replays.end_step()
                 self._exponents.end_step()
+                self._float8.end_step(self.step)
                 self._updates.end_step(self.step, lines, skipped)
             if self._comparer is not None:
                 self._comparer.end_step(skipped=bool(skipped))
@@ -172,6 +177,7 @@ class Numerics:
         record.losses = list(self._replays.losses())
         record.histograms = list(self._exponents.histograms())
         record.updates = self._updates.updates()
+        record.float8 = list(self._float8.operands())
         record.comparison = self._comparer.result() if self._comparer is not None else None
 
 

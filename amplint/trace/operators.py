@@ -25,7 +25,8 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.calls import Calls, region_of, tensors
-from amplint.trace.frames import NOWHERE, Line, calling_line, is_called_back, is_own
+from amplint.trace.float8 import takes_scales
+from amplint.trace.frames import NOWHERE, Line, calling_lines, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.placement import device_type
@@ -55,7 +56,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.calls = Calls(modules, lambda: self.on)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
-        self._origins: dict[int, tuple[Line, str]] = {}
+        self._origins: dict[int, tuple[Line, Line, str]] = {}
+        self._is_written_out = functools.cache(_is_written_out)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -63,7 +65,9 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count it."""
+        """Run `func` and count it, or leave it to a class of tensors that computes with others, which are seen then."""
+        if types and (self.on or self.alert) and any(map(_is_wrapper, types)):
+            return NotImplemented
         if not self.on or isinstance(func, HigherOrderOperator):
             if self.alert and self.numerics is not None and self.numerics.makes_numbers(func):
                 return self._run_alert(self.numerics, func, args, kwargs or {})
@@ -163,27 +167,33 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node = _autograd_node()
         if node is not None and not (torch.is_grad_enabled() and is_called_back()):
             phase, api = "backward", None
-            line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
-            if _is_written_out(type(node)):
-                line = calling_line()
+            line, library, module = self._origins.get(node._sequence_nr(), (NOWHERE, NOWHERE, ""))
+            if self._is_written_out(type(node)):
+                line, library = calling_lines()
             if torch.is_grad_enabled():
-                self._origins.setdefault(_sequence_number() - 1, (line, module))
+                self._origins.setdefault(_sequence_number() - 1, (line, library, module))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self.calls.current, calling_line(), self._modules.current
-            self._origins.setdefault(_sequence_number() - 1, (line, module))
+            api, module = self.calls.current, self._modules.current
+            line, library = calling_lines()
+            self._origins.setdefault(_sequence_number() - 1, (line, library, module))
         with _outside():  # the flag reads as off inside of a dispatch mode
             region = region_of(device)
         took, gave = tuple([tensor.dtype for tensor in inputs]), tuple([tensor.dtype for tensor in outputs])
-        key = (id(func), phase, api, line, module, took, gave, region, device)
+        key = (id(func), phase, api, line, library, module, took, gave, region, device)
         kind = self._kinds.get(key)
         if kind is None:
-            does = may_overflow(func, took, gave), replayable(func, gave)
-            kind = self._kinds[key] = Kind(phase, func, api, line, module, took, gave, region, device, *does)
+            does = may_overflow(func, took, gave), replayable(func, gave), takes_scales(func)
+            kind = self._kinds[key] = Kind(phase, func, api, line, library, module, took, gave, region, device, *does)
         return kind
 
 
 @functools.cache
+def _is_wrapper(kind: type) -> bool:
+    """Whether a class of tensors, not one of PyTorch's, says what operations on it are: float8 tensors of torchao."""
+    return "__torch_dispatch__" in vars(kind) and kind.__module__.partition(".")[0] != "torch"
+
+
 def _is_written_out(node: type) -> bool:
     """Whether a kind of nodes runs a `backward` of the user's own, of a `torch.autograd.Function`."""
     function = inspect.unwrap(getattr(getattr(node, "_forward_cls", None), "backward", len))

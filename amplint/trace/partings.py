@@ -24,8 +24,8 @@ from amplint.trace.record import dtype_name
 _UNITS = 16
 """So many units of half's precision are explained by rounding."""
 
-Place = tuple[str, Line, str]
-"""Phase, line and module."""
+Place = tuple[str, Line, Line, str]
+"""Phase, line, line of a library, and module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class _Step:
 
     def drifts(self) -> Iterator[tuple[int, LineDrift]]:
         """What happened at lines, each with its turn among those that are to blame."""
-        for (phase, line, module), found in self.places.items():
+        for (phase, line, library, module), found in self.places.items():
             if line[1]:
                 added, error = (None, None) if found.kind else (min(found.added, found.error), found.error)
-                told = LineDrift(phase, found.op, *line, module, found.dtype, found.kind, added, error, found.coarse)
-                yield found.turn, told
+                what = (module, found.dtype, found.kind)
+                yield found.turn, LineDrift(phase, found.op, *line, *what, added, error, found.coarse, *library)
 
     def forward(self) -> _Step:
         """The part that says nothing of gradients."""

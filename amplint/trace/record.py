@@ -34,7 +34,8 @@ class Operation:
     (`torch.nn.functional.linear`), empty in the backward pass. `filename` and `row` are the line of the user's code,
     in the backward pass that of the forward operation; row 0 where there is none. `module` is the path of the
     innermost module (`model.layers.0`). Dtypes are those of tensors, in order, after any cast. `autocast` is the dtype
-    of the region that is on, empty where none is.
+    of the region that is on, empty where none is. `library` and `library_row` are the innermost line of an installed
+    package that the line of the user's code has called, empty and 0 where it called PyTorch itself.
     """
 
     phase: str
@@ -47,6 +48,8 @@ class Operation:
     outputs: tuple[str, ...]
     autocast: str
     device: str
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ class NonFinite:
     dtype: str
     scale: float | None = None
     finite_in_float32: bool | None = None
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,8 @@ class HalfLoss:
     smallest: int | None = None
     largest: int | None = None
     scale: float = 1.0
+    library: str = ""
+    library_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +252,28 @@ class Series:
     values: tuple[float | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """An operand of float8 products at one place, over the steps of a run, thinned out as a `Series` is.
+
+    `operand` is `left` or `right`, `dtype` its format. `scale` is the largest factor that its numbers are multiplied by
+    after the product, `amax` the largest absolute value that they stand for with it, so that `amax / scale` is how far
+    the format is filled; both are None where they are inf or NaN. Other places are as in `Operation`.
+    """
+
+    phase: str
+    filename: str
+    row: int
+    module: str
+    operand: str
+    dtype: str
+    steps: tuple[int, ...]
+    amax: tuple[float | None, ...]
+    scale: tuple[float | None, ...]
+    library: str = ""
+    library_row: int = 0
+
+
 @dataclass(repr=False)
 class Record:
     """What was seen. `steps` is the number of optimizer steps that were recorded, `numerics` one of `NUMERICS`.
@@ -291,6 +320,7 @@ class Record:
     command: tuple[str, ...] = ()
     began: str = ""
     series: list[Series] = field(default_factory=list)
+    float8: list[Float8] = field(default_factory=list)
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -385,6 +415,7 @@ class Record:
             "histograms": [asdict(histogram) for histogram in self.histograms],
             "updates": [asdict(update) for update in self.updates],
             "series": [asdict(series) for series in self.series],
+            "float8": [asdict(operand) for operand in self.float8],
             "divergences": [{**asdict(diverged), "did": dict(diverged.did)} for diverged in self.divergences],
             "comparison": asdict(self.comparison) if self.comparison is not None else None,
         }
@@ -428,6 +459,7 @@ class Record:
                 histograms=[_histogram(row) for row in data["histograms"]],
                 updates=[Update(**update) for update in data["updates"]],
                 series=[_series(row) for row in data["series"]],
+                float8=[_float8(row) for row in data["float8"]],
                 divergences=[_divergence(row) for row in data["divergences"]],
                 comparison=Comparison.of(data["comparison"]) if data["comparison"] is not None else None,
             )
@@ -485,6 +517,12 @@ def _series(row: dict[str, Any]) -> Series:
     points = list(zip(row["steps"], row["values"], strict=False))
     steps, values = tuple(step for step, _ in points), tuple(value for _, value in points)
     return Series(**{**row, "steps": steps, "values": values})
+
+
+def _float8(row: dict[str, Any]) -> Float8:
+    points = list(zip(row["steps"], row["amax"], row["scale"], strict=False))
+    columns = ("steps", "amax", "scale")
+    return Float8(**{**row, **{name: tuple(point[index] for point in points) for index, name in enumerate(columns)}})
 
 
 def _divergence(row: dict[str, Any]) -> Divergence:

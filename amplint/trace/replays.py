@@ -58,7 +58,14 @@ class Replays:
             return
         for half, single in zip(outputs, exact, strict=True):
             if _comparable(half, single):
-                key = (kind.phase, kind.op, kind.line, kind.module, scale if kind.phase == "backward" else 1.0)
+                key = (
+                    kind.phase,
+                    kind.op,
+                    kind.line,
+                    kind.library,
+                    kind.module,
+                    scale if kind.phase == "backward" else 1.0,
+                )
                 with unseen():
                     self._add(key, _compare(half, single))
 
@@ -77,11 +84,11 @@ class Replays:
 
     def losses(self) -> Iterator[HalfLoss]:
         """What was lost, for each operation, line and scale."""
-        for (phase, op, line, module, scale, _), lost in self._lost.items():
+        for (phase, op, line, library, module, scale, _), lost in self._lost.items():
             elements, underflowed, overflowed = lost.counts.tolist()
             smallest, largest = _reached(lost.exponents.tolist()), _exponent(lost.largest.item())
             counts = (elements, underflowed, overflowed, smallest, largest)
-            yield HalfLoss(phase, op, line[0], line[1], module, dtype_name(torch.float16), *counts, scale)
+            yield HalfLoss(phase, op, line[0], line[1], module, dtype_name(torch.float16), *counts, scale, *library)
 
     def _add(self, key: tuple[Any, ...], more: _Lost) -> None:
         key = (*key, more.counts.device)

@@ -14,7 +14,7 @@ from types import CodeType, ModuleType, TracebackType
 
 from amplint.trace.frames import is_own
 from amplint.trace.gpus import Gpu
-from amplint.trace.watching import Watch, WindowPassed
+from amplint.trace.watching import Watch
 
 RAISED, INTERRUPTED = 1, 130
 _HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
@@ -64,8 +64,6 @@ def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
     try:
         with watch:
             exec(code, vars(main))
-    except WindowPassed:
-        return 0
     except SystemExit as ended:
         return _exit_status(ended.code)
     except KeyboardInterrupt as failure:

@@ -25,11 +25,14 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("NonFinite", "kind"): ("inf", "nan"),
     ("Histogram", "what"): ("activation", "weight", "gradient"),
     ("Series", "what"): SERIES,
+    ("Float8", "phase"): PHASES,
+    ("Float8", "operand"): ("left", "right"),
     ("Divergence", "kind"): ("dtype", "count", "backward", "nonfinite", "skipped"),
 }
 """Class and field -> the words that it is one of."""
 _LEAST = {
     "row": 0,
+    "library_row": 0,
     "ranks": 1,
     "lines": 1,
     "every": 1,

@@ -34,13 +34,14 @@ class Kind:
     """One kind of operation at one place, as in `Operation` but with PyTorch's objects, and how often it ran.
 
     `computes` tells whether it may make inf or NaN out of finite numbers, `replayable` whether it can be run again on
-    the same inputs to see what float32 makes of them.
+    the same inputs to see what float32 makes of them, `scaled` whether it is handed float8 operands with scales.
     """
 
     phase: str
     func: Any
     api: Any
     line: Line
+    library: Line
     module: str
     inputs: tuple[torch.dtype, ...]
     outputs: tuple[torch.dtype, ...]
@@ -48,6 +49,7 @@ class Kind:
     device: str
     computes: bool
     replayable: bool
+    scaled: bool
     count: int = 0
     seconds: float = 0.0
 
@@ -68,6 +70,7 @@ class Kind:
             tuple(map(dtype_name, self.outputs)),
             dtype_name(self.region) if self.region is not None else "",
             self.device,
+            *self.library,
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import os
 import time
+from collections.abc import Collection
 from datetime import datetime
 from multiprocessing import process
 from types import TracebackType
@@ -15,7 +16,7 @@ import torch
 from torch.optim import Optimizer
 
 from amplint.trace.curves import Curves
-from amplint.trace.frames import raising_line
+from amplint.trace.frames import following, raising_line
 from amplint.trace.gpus import Gpu
 from amplint.trace.held import held, parameters
 from amplint.trace.modules import Modules
@@ -31,16 +32,14 @@ _DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError
 """What a GPU that has failed raises; PyTorch before 2.8 has no name for it."""
 
 
-class WindowPassed(BaseException):
-    """Ends a script when all that was to be recorded is; no `except Exception` of the script's holds it up."""
-
-
 class Watch:
-    """A context manager that gives a `Record`; with `stop` it ends its block by `WindowPassed` behind the window.
+    """A context manager that gives a `Record`; with `stop` it ends its block by SystemExit behind the window.
 
     `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded. `compare_float32`
     computes what is recorded in float32 as well, and looks at numbers at `sample` at least. A run without any step
     is recorded as a whole: only when a first step is over is known that there are steps to skip.
+
+    Lines of installed packages in `follow` count as the user's code.
 
     How large tensors are in each step is kept where one of several steps is recorded.
 
@@ -59,6 +58,7 @@ class Watch:
         numerics: str = "sample",
         compare_float32: bool = False,
         gpu: Gpu | None = None,
+        follow: Collection[str] = (),
     ) -> None:
         if compare_float32 and numerics == "off":
             numerics = "sample"
@@ -73,6 +73,7 @@ class Watch:
             began=datetime.now().astimezone().isoformat(timespec="seconds"),
         )
         self.gpu = gpu
+        self._follow = follow
         self._window = window
         self._stop = stop
         self._modules = Modules()
@@ -109,6 +110,7 @@ class Watch:
             self.record.gpu = self.gpu.name
             self._pretence.enter_context(dry_run(self.gpu))
         Watch._running = True
+        self._modes.enter_context(following(self._follow))
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
         self._operators.attach()
         self._modes.callback(self._operators.calls.follow_modules())
@@ -127,11 +129,11 @@ class Watch:
         self._steps.detach()
         self._modules.detach()
         self._operators.detach()
-        self._modes.close()
-        Watch._running = False
-        self.record.cut = failure is not None and not isinstance(failure, (WindowPassed, SystemExit))
+        self.record.cut = failure is not None and not isinstance(failure, SystemExit)
         if failure is not None and self.record.cut:
             self._operators.calls.failed(failure, *raising_line(failure))
+        self._modes.close()
+        Watch._running = False
         try:
             self._write()
         finally:
@@ -165,7 +167,7 @@ class Watch:
             self._curves.forget()
         self._watch_step(number, on=self._window.holds(number))
         if self._stop and self._window.is_past(number):
-            raise WindowPassed
+            raise SystemExit  # for which libraries clean up, and threads end without a word
 
     def _on_stepped(self, optimizer: Optimizer) -> None:
         self._operators.calls.stepped(optimizer)
@@ -204,7 +206,9 @@ class Watch:
         self.record.held = list(held(self._steps.optimizers, self._dtypes, self._modules))
         self.record.sources = digests(self.record, self._folder, self._began)
         devices = [operation.device for operation in self.record.operations]
-        self.record.device = max(set(devices), key=lambda one: (one != "cpu", devices.count(one)), default="")
+        self.record.device = max(
+            set(devices), key=lambda one: (one not in ("cpu", "meta"), devices.count(one)), default=""
+        )
 
 
 def _processes() -> int:

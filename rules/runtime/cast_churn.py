@@ -48,13 +48,12 @@ class CastChurn(Check):
         rounds = max(record.steps, backward)
         learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}
         casts = ((operation, count) for operation, count in record.operations.items() if _is_cast(operation))
-        for (filename, row), kinds in by_line(casts).items():
+        for line, kinds in by_line(casts).items():
             down = sum(count for operation, count in kinds if operation.outputs[0] in HALF_DTYPES)
             up = sum(count for operation, count in kinds if operation.outputs[0] == "float32")
-            if (filename, row) in learned and min(down, up) > _PER_ROUND * rounds:
-                yield self.found(
-                    filename,
-                    row,
+            if line[:2] in learned and min(down, up) > _PER_ROUND * rounds:
+                yield self.found_at(
+                    line,
                     f"casts to half {times(down)} and back to float32 {times(up)}{within(kinds[0][0])}",
                     advice="Keep the tensor in one dtype along this path.",
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import Check
+from amplint.trace.check import Check, place, within
 from amplint.trace.compared import Comparison, LineDrift
 from amplint.trace.record import Record
 
@@ -58,7 +58,7 @@ class DriftFromFloat32(Check):
             return
         for drift in _worst(comparison):
             advice = "Compute this line in float32: convert what goes in with .float(), where autocast is off."
-            yield self.found(drift.filename, drift.row, _message(drift, comparison), advice=advice)
+            yield self.found_at(place(drift), _message(drift, comparison), advice=advice)
 
 
 def _worst(comparison: Comparison) -> list[LineDrift]:
@@ -76,12 +76,11 @@ def _worst(comparison: Comparison) -> list[LineDrift]:
 
 
 def _message(drift: LineDrift, comparison: Comparison) -> str:
-    where = f" ({drift.module})" if drift.module else ""
     backward = "the backward pass of this line" if drift.phase == "backward" else "this line"
     if drift.kind:
         kind = {"inf": "inf", "nan": "NaN"}[drift.kind]
-        return f"{backward} leads to {kind} that float32 does not have: {drift.op} in {drift.dtype}{where}"
+        return f"{backward} leads to {kind} that float32 does not have: {drift.op} in {drift.dtype}{within(drift)}"
     return (
         f"{backward} adds {drift.added:.2g} to the relative error against float32, where rounding to {comparison.half} "
-        f"explains {comparison.tolerance:.2g}: {drift.op} in {drift.dtype}{where}"
+        f"explains {comparison.tolerance:.2g}: {drift.op} in {drift.dtype}{within(drift)}"
     )

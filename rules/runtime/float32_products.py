@@ -41,11 +41,10 @@ class Float32MatmulInRegion(Check):
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line with such products."""
         slow = ((operation, count) for operation, count in record.operations.items() if is_float32_product(operation))
-        for (filename, row), kinds in by_line(slow).items():
+        for line, kinds in by_line(slow).items():
             worst = kinds[0][0]
-            yield self.found(
-                filename,
-                row,
+            yield self.found_at(
+                line,
                 f"{worst.op} ran in float32, {times(sum(count for _, count in kinds))}, in a region of "
                 f"{worst.autocast}{within(worst)}",
                 advice="Write it without out= and not in place, so that autocast casts its operands.",

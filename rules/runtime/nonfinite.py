@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.trace.check import Check
+from amplint.trace.check import Check, Place, place, within
 from amplint.trace.record import NonFinite, Record
 
 from .settling import hopeless
@@ -49,11 +49,11 @@ class NonfiniteOrigin(Check):
         first = min((origin.step for origin in origins), default=None)
         origins = [origin for origin in origins if origin.step == first]
         forward = [origin for origin in origins if origin.phase != "backward"]
-        seen: set[tuple[str, int]] = set()
+        seen: set[Place] = set()
         for origin in forward or origins:
-            if (origin.filename, origin.row) not in seen:
-                seen.add((origin.filename, origin.row))
-                yield self.found(origin.filename, origin.row, _message(origin), advice=_advice(origin))
+            if place(origin) not in seen:
+                seen.add(place(origin))
+                yield self.found_at(place(origin), _message(origin), advice=_advice(origin))
 
 
 def _may_be_scaled_away(origin: NonFinite) -> bool:
@@ -71,11 +71,10 @@ def _message(origin: NonFinite) -> str:
     kind = {"inf": "inf", "nan": "NaN"}[origin.kind]
     if _is_step(origin):
         return f"gradients that {origin.api} takes are {kind}, in {origin.dtype}, step {origin.step + 1}"
-    where = f" ({origin.module})" if origin.module else ""
     backward = " in the backward pass of this line" if origin.phase == "backward" else ""
     scale = f", at a loss scale of {origin.scale:.9g}" if backward and origin.scale is not None else ""
     what = f"{origin.op} made {kind} out of finite numbers{backward}"
-    return f"{what}, in {origin.dtype}{where}, step {origin.step + 1}{scale}"
+    return f"{what}, in {origin.dtype}{within(origin)}, step {origin.step + 1}{scale}"
 
 
 def _advice(origin: NonFinite) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import Check
+from amplint.trace.check import Check, Place, place, within
 from amplint.trace.record import HalfLoss, NonFinite, Record
 
 from .settling import too_high
@@ -47,16 +47,14 @@ class GradientOverflow(Check):
             loss for loss in record.losses if loss.phase == "backward" and loss.overflowed
         ]
         hits += [origin for origin in record.nonfinite if _overflows(origin)]
-        seen: set[tuple[str, int]] = set()
+        seen: set[Place] = set()
         for hit in hits:
-            if hit.row and hit.scale in scales and (hit.filename, hit.row) not in seen:
-                seen.add((hit.filename, hit.row))
-                within = f" ({hit.module})" if hit.module else ""
-                yield self.found(
-                    hit.filename,
-                    hit.row,
-                    f"a loss scale of {hit.scale:.9g} is too high for {hit.op}{within}: gradients of this line are inf "
-                    f"in {hit.dtype} and finite in float32",
+            if hit.row and hit.scale in scales and place(hit) not in seen:
+                seen.add(place(hit))
+                yield self.found_at(
+                    place(hit),
+                    f"a loss scale of {hit.scale:.9g} is too high for {hit.op}{within(hit)}: gradients of this line "
+                    f"are inf in {hit.dtype} and finite in float32",
                     advice=_advice(hit),
                 )
 

@@ -42,14 +42,13 @@ class SensitiveOpInHalf(Check):
         """One finding for each line with such operations."""
         learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}
         coarse = ((one, count) for one, count in record.operations.items() if is_coarse(one, record.device))
-        for (filename, row), kinds in by_line(coarse).items():
+        for line, kinds in by_line(coarse).items():
             worst = kinds[0][0]
             counts = [count for _, count in kinds]
-            if max(counts) < record.steps and not worst.module and (filename, row) not in learned:
+            if max(counts) < record.steps and not worst.module and line[:2] not in learned:
                 continue  # it prepares the training
-            yield self.found(
-                filename,
-                row,
+            yield self.found_at(
+                line,
                 f"{worst.op} ran and stored its result in {worst.outputs[0]}, {times(sum(counts))}{within(worst)}",
                 advice="Compute it in a region, or convert what goes in with .float().",
             )

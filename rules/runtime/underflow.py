@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
-from amplint.trace.check import Check
+from amplint.trace.check import Check, Place, place, within
 from amplint.trace.record import HalfLoss, Record
 
 from .settling import DEFAULT
@@ -55,18 +55,16 @@ class GradientUnderflow(Check):
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line, with the operation that loses the largest share."""
         end = min((step.scale for step in record.scaler_steps if step.skipped), default=2 * DEFAULT)
-        lines: dict[tuple[str, int], HalfLoss] = {}
+        lines: dict[Place, HalfLoss] = {}
         for loss in record.losses:
-            line = (loss.filename, loss.row)
+            line = place(loss)
             if loss.row and _is_lost(loss, end) and (line not in lines or _share(loss) > _share(lines[line])):
                 lines[line] = loss
-        for (filename, row), loss in lines.items():
-            within = f" ({loss.module})" if loss.module else ""
-            yield self.found(
-                filename,
-                row,
+        for line, loss in lines.items():
+            yield self.found_at(
+                line,
                 f"{_share(loss):.0%} of the gradients that {loss.op} computes for this line are 0 in {loss.dtype} and "
-                f"not in float32{within}, at a loss scale of {loss.scale:.9g}",
+                f"not in float32{within(loss)}, at a loss scale of {loss.scale:.9g}",
                 advice=f"Scale the loss by {loss.scale * 2.0 ** _missing(loss):.9g} or more, with a GradScaler.",
             )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift
 from amplint.trace.record import (
+    Float8,
     HalfLoss,
     Held,
     Histogram,
@@ -107,6 +108,7 @@ def record(folder: Path) -> Record:
             Series("skipped", "scaler 1", name, STEP, (0, 1, 2), (0.0, 0.0, 1.0)),
             Series("gradient", f"{EVIL}.weight", "", 0, (0, 1, 2), (1024.0, 2048.0, None)),
         ],
+        float8=[Float8("forward", name, STEM, EVIL, "left", "float8_e4m3fn", (0, 1), (1.5, None), (0.125, 0.25))],
         comparison=Comparison(
             half=HALF,
             steps=3,

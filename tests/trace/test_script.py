@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,32 @@ def test_a_script_that_replaces_standard_error(tmp_path: Path) -> None:
     ran = trace_afresh(tmp_path, "train.py")
     assert ran.returncode == 0
     assert "no steps on cpu" in ran.stderr
+
+
+THREADS = """\
+import threading
+import torch
+
+def work():
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    print("not reached")
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_end_without_a_word_behind_the_window(
+    take_over: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+    (tmp_path / "train.py").write_text(THREADS)
+    assert watched("train.py", (), Watch(Window(steps=1), stop=True)) == 0
+    assert capsys.readouterr() == ("", "")

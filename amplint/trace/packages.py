@@ -1,0 +1,26 @@
+"""Installed packages: which one a file belongs to, and which can count as the user's code."""
+
+from __future__ import annotations
+
+import importlib.util
+
+_FOLDERS = ("/site-packages/", "/dist-packages/")
+_NEVER = ("torch", "amplint")
+
+
+def packaged(filename: str) -> str:
+    """The path of a file from the folder of installed packages on, `timm/layers/mlp.py`; empty outside of that."""
+    name = filename.replace("\\", "/")
+    return next((name.rpartition(folder)[2] for folder in _FOLDERS if folder in name), "")
+
+
+def refusal(package: str) -> str:
+    """Why `package`, as it is imported, cannot count as the user's code; empty where it can."""
+    top = package.partition(".")[0]
+    if top in _NEVER:
+        return f"{top} does not count as a library: what it runs is told at the line that calls it"
+    try:
+        known = importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        known = False
+    return "" if known else f"no package {package} is installed"
