@@ -19,7 +19,7 @@ import pytest
 from amplint.cli.main import main
 from amplint.reports.page.document import page
 from amplint.reports.page.labels import labels
-from amplint.reports.page.tables import undrawn
+from amplint.reports.page.tables import float8, undrawn
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
 from amplint.trace.record import SERIES, Divergence, Histogram, NonFinite, Record, Series, digest
@@ -27,7 +27,7 @@ from tests.trace import records
 from tests.trace.documents import Document
 
 SECTIONS = ["findings", "ranks", "nonfinite", "float32", "source", "modules", "steps", "exponents", "losses"]
-SECTIONS += ["parameters", "updates"]
+SECTIONS += ["float8", "parameters", "updates"]
 
 
 @pytest.fixture
@@ -99,6 +99,20 @@ def test_what_is_not_drawn_is_explained(plain: Record) -> None:
     assert told("gradient", (0, 1)) in page(plain, [])
     plain.histograms = [Histogram("gradient", "w", "float32", 1.0, {0: 1}, 0, 3)]
     assert not undrawn(plain)
+
+
+def test_operands_in_float8(plain: Record) -> None:
+    (row,) = float8(plain).rows
+    assert (row.amax, row.scale, row.filled) == (None, 0.25, 1.5 / 0.125 / 448)
+    assert '<td class="number">inf or NaN</td><td class="number">0.25</td>' in page(plain, [])
+
+
+def test_lines_of_libraries_stand_beside_the_users(plain: Record) -> None:
+    library = "/opt/env/site-packages/timm/layers/mlp.py"
+    plain.nonfinite = [replace(plain.nonfinite[0], library=library, library_row=12)]
+    text = page(plain, [])
+    assert '<span class="via">in timm/<wbr>layers/<wbr>mlp.py:12</span>' in text
+    assert text.count('class="via"') == 1
 
 
 def test_curves_are_drawn_over_long_runs(record: Record) -> None:
