@@ -13,8 +13,8 @@ from amplint.trace.record import Operation, is_floating
 
 PRODUCTS = having("blas") - {"dot", "vdot"} | {"addr", "convolution", "linear"}
 """Matrix products and convolutions by their names in the dispatcher."""
-_IDLE = having("view") | having("blank")
-"""Operators that compute nothing."""
+_IDLE = having("view") | having("blank") | {"set", "resolve_conj", "resolve_neg", "_has_compatible_shallow_copy_type"}
+"""Operators that compute nothing, without the mark of their in-place forms."""
 _CONVERSIONS = frozenset(f"torch.Tensor.{name}" for name in (*FLOATING_CASTS, "to", "type", "type_as"))
 
 
@@ -37,7 +37,7 @@ _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 def computes(operation: Operation) -> bool:
     """Whether it computes floating point numbers; copies and views of them alone are no computation, casts are."""
     floating = any(map(is_floating, (*operation.inputs, *operation.outputs)))
-    return floating and operation.op not in _IDLE
+    return floating and plain(operation) not in _IDLE
 
 
 def casts_inside(operation: Operation) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from amplint.trace.frames import is_library, is_own
 
 _CALLS = 4
-"""So often a module is looked for in variables."""
+"""So often a module that is called is looked for in variables."""
 
 
 class Modules:
@@ -81,7 +81,9 @@ class Modules:
         for path, parameter in root.named_parameters():
             self._parameters.setdefault(parameter, f"{name or type(root).__name__}.{path}")
         if not name:
-            self._classed.update({part: self._classed.get(part, _CALLS) - 1 for part in root.modules()})
+            for part in root.modules():
+                self._classed.setdefault(part, _CALLS)
+            self._classed[module] -= 1
 
     def _forget(self, parts: Iterable[nn.Module]) -> None:
         for part in parts:

@@ -12,6 +12,7 @@ import amplint.trace
 from amplint.reports.exponents import FLOAT8, Range
 from amplint.reports.float8 import float8
 from amplint.reports.modules import tree
+from amplint.reports.page.document import page
 from amplint.trace.findings import findings
 from amplint.trace.kinds import computed_in
 from amplint.trace.merge import merged
@@ -117,6 +118,13 @@ def test_what_is_said_of_them() -> None:
         "    4.4e-06 to 4.4e-06; they fill at least 100 % of the format's 57344",
     ]
     assert list(float8(Record(), 80)) == []
+
+
+def test_the_page_draws_how_far_they_fill_their_formats() -> None:
+    text = page(watched(3), [])
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        assert text.count(f"Largest numbers of operands, as {dtype} holds them, 1 of them") == 1
+    assert "as float8_e4m3fn holds them" not in page(watched(1), [])
 
 
 @pytest.mark.parametrize("dtype", FLOAT8)

@@ -35,7 +35,7 @@ SPOILT = {
     "accelerate_loop": ("model.3", "accelerate_loop.py"),
     "lightning_fit": ("head", "lightning_fit.py"),
     "diffusers_unet": ("mid_block.resnets.0.conv2", "diffusers/models/resnet.py"),
-    "monai_unet": ("model.model.0", "monai_unet.py"),
+    "monai_unet": ("model.model.0.conv.unit0.conv", "monai/networks/blocks/convolutions.py"),
     "timm_vit": ("blocks.1.mlp.fc2", "timm/layers/mlp.py"),
     "ultralytics_yolo": ("model.4.cv2.conv", "ultralytics/nn/modules/conv.py"),
 }

@@ -71,6 +71,12 @@ def test_what_is_counted() -> None:
     assert node.dtypes == {HALF: 2, FULL: 2, "bfloat16": 2, "float8_e4m3fn": 2}
 
 
+@pytest.mark.parametrize("op", ["view", "squeeze_", "set_", "resolve_conj", "empty"])
+def test_what_computes_nothing_is_not(op: str) -> None:
+    (node,) = tree(of(ran("net", op, HALF), ran("net", "mul_", FULL)))
+    assert node.dtypes == {FULL: 2}
+
+
 def test_what_is_outside_comes_last() -> None:
     assert [node.path for node in tree(of(ran("", "mul", FULL), ran("a", "mm", HALF), ran("b.c", "mm", HALF)))] == [
         *("a", "b.c", ""),

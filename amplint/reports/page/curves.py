@@ -11,13 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, PercentFormatter
 
+from amplint.reports.exponents import FLOAT8, Range
 from amplint.reports.page.choice import most
 from amplint.reports.page.figures import short
 from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDTH_IN, drawn, power, style
 from amplint.reports.page.tables import FLOAT16
 from amplint.reports.ran import digits
 from amplint.reports.verdict import Place
-from amplint.trace.record import Record, ScalerStep, Series
+from amplint.trace.record import Float8, Record, ScalerStep, Series
 
 _LARGEST = {
     "activation": "Largest activation of each module",
@@ -37,7 +38,7 @@ def curves(record: Record, place: Place) -> list[Markup]:
         members = [one for one in record.series if one.what == what and len(one.steps) > 1]
         if any(value for one in members for value in one.values):
             plots.append(_sizes(what, members))
-    return plots
+    return [*plots, *_float8(record.float8)]
 
 
 def _losses(series: Sequence[Series], place: Place) -> Iterator[Markup]:
@@ -124,14 +125,47 @@ def _sizes(what: str, members: Sequence[Series]) -> Markup:
             low, high = axis.get_ylim()
             axis.set_ylim(low, max(high, 2.0 ** (FLOAT16.largest + 2)))
             axis.axhspan(2.0 ** (FLOAT16.largest + 1), 2.0**1000, color=BAD, alpha=0.12, linewidth=0)
-            axis.yaxis.set_major_locator(LogLocator(2, numticks=6))
-            axis.yaxis.set_major_formatter(
-                FuncFormatter(lambda size, _: power(round(math.log2(size))) if size else "0")
-            )
-            axis.minorticks_off()
+            _mark_powers(axis)
         _mark_nonfinite(axis, members)
         _legend(figure, axis, 1)
         return drawn(figure, f"curve-{what}", f"{_LARGEST[what]}, {len(members)} of them")
+
+
+def _float8(operands: Sequence[Float8]) -> Iterator[Markup]:
+    """For each format a plot of how far operands fill it, the emptiest as lines."""
+    for dtype in dict.fromkeys(one.dtype for one in operands if one.dtype in FLOAT8 and len(one.steps) > 1):
+        members = [_filled(one) for one in operands if one.dtype == dtype and len(one.steps) > 1]
+        of, title = Range.of(dtype), f"Largest numbers of operands, as {dtype} holds them"
+        with style():
+            figure, axis = _figure(title)
+            empty = most(
+                members, len(_COLOURS), lambda one: -min((size for size in one.values if size), default=0)
+            ).rows
+            if len(members) > len(empty):
+                axis.fill_between(*_band(members), color=FILL, alpha=0.5, linewidth=0, label=f"all {len(members)}")
+            for one, colour in zip(empty, _COLOURS, strict=False):
+                axis.plot(_numbers(one), _values(one), color=colour, linewidth=1.2, label=short(one.name))
+            axis.set_yscale("log", base=2, nonpositive="mask")
+            axis.set_ylim(2.0**of.smallest, 2.0 ** (of.largest + 2))
+            axis.axhspan(FLOAT8[dtype][0], 2.0**1000, color=BAD, alpha=0.12, linewidth=0)
+            axis.axhspan(0, 2.0**of.normal, color=COARSE, alpha=0.12, linewidth=0)
+            _mark_powers(axis)
+            _mark_nonfinite(axis, members)
+            _legend(figure, axis, 1)
+            yield drawn(figure, f"curve-{dtype}", f"{title}, {len(members)} of them")
+
+
+def _filled(operand: Float8) -> Series:
+    """Its largest number in units of the format."""
+    pairs = zip(operand.amax, operand.scale, strict=True)
+    sizes = tuple(None if amax is None or not scale else amax / scale for amax, scale in pairs)
+    return Series("", f"{operand.module} {operand.operand}", operand.filename, operand.row, operand.steps, sizes)
+
+
+def _mark_powers(axis: Axes) -> None:
+    axis.yaxis.set_major_locator(LogLocator(2, numticks=6))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda size, _: power(round(math.log2(size))) if size else "0"))
+    axis.minorticks_off()
 
 
 def _band(members: Sequence[Series]) -> tuple[list[int], list[float], list[float]]:
