@@ -104,7 +104,7 @@ def test_the_page_says_what_the_record_says(seen: Seen) -> None:
     for plot in page.locator("figure svg").all():
         expect(plot).to_be_visible()
         assert plot.get_attribute("aria-label")
-    assert page.locator("figure svg").count() == 10
+    assert page.locator("figure svg").count() == 11
     expect(page.locator("#exponents svg").nth(2)).to_contain_text("times 65536")
 
 
