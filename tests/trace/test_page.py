@@ -177,11 +177,11 @@ def test_the_same_record_gives_the_same_page(record: Record) -> None:
     assert page(again, findings(again)) == page(record, findings(record))
 
 
-def test_gradients_without_a_scale_are_shown_with_one(record: Record) -> None:
-    record.histograms = [Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)]
-    assert "with a loss scale of 65536</text>" in page(record, [])
-    record.histograms = [Histogram("gradient", "w", "float32", 2.0**20, {-10: 4, 0: 6}, 0, 0)]
-    assert "Gradients as carried, times 1048576</text>" in page(record, [])
+def test_gradients_without_a_scale_are_shown_with_one(plain: Record) -> None:
+    plain.histograms = [Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)]
+    assert "with a loss scale of 65536</text>" in page(plain, [])
+    plain.histograms = [Histogram("gradient", "w", "float32", 2.0**20, {-10: 4, 0: 6}, 0, 0)]
+    assert "Gradients as carried, times 1048576</text>" in page(plain, [])
 
 
 @pytest.mark.filterwarnings("error")
@@ -278,12 +278,12 @@ def test_pages_of_many_operations_stay_small(record: Record) -> None:
     assert "1507 more rows are left out" in text
 
 
-def test_a_page_is_written_from_a_record(record: Record, tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_text(record.to_json(), encoding="utf-8")
+def test_a_page_is_written_from_a_record(plain: Record, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(plain.to_json(), encoding="utf-8")
     with pytest.raises(SystemExit) as ended:
         main(["trace", "report", "-q", "--html", "page.html", "trace.json"])
     assert ended.value.code == 0
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(record, findings(record))
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(plain, findings(plain))
 
 
 @pytest.mark.parametrize("command", [["trace", "train.py"], ["trace", "report", "trace.json"]], ids=" ".join)
