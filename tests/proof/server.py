@@ -120,7 +120,7 @@ def _load_tracer() -> None:
     from amplint.trace import frames, watching
 
     assert watching
-    frames._LIBRARIES = (*frames._LIBRARIES, f"{os.path.dirname(__file__)}/")
+    frames._HIDDEN = (*frames._HIDDEN, f"{os.path.dirname(__file__)}/")
 
 
 def _watch(trace: bool) -> contextlib.AbstractContextManager[Any]:

@@ -115,5 +115,5 @@ def test_a_model_without_parts_needs_no_table() -> None:
 
 
 def test_a_tree_of_many_modules_is_quick() -> None:
-    nodes: list[Node] = tree(of(*(ran(f"m{number}.x", "mm", HALF) for number in range(20_000))))
-    assert len(nodes) == 20_000
+    nodes: list[Node] = tree(of(*(ran(f"m{number}.x", "mm", HALF) for number in range(5_000))))
+    assert len(nodes) == 5_000

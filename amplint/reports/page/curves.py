@@ -148,7 +148,7 @@ def _float8(operands: Sequence[Float8]) -> Iterator[Markup]:
             axis.set_yscale("log", base=2, nonpositive="mask")
             axis.set_ylim(2.0**of.smallest, 2.0 ** (of.largest + 2))
             axis.axhspan(FLOAT8[dtype][0], 2.0**1000, color=BAD, alpha=0.12, linewidth=0)
-            axis.axhspan(0, 2.0**of.normal, color=COARSE, alpha=0.12, linewidth=0)
+            axis.axhspan(2.0**-200, 2.0**of.normal, color=COARSE, alpha=0.12, linewidth=0)
             _mark_powers(axis)
             _mark_nonfinite(axis, members)
             _legend(figure, axis, 1)
