@@ -79,10 +79,14 @@ def _dtypes(before: Run, after: Run, pairs: dict[Row, Row]) -> Iterator[str]:
         yield from _phases(old.get(was, {}), new[row])
     if len(changed) > _LINES:
         yield f"  ... and {len(changed) - _LINES} more lines"
-    for said, rows in (("before", old.keys() - pairs.keys()), ("after", new.keys() - back.keys())):
+    for said, rows, known in (("before", old.keys() - pairs.keys(), old), ("after", new.keys() - back.keys(), new)):
         if rows:
-            numbers = ", ".join(place(*row) for row in sorted(rows)[:_LINES])
-            yield from ("", f"lines that ran {said} only: {numbers}{' ...' if len(rows) > _LINES else ''}")
+            yield from ("", f"lines that ran {said} only:")
+        for row in sorted(rows)[:_LINES]:
+            phases = "; ".join(f"{phase} {dtypes}" for phase, dtypes in known[row].items())
+            yield f"  {place(*row)}  {phases}"
+        if len(rows) > _LINES:
+            yield f"  ... and {len(rows) - _LINES} more lines"
 
 
 def _phases(old: dict[str, str], new: dict[str, str]) -> Iterator[str]:

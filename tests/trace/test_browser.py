@@ -78,7 +78,7 @@ def test_the_page_says_what_the_record_says(seen: Seen) -> None:
     for section in page.locator("section").all():
         expect(section).to_be_visible()
         expect(section.locator("h2")).to_be_visible()
-    assert page.locator("section").count() == 11
+    assert page.locator("section").count() == 12
     expect(page.locator("header")).to_contain_text("3 steps on cpu · PyTorch 2.13.0 · numerics: full")
     expect(page.locator("#findings .finding")).to_have_count(2)
     expect(page.locator("#findings .message").first).to_have_text(
@@ -104,7 +104,7 @@ def test_the_page_says_what_the_record_says(seen: Seen) -> None:
     for plot in page.locator("figure svg").all():
         expect(plot).to_be_visible()
         assert plot.get_attribute("aria-label")
-    assert page.locator("figure svg").count() == 10
+    assert page.locator("figure svg").count() == 11
     expect(page.locator("#exponents svg").nth(2)).to_contain_text("times 65536")
 
 

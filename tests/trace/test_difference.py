@@ -109,9 +109,9 @@ def test_lines_that_are_new(record: Record) -> None:
     new = next(operation for operation in after.operations if operation.op == "mm")
     after.operations[replace(new, op="exp", api="torch.exp", row=8)] = 1
     text = difference(run(record), run(after))
-    assert "lines that ran after only: train.py:8\n" in text
+    assert "lines that ran after only:\n  train.py:8  forward float16\n" in text
     assert "lines that ran before only" not in text
-    assert "lines that ran before only: train.py:8\n" in difference(run(after), run(record))
+    assert "lines that ran before only:\n  train.py:8  forward float16\n" in difference(run(after), run(record))
 
 
 def test_a_run_without_anything(record: Record) -> None:

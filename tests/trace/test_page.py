@@ -19,7 +19,7 @@ import pytest
 from amplint.cli.main import main
 from amplint.reports.page.document import page
 from amplint.reports.page.labels import labels
-from amplint.reports.page.tables import undrawn
+from amplint.reports.page.tables import float8, undrawn
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
 from amplint.trace.record import SERIES, Divergence, Histogram, NonFinite, Record, Series, digest
@@ -27,7 +27,7 @@ from tests.trace import records
 from tests.trace.documents import Document
 
 SECTIONS = ["findings", "ranks", "nonfinite", "float32", "source", "modules", "steps", "exponents", "losses"]
-SECTIONS += ["parameters", "updates"]
+SECTIONS += ["float8", "parameters", "updates"]
 
 
 @pytest.fixture
@@ -101,6 +101,20 @@ def test_what_is_not_drawn_is_explained(plain: Record) -> None:
     assert not undrawn(plain)
 
 
+def test_operands_in_float8(plain: Record) -> None:
+    (row,) = float8(plain).rows
+    assert (row.amax, row.scale, row.filled) == (None, 0.25, 1.5 / 0.125 / 448)
+    assert '<td class="number">inf or NaN</td><td class="number">0.25</td>' in page(plain, [])
+
+
+def test_lines_of_libraries_stand_beside_the_users(plain: Record) -> None:
+    library = "/opt/env/site-packages/timm/layers/mlp.py"
+    plain.nonfinite = [replace(plain.nonfinite[0], library=library, library_row=12)]
+    text = page(plain, [])
+    assert '<span class="via">in timm/<wbr>layers/<wbr>mlp.py:12</span>' in text
+    assert text.count('class="via"') == 1
+
+
 def test_curves_are_drawn_over_long_runs(record: Record) -> None:
     steps = tuple(range(0, 4000, 4))
     halves = Series("underflow", "", "", 0, steps, tuple(step / 4000 for step in steps))
@@ -163,11 +177,11 @@ def test_the_same_record_gives_the_same_page(record: Record) -> None:
     assert page(again, findings(again)) == page(record, findings(record))
 
 
-def test_gradients_without_a_scale_are_shown_with_one(record: Record) -> None:
-    record.histograms = [Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)]
-    assert "with a loss scale of 65536</text>" in page(record, [])
-    record.histograms = [Histogram("gradient", "w", "float32", 2.0**20, {-10: 4, 0: 6}, 0, 0)]
-    assert "Gradients as carried, times 1048576</text>" in page(record, [])
+def test_gradients_without_a_scale_are_shown_with_one(plain: Record) -> None:
+    plain.histograms = [Histogram("gradient", "w", "float32", 1.0, {-30: 4, -20: 6}, 0, 0)]
+    assert "with a loss scale of 65536</text>" in page(plain, [])
+    plain.histograms = [Histogram("gradient", "w", "float32", 2.0**20, {-10: 4, 0: 6}, 0, 0)]
+    assert "Gradients as carried, times 1048576</text>" in page(plain, [])
 
 
 @pytest.mark.filterwarnings("error")
@@ -264,12 +278,12 @@ def test_pages_of_many_operations_stay_small(record: Record) -> None:
     assert "1507 more rows are left out" in text
 
 
-def test_a_page_is_written_from_a_record(record: Record, tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_text(record.to_json(), encoding="utf-8")
+def test_a_page_is_written_from_a_record(plain: Record, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(plain.to_json(), encoding="utf-8")
     with pytest.raises(SystemExit) as ended:
         main(["trace", "report", "-q", "--html", "page.html", "trace.json"])
     assert ended.value.code == 0
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(record, findings(record))
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(plain, findings(plain))
 
 
 @pytest.mark.parametrize("command", [["trace", "train.py"], ["trace", "report", "trace.json"]], ids=" ".join)

@@ -92,6 +92,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
         losses=tables.losses(record),
         lost_in_half=tables.lost_in_half(record),
         steps=tables.scaler_steps(record),
+        float8=tables.float8(record),
         held=tables.held(record),
         updates=updates,
         plots={
@@ -114,8 +115,9 @@ def _filenames(record: Record, found: Sequence[Finding]) -> list[str]:
     ]
     noted = [note.filename or "" for one in found for note in one.notes]
     drifts = [drift.filename for drift in record.comparison.lines] if record.comparison is not None else []
+    libraries = [one.library for some in (list(record.operations), record.nonfinite, record.losses) for one in some]
     known = [one.filename for some in lists for one in some] + [one.filename for one in found] + noted + drifts
-    return list(dict.fromkeys(known))
+    return list(dict.fromkeys(known + libraries))
 
 
 def _command(record: Record, names: Mapping[str, str]) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable
 
-_PACKAGES = re.compile(r".*[\\/](?:site|dist)-packages[\\/]")
+from amplint.trace.packages import packaged
 
 
 def labels(filenames: Iterable[str]) -> dict[str, str]:
@@ -16,7 +15,7 @@ def labels(filenames: Iterable[str]) -> dict[str, str]:
     Where two files come to the same label they keep their whole paths.
     """
     paths = {name: os.path.normpath(name) for name in filenames if name}
-    own = [path for path in paths.values() if _inside(path) is None and not _PACKAGES.match(path)]
+    own = [path for path in paths.values() if _inside(path) is None and not packaged(path)]
     folder = os.path.commonpath([os.path.dirname(path) for path in own]) if own and all(map(os.path.isabs, own)) else ""
     found = {name: _label(path, folder) for name, path in paths.items()}
     times = Counter(found.values())
@@ -27,8 +26,8 @@ def _label(path: str, folder: str) -> str:
     inside = _inside(path)
     if inside is not None:
         return inside
-    if _PACKAGES.match(path):
-        return _PACKAGES.sub("", path)
+    if packaged(path):
+        return packaged(path)
     return os.path.relpath(path, folder) if folder else path
 
 

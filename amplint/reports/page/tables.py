@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from amplint.records import dataclass
-from amplint.reports.exponents import Range, Shares, shares
+from amplint.reports.exponents import FLOAT8, Range, Shares, shares
 from amplint.reports.page.choice import Shown, most
 from amplint.reports.ran import PASSES, share
 from amplint.trace.compared import LineDrift, TensorDrift
 from amplint.trace.kinds import computed_in, computes
-from amplint.trace.record import HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
+from amplint.trace.record import Float8, HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
 
 FLOAT16, BFLOAT16 = Range.of("float16"), Range.of("bfloat16")
 _ROWS, _OPERATIONS = 400, 2000
@@ -59,6 +60,16 @@ class Changed:
     lost: float
 
 
+@dataclass(frozen=True)
+class Filled:
+    """An `operand` of float8 products, its largest number and scale, and the share of the format that they fill."""
+
+    operand: Float8
+    amax: float | None
+    scale: float | None
+    filled: float
+
+
 def operations(record: Record, seconds: float) -> Shown[Ran]:
     """All kinds of operations, those that take longest in front, or where nothing has a time, that compute.
 
@@ -90,6 +101,24 @@ def spreads(record: Record) -> Shown[Spread]:
         least, highest = min(counts, default=None), max(counts, default=None)
         rows.append(Spread(each, least, highest, shares(counts, FLOAT16), shares(counts, BFLOAT16)))
     return most(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
+
+
+def float8(record: Record) -> Shown[Filled]:
+    """The operands of float8 products, those that fill least of their format in front."""
+    rows = []
+    for operand in record.float8:
+        pairs = zip(operand.amax, operand.scale, strict=True)
+        known = [amax / scale for amax, scale in pairs if amax is not None and scale]
+        largest = FLOAT8[operand.dtype][0] if operand.dtype in FLOAT8 else math.inf
+        rows.append(Filled(operand, _most(operand.amax), _most(operand.scale), max(known, default=0.0) / largest))
+    rows.sort(key=lambda row: row.filled)
+    return Shown(rows[:_ROWS], len(rows[_ROWS:]))
+
+
+def _most(values: Sequence[float | None]) -> float | None:
+    """The largest of numbers; None where one is not finite, or where there is none."""
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
 
 
 def undrawn(record: Record) -> list[str]:
