@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Set
 
+from amplint.codemods.bindings import paths
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -51,14 +52,15 @@ class Calls:
         """The functions that `call` runs; none where that is not known, or they are not of this file."""
         return self._known(call) or frozenset()
 
-    def leading_to(self, nodes: Set[cst.CSTNode]) -> set[cst.CSTNode]:
-        """The functions that hold one of `nodes`, or a call that leads to one."""
+    def leading_to(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
+        """The functions that hold one of `nodes`, or a call that leads to one, `constructors` among them or not."""
         found: set[cst.CSTNode] = set()
         while True:
             more = {
                 one
                 for one in self.functions
                 if one not in found
+                and (constructors or one.name.value != "__init__")
                 and any(inner in nodes or not self.targets(inner).isdisjoint(found) for inner in walk(one.body))
             }
             if not more:
@@ -91,6 +93,21 @@ class Calls:
         """The calls of `torch.multiprocessing.spawn` that run `function`."""
         name = function.name.value
         return [call for call in self.ending("spawn") if call.args and dotted(call.args[0].value) == name]
+
+    def _overriding(self, function: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """`function`, unless it does nothing but raise, and the methods that take its place in derived classes."""
+        owner = self._script.method_owner(function) if isinstance(function, cst.FunctionDef) else None
+        if owner is None or not isinstance(function, cst.FunctionDef):
+            yield function
+            return
+        derived, others = {owner.name.value}, list[cst.FunctionDef]()
+        for one in self._script.of_kind(cst.ClassDef):
+            if isinstance(one, cst.ClassDef) and any(dotted(base.value) in derived for base in one.bases):
+                derived.add(one.name.value)
+                others += (each for each in self.methods(one) if each.name.value == function.name.value)
+        if not others or not _only_raises(function):
+            yield function
+        yield from others
 
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call] | None:
         spawned = {spawn.args[0].value for spawn in self.spawns(function)}
@@ -145,5 +162,10 @@ class Calls:
             named = frozenset({self._script.functions[scope]}) if scope is not None else None
             run = self._resolved.get(call)
             own = frozenset(one for one in run if self._script.source.owns(one)) if run is not None else named
-            self._looked_up[call] = own
+            self._looked_up[call] = own and frozenset(one for each in own for one in self._overriding(each))
         return self._looked_up[call]
+
+
+def _only_raises(function: cst.FunctionDef) -> bool:
+    """Whether `function` is there to be overridden."""
+    return any(isinstance(node, cst.Raise) and "NotImplementedError" in paths(node) for node in walk(function.body))

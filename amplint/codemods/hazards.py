@@ -16,7 +16,8 @@ _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdi
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """What bounds a tensor -> the place of the upper bound, the tensor being the first argument."""
-_WORDS = {"sparse", *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES}
+_SOLVERS = ("odeint", "odeint_adjoint")
+_WORDS = {"sparse", *_SOLVERS, *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES}
 """One of these is in all such code."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Numbers that are nearer to 1 than this become 1."""
@@ -24,6 +25,8 @@ _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 
 def is_sparse(node: cst.CSTNode) -> bool:
     """Whether `node` names something that makes or multiplies sparse tensors."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+        return node.func.value.endswith("spmm")
     if not isinstance(node, cst.Attribute):
         return False
     return node.attr.value in (*_SPARSE, *_SPARSE_PRODUCTS) or dotted(node) == "torch.sparse"
@@ -31,11 +34,13 @@ def is_sparse(node: cst.CSTNode) -> bool:
 
 def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for."""
-    if chunk.words.isdisjoint(_WORDS):
+    if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
+        elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
+            yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
         elif isinstance(node, cst.FunctionDef):
             yield from _nearest(node)
             yield from _bounds(node, chunk, dtype)
@@ -43,21 +48,43 @@ def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode,
 
 def _nearest(function: cst.FunctionDef) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where `function` chooses the nearest of many vectors, by distances that a product of matrices gives."""
-    distances: set[str] = set()
+    distances, products, squares = set[str](), set[str](), set[str]()
     for assignment in every(function.body, cst.Assign):
-        if _is_distance(assignment.value):
-            distances |= bound_paths(assignment)
+        value, bound = assignment.value, bound_paths(assignment)
+        mentioned = paths(value)
+        if _is_distance(value) or (_subtracts(value) and mentioned & products and mentioned & squares):
+            distances |= bound
+        products |= bound if _multiplies(value) else set()
+        squares |= bound if _squares(value) else set()
     for call in every(function.body, cst.Call):
-        if _last(call) in _CHOICES and _operand(call) & distances:
+        if _last(call) in _CHOICES and _operand(call) & distances and _picks(call):
             yield call, "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+
+
+def _picks(call: cst.Call) -> bool:
+    """Whether a choice is made for each row: without further arguments, `max` and `min` only tell a number."""
+    method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
+    return _last(call) not in ("max", "min") or len(call.args) > 1 - method
 
 
 def _is_distance(value: cst.CSTNode) -> bool:
     """Whether `value` takes something from a product of matrices, or adds to it, or is one of `cdist`."""
     calls = {_last(call) for call in every(value, cst.Call)}
+    return "cdist" in calls or (_multiplies(value) and (_subtracts(value) or bool(calls & {"addmm", "baddbmm"})))
+
+
+def _multiplies(value: cst.CSTNode) -> bool:
     operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
-    product = bool(calls & _PRODUCTS) or cst.MatrixMultiply in operators
-    return "cdist" in calls or (product and (cst.Subtract in operators or bool(calls & {"addmm", "baddbmm"})))
+    return cst.MatrixMultiply in operators or any(_last(call) in _PRODUCTS for call in every(value, cst.Call))
+
+
+def _subtracts(value: cst.CSTNode) -> bool:
+    return any(isinstance(one.operator, cst.Subtract) for one in every(value, cst.BinaryOperation))
+
+
+def _squares(value: cst.CSTNode) -> bool:
+    operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
+    return cst.Power in operators or any(_last(call) in ("pow", "square", "norm") for call in every(value, cst.Call))
 
 
 def _bounds(function: cst.FunctionDef, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:

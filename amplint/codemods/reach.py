@@ -49,15 +49,19 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         asked = frozenset(rule.code for rule in rules if rule.assumed)
         found += [one for one in findings_of(rules, after, path, asked, whole=True) if one.elsewhere]
     found = [one for one in found if _can_happen(one, dtype)]
-    known = {_place(one) for one in findings_of(rules, before, path, whole=True)} if found else frozenset()
-    brought = {_place(one): Remark(one.span.start.row, _says(one)) for one in found if _place(one) not in known}
+    known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
+    brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
     row = source.span(first).start.row
+    device = "cpu" if '"cpu"' in source.code(first.items[0]) else "cuda"
+    header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     for chunk in _made_of(program, _modules(program)):
-        for one in _findings_in(chunk, source):
+        for one in _findings_in(chunk, header):
             if _can_happen(one, dtype):
-                name = _relative(chunk.source, source)
-                place = (one.code, name, one.span.start.row)
-                brought.setdefault(place, Remark(row, f"{name}:{one.span.start.row}: {one.message} ({one.code})"))
+                name, there = _relative(chunk.source, source), one.span.start.row
+                place = (one.code, name, there if name else one.message)
+                remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
+                if name or (there not in rows and place not in known):
+                    brought.setdefault(place, remark)
     yield from brought.values()
     for chunk in _made_of(program, (*_modules(program), *_functions(program))):
         name = _relative(chunk.source, source)
@@ -66,19 +70,29 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
 
 
-def _findings_in(chunk: Chunk, main: Source) -> list[Finding]:
-    """What is found in a chunk of another file than `main`, whose tensors can all be half."""
-    if not _relative(chunk.source, main):
-        return []
-    found, rows = _assumed_findings(chunk.source.text, chunk.source.path), _rows_in_regions(chunk)
+def _findings_in(chunk: Chunk, header: str) -> list[Finding]:
+    """What is found in a chunk where it runs below `header`, which enters autocast."""
+    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_in_regions(chunk)
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
 @functools.lru_cache(maxsize=64)
-def _assumed_findings(text: str, path: str) -> list[Finding]:
-    """What is found in a file if all its tensors can be half."""
+def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
+    """What is found in a file if what it holds for others is called below `header`, with tensors of any dtype."""
+    source = Source(path, text, path)
+    calls = []
+    for chunk in source.chunks:
+        if chunk.is_class and _FORWARD.search(chunk.text):
+            calls.append(f"    {chunk.name}(*arguments)(*arguments)")
+        elif (
+            chunk.name
+            and not chunk.is_class
+            and not any(chunk.name in one.words for one in source.chunks if one is not chunk)
+        ):
+            calls.append(f"    {chunk.name}(*arguments)")
     rules = tuple(rule for rule in all_rules() if rule.assumed)
-    return findings_of(rules, text, path, frozenset(rule.code for rule in rules))
+    called = "\n".join((text, "import torch", header, *calls, ""))
+    return findings_of(rules, called, path, frozenset(rule.code for rule in rules))
 
 
 def _rows_in_regions(chunk: Chunk) -> list[range]:
@@ -96,7 +110,7 @@ def _rows_in_regions(chunk: Chunk) -> list[range]:
     return list(run.values())
 
 
-def _regions(source: Source) -> Iterator[cst.CSTNode]:
+def _regions(source: Source) -> Iterator[cst.With]:
     """The `with` statements of the file that enter autocast."""
     for chunk in source.chunks:
         for node in walk(chunk.module) if "autocast" in chunk.words else ():
@@ -128,19 +142,28 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _is_near(source: Source, finding: Finding) -> bool:
-    """Whether an info is about a function of the file with a region, or about a module; others stand by themselves."""
+    """Whether an info is about a function with a region, or called in one; others stand by themselves."""
     if finding.severity is not Severity.INFO:
         return False
     row = finding.span.start.row
-    for region in _regions(source):
-        around = next((one for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)), None)
-        if around is not None and source.span(around).start.row <= row <= source.span(around).end.row:
-            return True
-    return any(
-        chunk.first_row <= row <= chunk.first_row + chunk.text.count("\n")
-        for chunk in source.chunks
-        if chunk.is_class and _FORWARD.search(chunk.text)
-    )
+    regions = list(_regions(source))
+    around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
+    spans = [source.span(one) for one in (*around, *_called(source, regions))]
+    return any(span.start.row <= row <= span.end.row for span in spans)
+
+
+def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
+    """The functions of the file that are called in `regions`, and in each other."""
+    functions = {
+        one.name.value: one for chunk in source.chunks for one in chunk.module.body if isinstance(one, cst.FunctionDef)
+    }
+    waiting = deque(regions)
+    while waiting:
+        for call in every(waiting.popleft(), cst.Call):
+            function = functions.pop(call.func.value, None) if isinstance(call.func, cst.Name) else None
+            if function is not None:
+                waiting.append(function.body)
+                yield function
 
 
 def _can_happen(finding: Finding, dtype: str) -> bool:
@@ -149,10 +172,10 @@ def _can_happen(finding: Finding, dtype: str) -> bool:
     return not named or dtype in named
 
 
-def _says(finding: Finding) -> str:
-    if finding.elsewhere is None:
-        return f"in the result, {finding.message} ({finding.code})"
-    return f"{finding.elsewhere.filename}:{finding.elsewhere.span.start.row}: {finding.message} ({finding.code})"
+def _remark(finding: Finding) -> Remark:
+    there = finding.elsewhere
+    where = "in the result, " if there is None else f"{there.filename}:{there.span.start.row}: "
+    return Remark(finding.span.start.row, f"{where}{finding.message} ({finding.code})")
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

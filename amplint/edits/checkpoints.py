@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from amplint.edits.checkpoint_files import IMPORTS, loaded_beside, saved_beside
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
 
 def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     """Save the scaler's state beside the optimizer's, and restore it behind it, wherever both are in sight."""
-    saves = [] if event.saved else [_saving(event, place, rewrite) for place in event.saves]
-    restores = [_restoring(event, place, rewrite) for place in event.restores]
+    together = [] if event.saved else _together(event.saves, rewrite)
+    shared = bool(together) and all(len(places) > 1 for places in together)
+    alone = [] if event.saved else [[place] for place in event.saves]
+    restored = _together(event.restores, rewrite) if shared else [[place] for place in event.restores]
+    saves = [_saving(event, places, rewrite, shared=shared) for places in (together if shared else alone)]
+    restores = [_restoring(event, places, rewrite, shared=shared) for places in restored]
     saving, restoring = ([edit for edit in edits if edit is not None] for edits in (saves, restores))
     unsaved = not event.saved and not event.saves
     if len(saving) < len(saves) or unsaved or not (saving or restoring):
@@ -27,7 +32,26 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     return Fix(f"{what} the scaler's state", (*saving, *restoring), imports=imports)
 
 
-def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:
+def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:
+    """`places` by the dict that they write into or read: several optimizers that share a scaler need one entry."""
+    groups: dict[object, list[Place]] = {}
+    for place in places:
+        given = place.node.args[0].value if isinstance(place.node, cst.Call) and place.node.args else None
+        elements = (one for one in rewrite.source.ancestors(place.node) if _is_entry(one, rewrite))
+        display = rewrite.source.parent(next(elements, place.node))
+        shared = rewrite.text(given.value) if isinstance(given, cst.Subscript) else display
+        groups.setdefault((place.scaler, shared), []).append(place)
+    return list(groups.values())
+
+
+def _is_entry(node: cst.CSTNode, rewrite: Rewriter) -> bool:
+    """Whether `node` is an element of a dict that is written out."""
+    keyword = isinstance(node, cst.Arg) and node.keyword is not None and _builds_dict(rewrite.source.parent(node))
+    return keyword or (isinstance(node, cst.DictElement) and isinstance(node.key, cst.SimpleString))
+
+
+def _saving(event: CheckpointLacksScaler, places: Sequence[Place], rewrite: Rewriter, *, shared: bool) -> Edit | None:
+    place = places[-1]
     if place.scaler is None:
         return None
     state = f"{place.scaler}.state_dict()"
@@ -35,9 +59,10 @@ def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Ed
         state += f" if {place.scaler} is not None else None"
     for above in rewrite.source.ancestors(place.node):
         if isinstance(above, cst.DictElement) and isinstance(above.key, cst.SimpleString):
-            return _append(above.value, above, f"{_renamed(rewrite.text(above.key))}: {state}", rewrite)
+            return _append(above.value, above, f"{_entry(rewrite.text(above.key), shared)}: {state}", rewrite)
         if isinstance(above, cst.Arg) and above.keyword is not None and _builds_dict(rewrite.source.parent(above)):
-            return _append(above.value, above, f"{_renamed(above.keyword.value)}={state}", rewrite)
+            name = "scaler" if shared else _renamed(above.keyword.value)
+            return _append(above.value, above, f"{name}={state}", rewrite)
         if isinstance(above, cst.Assign) and isinstance(above.targets[0].target, cst.Subscript):
             target = rewrite.text(above.targets[0].target)
             return rewrite.insert_after(above, f"{_renamed(target)} = {state}") if _renamed(target) != target else None
@@ -62,7 +87,16 @@ def _renamed(text: str) -> str:
     return OPTIMIZER_ENTRY.compiled.sub("scaler", text, count=1)
 
 
-def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) -> Edit | None:
+def _entry(key: str, shared: bool) -> str:
+    """The key of the scaler's state beside that of an optimizer's, without its name where several share the scaler."""
+    renamed = _renamed(key)
+    return f"{key[0]}scaler{key[0]}" if renamed != key and shared else renamed
+
+
+def _restoring(
+    event: CheckpointLacksScaler, places: Sequence[Place], rewrite: Rewriter, *, shared: bool
+) -> Edit | None:
+    place = places[-1]
     if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
         return None
     given = place.node.args[0].value
@@ -70,8 +104,8 @@ def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter) ->
     if not isinstance(given, cst.Subscript):
         return loaded_beside(place.node, place.scaler, rewrite, there)
     key = rewrite.text(given.slice[0])
-    entry = _renamed(key)
-    if entry == key or key[0] not in "\"'" or not isinstance(given.value, (cst.Name, cst.Attribute)):
+    entry = _entry(key, shared)
+    if entry == key or key[0] not in "\"'" or not isinstance(given.value, (cst.Name, cst.Attribute, cst.Subscript)):
         return None
     checkpoint = rewrite.text(given.value)
     return rewrite.insert_after(

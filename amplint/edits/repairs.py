@@ -90,6 +90,9 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     return Fix("Compute the loss in float32", (*wrapped, *wide), Applicability.UNSAFE, ("import torch",))
 
 
+_ANY_DTYPE = frozenset({"float", "double", "detach", "to", "cuda", "size"} | having("reshapes"))
+
+
 def _is_bce(call: cst.Call) -> bool:
     name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
     return isinstance(name, cst.Name) and name.value == "binary_cross_entropy"
@@ -100,8 +103,8 @@ def _is_float(node: cst.BaseExpression) -> bool:
 
 
 def _mixes(call: cst.Call) -> bool:
-    """Whether a call is one of an elementwise operation or a reduction of PyTorch, by its name."""
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value in MIXING
+    """Whether a call is one of an elementwise operation, a reduction, a cast or a view of PyTorch, by its name."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in MIXING | _ANY_DTYPE
 
 
 def _loss(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> cst.BaseExpression | None:

@@ -1002,7 +1002,7 @@ ABOUT_MODELS = Guess(
     pattern=(
         r"^(?:parameters|named_\w+|children|modules|buffers|train|eval|to|cuda|cpu|float|half|zero_grad|apply|compile"
         r"|share_memory|requires_grad_|(?:load_)?state_dict|no_sync|save\w*|load\w*|register_\w+|init\w*|get_\w+"
-        r"|set_\w+|clip_grad_norm_|configure_\w+|reset_\w+|update_\w+|(?:un)?freeze\w*|count_\w+|log_\w+)$"
+        r"|set_\w+|clip_grad_norm_|configure_\w+|reset_\w+|update_\w+|(?:un)?freeze\w*|count_\w+|log_(?!prob|likelihood)\w+)$"
     ),
     because="Other methods of a model are taken for forward passes and have to be inside of a region.",
     examples=(

@@ -88,7 +88,7 @@ from torch import nn
 
 model = nn.Conv2d(1, 1, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in [(torch.ones(1, 1, 32, 32), torch.ones(1, 1, 30, 30))]:
+for x, y in [(torch.ones(1, 1, 32, 32).cuda(), torch.ones(1, 1, 30, 30).cuda())]:
     optimizer.zero_grad()
     out = model(x)
     loss = 1 - pytorch_msssim.ssim(out, y)
@@ -133,7 +133,7 @@ for x in [torch.ones(2, 4)]:
     conversion = convert(text, Wish(to="amp"))
     assert conversion.refused == ()
     assert conversion.text.count("torch.amp.GradScaler(") == 1
-    assert conversion.text.index("self.scaler = ") < conversion.text.index("self.critic_opt = ")
+    assert conversion.text.index("self.critic_opt = ") < conversion.text.index("self.scaler = ")
 
 
 def test_a_region_holds_what_would_be_one_of_its_own() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 
 generator, critic = nn.Linear(4, 4), nn.Linear(4, 1)
 optimizer = torch.optim.Adam(generator.parameters())
-for z in [torch.ones(2, 4)]:
+for z in [torch.ones(2, 4).cuda()]:
     optimizer.zero_grad()
     images = generator(z)
     loss = critic(images).mean()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from amplint.codemods.amp import devices, limits, managed, sharded
+from amplint.codemods.amp.arrays import Arrays
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
@@ -36,6 +39,10 @@ REPAIRS = (
     "scheduler-after-skipped-step",
 )
 """The rules whose repairs complete the conversion: what was right in float32 and is not in mixed precision."""
+
+
+_MAKES_OPTIMIZER = re.compile(r"\boptim\.[A-Z]\w+\(|\b(?:Adam|AdamW|SGD|RMSprop)\(")
+_MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -72,6 +79,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     policies = sharded.policies(script, shards, wish.dtype)
     edits = [*policies.edits]
     done = [*policies.done]
+    doubts: list[cst.Call] = []
 
     def switch(place: cst.CSTNode) -> str:
         return f", enabled={flag.at(place)}" if flag is not None else ""
@@ -88,6 +96,13 @@ def _planned(script: Script, wish: Wish) -> Plan:
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
+        training, evaluation = (
+            [statement for region in some for statement in region.statements]
+            for some in (regions.training, regions.evaluation)
+        )
+        arrays = Arrays(script, observed, training, (*training, *evaluation))
+        edits += arrays.edits
+        doubts += arrays.doubts
 
     def header(place: cst.CSTNode) -> str:
         device = devices.spell(script, observed.calls, wish.device, place)
@@ -108,4 +123,13 @@ def _planned(script: Script, wish: Wish) -> Plan:
         )
         for row, name in regions.strangers()
     ]
+    left += [
+        Remark(
+            row_edited(script.text, new, fix.edits, script.row(call)), "NumPy has no bfloat16; what it gets here may be"
+        )
+        for call in doubts
+    ]
+    if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
+        row = row_edited(script.text, new, fix.edits, regions.rows()[0])
+        left.append(Remark(row, "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"))
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS)

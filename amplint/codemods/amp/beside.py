@@ -34,6 +34,8 @@ class Beside:
         self._foreign = {*observed.foreign, *_made_by(script, observed.foreign.keys())}
         self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
         self._flow = flow
+        self._forwards = observed.forwards
+        self._modules = observed.modules
         self._regions = list(regions)
         self._losses = losses
         self._half: dict[cst.CSTNode, set[str]] = {}
@@ -43,8 +45,20 @@ class Beside:
 
     @property
     def statements(self) -> list[cst.CSTNode]:
-        """They need a region of their own."""
-        return list(self._half)
+        """They need a region of their own: whole conditions where several branches hold some."""
+        return list(dict.fromkeys(map(self._condition_around, self._half)))
+
+    def _condition_around(self, statement: cst.CSTNode) -> cst.CSTNode:
+        chosen = statement
+        for above in self._script.source.ancestors(statement):
+            if isinstance(above, cst.FunctionDef):
+                break
+            if isinstance(above, cst.If) and sum(self._script.inside(above, one) for one in self._half) > 1:
+                whole = not self._flow.trains(above) and isinstance(
+                    self._script.source.parent(above), cst.IndentedBlock
+                )
+                chosen = above if whole else chosen
+        return chosen
 
     def widened(self) -> Iterator[Edit]:
         """Convert what such a loss computes with what is half, where autocast would come too late."""
@@ -85,10 +99,13 @@ class Beside:
             for path in paths(argument.value)
         )
 
+    def _is_module(self, call: cst.Call) -> bool:
+        return call in self._forwards or dotted(call.func) in self._modules
+
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` that take what is `half`."""
         for call in every(statement, cst.Call):
-            if dotted(call.func) in self._losses or is_loss(_last(call)):
+            if dotted(call.func) in self._losses or is_loss(_last(call)) or self._is_module(call):
                 given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
                 if given & half:
                     yield call

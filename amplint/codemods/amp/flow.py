@@ -9,8 +9,9 @@ from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _CALLS_LIMIT = 4
 
@@ -24,7 +25,8 @@ class Flow:
         self._forwards = observed.forwards
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
         self._training = self._calls.leading_to(self._work)
-        self._running = self._calls.leading_to(self._forwards)
+        self._running = self._calls.leading_to(self._forwards, constructors=False)
+        self._keeping = set(_that_keep_losses(script))
 
     def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
         """The statements that compute the loss of `backward`, from its forward passes on; none of them trains.
@@ -125,6 +127,8 @@ class Flow:
     def _binds(self, statement: cst.CSTNode) -> Iterator[str]:
         yield from changed(statement)
         for node in walk(statement):
+            if node in self._forwards and isinstance(node, cst.Call):
+                yield from self._keeping & paths(node.func)
             if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
                 owner, _, method = (dotted(node.value.func) or "").rpartition(".")
                 if owner == "self" and method:
@@ -148,7 +152,15 @@ class Flow:
         if isinstance(statement, cst.SimpleStatementLine):
             parts = [_value(one) for one in statement.body]
             return {path for part in parts for path in paths(part)}
-        return paths(statement)
+        return paths(statement) - {path for loop in every(statement, cst.For) for path in bound_paths(loop)}
+
+
+def _that_keep_losses(script: Script) -> Iterator[str]:
+    """What holds a loss once it has been called, as in `model(x); loss = model.loss`."""
+    for assignment in script.of_kind(cst.Assign):
+        value = assignment.value if isinstance(assignment, cst.Assign) else None
+        if isinstance(value, cst.Attribute) and SPEAKS_OF_LOSS.search(value.attr.value):
+            yield from paths(value.value)
 
 
 def _targets(one: cst.BaseSmallStatement) -> list[cst.CSTNode]:

@@ -11,6 +11,12 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
+_OF_OPTIMIZERS = frozenset(
+    {"step", "zero_grad", "state_dict", "load_state_dict", "add_param_group", "train", "eval", "share_memory"}
+    | {"param_groups", "state", "values", "items", "keys", "append", "get", "update"}
+)
+"""What is called on optimizers, and on what holds several."""
+
 
 def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = False) -> None:
     """Raises Refusal where something in the file trains in a way that cannot be followed, or gets no scaler.
@@ -29,11 +35,28 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
     for call in (*observed.backwards, *observed.steps):
         with reasons.gathered():
             script.statement(call)
+    for step, optimizer in observed.steps.items() if scales else ():
+        with reasons.gathered():
+            _check_optimizer(script, step, optimizer)
     reasons.settle()
     if observed.backwards and not observed.steps and scales:
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
     if observed.steps and not observed.backwards:
         raise Refusal(next(iter(observed.steps)), "no backward pass was found that makes the gradients of this step")
+
+
+def _check_optimizer(script: Script, step: cst.Call, optimizer: cst.BaseExpression) -> None:
+    """Raises Refusal where the file asks more of an optimizer than those of PyTorch can do."""
+    path = dotted(optimizer)
+    owner = script.method_owner(script.function_of(step))
+    for call in script.calls if path is not None else ():
+        func = call.func
+        if not isinstance(func, cst.Attribute) or dotted(func.value) != path or func.attr.value in _OF_OPTIMIZERS:
+            continue
+        function = script.function_of(call)
+        if script.method_owner(function) is owner if owner is not None else function is script.function_of(step):
+            why = f"{path}.{func.attr.value}() is none of PyTorch's optimizers; a scaler steps only these"
+            raise Refusal(step, why)
 
 
 def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:

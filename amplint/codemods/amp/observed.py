@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from amplint.codemods.amp.uses import gradient_uses
+from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
@@ -26,10 +27,11 @@ from amplint.semantics.events import (
     ScalerStep,
     Unscale,
 )
-from amplint.semantics.reading.scopes import MODEL, dotted, kinds
+from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
@@ -40,7 +42,7 @@ _KINDS = (
 _AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
-    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla|tensorflow|jax|flax"
+    r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla"
     r"|torch\.distributed\.(?:fsdp|_composable|_?tensor)|fairscale)\b",
     re.MULTILINE,
 )
@@ -53,8 +55,8 @@ class Observed:
     `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
     lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
     passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
-    clipped, measured or changed, `mixed` tells that there is mixed precision already, and `foreign` are names imported
-    from libraries that are not PyTorch's, with what they stand for.
+    clipped, measured or changed, `modules` names objects with a forward pass, `mixed` tells that there is mixed
+    precision already, and `foreign` are names imported from libraries that are not PyTorch's, with what they stand for.
     """
 
     calls: Calls
@@ -64,6 +66,7 @@ class Observed:
     forwards: set[cst.CSTNode] = field(default_factory=set)
     shared: set[cst.CSTNode] = field(default_factory=set)
     evaluations: dict[tuple[cst.CSTNode, ...], None] = field(default_factory=dict)
+    modules: set[str] = field(default_factory=set)
     mixed: bool = False
     foreign: dict[str, str] = field(default_factory=dict)
 
@@ -75,11 +78,19 @@ def observe(script: Script, *, scales: bool) -> Observed:
     """
     interpretation = Interpretation(script)
     watch = _Watch(script, interpretation, scales)
+    watch.found.modules.update(_made_of_modules(script, interpretation.program))
     interpretation.follow(watch, *_KINDS)
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
+    watch.found.steps.update(
+        (call, call.func.value)
+        for call in script.calls
+        if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
+    )
+    watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
     named = watch.found.forwards - watch.found.shared
     evaluating = (call for call in script.calls if call in named and _only_looks(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}
+    watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
@@ -110,12 +121,18 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 class _Watch:
     def __init__(self, script: Script, interpretation: Interpretation, scales: bool) -> None:
+        self._script = script
         self.source = source = script.source
         self._program = interpretation.program
         self.scales = scales
         self.found = Observed(interpretation.calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
-        self._models.update(_collections_of_models(script))
+        self._keys = dict[str, set[str]]()
+        for path, key in _elements_that_are_models(script):
+            self._keys.setdefault(path, set()).add(key)
+        self._optimizers = {
+            path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
+        }
         self._methods: dict[str, list[cst.FunctionDef]] = {}
         for function in script.functions.values():
             if script.method_owner(function) is not None:
@@ -157,7 +174,7 @@ class _Watch:
             self.found.backwards.append(event.node)
 
     def _forward(self, event: Forward) -> None:
-        calls = tuple(call for _, call in event.way if self.source.owns(call))
+        calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))
         if event.gradients is not False:
             self.found.forwards.update(calls)
         if event.purpose is not Purpose.EVALUATION:
@@ -165,13 +182,54 @@ class _Watch:
         elif event.autocast is Recipe.OFF and calls and self.source.owns(event.node):
             self.found.evaluations[calls] = None
 
+    def _makes_model(self, call: cst.CSTNode) -> bool:
+        """Whether `call` makes what the file uses as a model, whatever runs on the way."""
+        above = next((one for one in self.source.ancestors(call) if not isinstance(one, cst.BaseExpression)), None)
+        while isinstance(above, cst.Arg):
+            above = next((one for one in self.source.ancestors(above) if not isinstance(one, cst.BaseExpression)), None)
+        return isinstance(above, cst.Assign) and bool(self._models & bound_paths(above, whole=True))
+
+    def is_beside(self, call: cst.Call) -> bool:
+        """Whether a forward pass of the same model for evaluation stands in the same function as `call`."""
+        function, text = self._script.function_of(call), dotted(call.func)
+        return text is not None and any(
+            isinstance(other, cst.Call) and dotted(other.func) == text and self._script.function_of(other) is function
+            for way in self.found.evaluations
+            for other in way[-1:]
+        )
+
+    def is_unseen_step(self, call: cst.Call) -> bool:
+        """Whether `call` steps an optimizer where nothing that was followed leads, such as behind a constant."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "step" or call.args or call in self.found.steps:
+            return False
+        return dotted(func.value) in self._optimizers
+
+    def is_seeded(self, call: cst.Call) -> bool:
+        """Whether `call` is a backward pass from a gradient that it is given, which no event tells of."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "backward" or len(call.args) != 1:
+            return False
+        seed, owner = call.args[0], dotted(func.value)
+        known = owner is None or owner in ("self", "ctx", "torch.autograd", "autograd") or self._is_model(func.value)
+        return not known and not seed.star and (seed.keyword is None or seed.keyword.value == "gradient")
+
     def _uses_model(self, call: cst.Call) -> bool:
-        path = dotted(_collection(call.func)) or ""
-        owner, _, method = path.rpartition(".")
-        if path in self._models or owner not in self._models or ABOUT_MODELS.search(method):
-            return path in self._models
+        if self._is_model(call.func):
+            return True
+        owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
+        if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method):
+            return False
         written = self._methods.get(method)
         return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)
+
+    def _is_model(self, node: cst.BaseExpression) -> bool:
+        """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
+        path = dotted(_collection(node)) or ""
+        if path in self._models or not isinstance(node, cst.Subscript):
+            return path in self._models
+        keys = self._keys.get(path, set())
+        return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
 
     def _here(self, event: Event) -> cst.CSTNode:
         if self.source.owns(event.node):
@@ -192,14 +250,30 @@ def _computes(method: cst.FunctionDef) -> bool:
     return False
 
 
-def _collections_of_models(script: Script) -> Iterator[str]:
-    """The variables and attributes whose elements are used as models: `nets` for `nets["encoder"].parameters()`."""
+def _made_of_modules(script: Script, program: Program) -> Iterator[str]:
+    """The variables and attributes that the file gives an object of a class with a forward pass."""
+    for assign in script.of_kind(cst.Assign):
+        value = assign.value if isinstance(assign, cst.Assign) else None
+        name = dotted(value.func) if isinstance(value, cst.Call) else None
+        target = program.resolve(script.source, name) if name is not None else None
+        if isinstance(target, Chunk) and target.is_class and "def forward(" in target.text:
+            yield from bound_paths(assign, whole=True)
+
+
+def _elements_that_are_models(script: Script) -> Iterator[tuple[str, str]]:
+    """Collections and the keys of what is used as a model: `nets`, `"encoder"` for `nets["encoder"].parameters()`."""
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("parameters", "train", "eval"):
             owner = call.func.value
             path = dotted(_collection(owner)) if isinstance(owner, cst.Subscript) else None
-            if path is not None:
-                yield path
+            if path is not None and isinstance(owner, cst.Subscript):
+                yield path, _key(owner)
+
+
+def _key(node: cst.Subscript) -> str:
+    """The string that an element is looked up with, as it is written; empty for all else."""
+    index = node.slice[0].slice
+    return index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) else ""
 
 
 def _collection(node: cst.BaseExpression) -> cst.BaseExpression:

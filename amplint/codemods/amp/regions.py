@@ -16,12 +16,13 @@ from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")
 _OF_TENSORS = frozenset(
     [
         *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
+        *("Variable", "LongTensor", "FloatTensor", "tensor", "zeros", "ones", "randn", "rand"),
         *("argmax", "eq", "sum", "mean", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous"),
     ]
 )
@@ -49,7 +50,8 @@ class Regions:
         self.evaluation = list(self._evaluations(losses))
         inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
         self._beside = Beside(script, observed, flow, inside, losses)
-        self.evaluation += (Region([statement]) for statement in self._beside.statements)
+        statements = dict.fromkeys(one for region in self.evaluation for one in region.statements)
+        self.evaluation = [Region(run) for run in self._runs(statements | dict.fromkeys(self._beside.statements))]
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
@@ -112,9 +114,15 @@ class Regions:
             if _computes(backward.func.value):
                 self.hoists[backward] = self._hoist(backward)
         self._add_followers(chosen)
-        self.training = [Region(run) for run in self._runs(chosen)]
+        self.training = [Region(run) for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
         for backward in self.hoists:
             self._reach_out(backward)
+
+    def _needs_autocast(self, statement: cst.CSTNode) -> bool:
+        """Whether autocast changes what `statement` computes: not where it only adds up, divides or reads numbers."""
+        return self._flow.runs_model(statement) or any(
+            _computes(call) for call in every(statement, cst.Call, cst.BinaryOperation) if isinstance(call, cst.Call)
+        )
 
     def _add_followers(self, chosen: dict[cst.CSTNode, None]) -> None:
         """Add forward passes that no loss comes from: on what a region has made half they need one, too."""

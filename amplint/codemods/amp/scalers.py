@@ -12,6 +12,7 @@ from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})
@@ -28,6 +29,7 @@ class Scalers:
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
         self._handed: set[cst.FunctionDef] = set()
         self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
+        self._above: dict[cst.CSTNode, None] = {}
         self._edits: list[Edit] = []
         self._rows: list[int] = []
         name = next((name for name in _NAMES if name not in script.words), None)
@@ -39,12 +41,16 @@ class Scalers:
     def edits(self) -> list[Edit]:
         """What makes the scaler and hands it on. Raises Refusal."""
         made = [self._insertion(below, f"{name} = {self._construction(below)}") for (_, name), below in self._makings()]
-        return [*made, *self._edits]
+        above = [
+            self._script.rewrite.insert_before(loop, f"{self.name} = {self._construction(loop)}")
+            for loop in self._above
+        ]
+        return [*made, *(edit for edit in above if edit is not None), *self._edits]
 
     @property
     def rows(self) -> list[int]:
         """The rows where the scaler is made or handed on."""
-        return [*(self._script.row(below) for _, below in self._makings()), *self._rows]
+        return [*map(self._script.row, (*(below for _, below in self._makings()), *self._above)), *self._rows]
 
     def _makings(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
         """The statements that scalers are made below; optimizers that are made further down share the scaler."""
@@ -52,9 +58,11 @@ class Scalers:
             kept: list[cst.CSTNode] = []
             for statement in sorted(statements, key=self._script.row):
                 around = [block for _, block in self._script.climb(statement)]
-                if not any(block is self._script.block_of(above) for above in kept for block in around):
+                if key[1] != self.name and kept and around[0] is self._script.block_of(kept[-1]):
+                    kept[-1] = statement
+                elif not any(block is self._script.block_of(above) for above in kept for block in around):
                     kept.append(statement)
-                    yield key, statement
+            yield from ((key, statement) for statement in kept)
 
     def at(self, call: cst.Call) -> str:
         """The expression of the scaler where `call`, a backward pass or a step, stands. Raises Refusal."""
@@ -64,7 +72,11 @@ class Scalers:
         return self._reach(function, roots, call) if roots else self._without_steps(function, call)
 
     def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
-        """Whether `function` knows the scaler of what it calls `optimizer` already."""
+        """Whether `function` knows the scaler of what it calls `optimizer` already, or a function around it does."""
+        if function is not None and not optimizer.startswith("self."):
+            own = self._script.assignments(function, optimizer) or self._script.parameter(function, optimizer)
+            if not own:
+                return self.serves(self._script.function_of(function), optimizer)
         owner = self._script.method_owner(function) if optimizer.startswith("self.") else None
         return any(
             optimizer in roots and (place is function or (owner and self._script.method_owner(place) is owner))
@@ -86,7 +98,12 @@ class Scalers:
             return self._of_object(function, roots, node)
         if any(root.startswith("self.") for root in roots):
             raise Refusal(node, "some of the optimizers belong to the object and some do not")
-        bindings = [binding for root in roots for binding in self._script.assignments(function, root)]
+        bindings = [
+            binding
+            for root in roots
+            for binding in self._script.assignments(function, root)
+            if not _hands_back(binding, root)
+        ]
         loops = [binding for binding in bindings if isinstance(binding, cst.For)]
         if loops and len(loops) == len(bindings):
             sources = {path for loop in loops for path in paths(loop.iter)} - _WRAPPERS
@@ -199,8 +216,10 @@ class Scalers:
         if common is not None:
             block, statements = common
             order = [next(i for i, one in enumerate(block) if one is statement) for statement in statements]
-            if max(order[:-1]) >= order[-1]:
-                raise Refusal(node, "the optimizer is made anew where it has been used")
+            before = [one for one, place in zip(bindings, order, strict=False) if place < order[-1]]
+            if not before:
+                raise Refusal(node, "the optimizer is made where it is used")
+            bindings = before
         self._insert(function, bindings, self.name, node if here else None)
 
     def _insert(
@@ -218,10 +237,34 @@ class Scalers:
         last = max(made, key=lambda one: next(index for index, other in enumerate(block) if other is one))
         if any(isinstance(binding, cst.With) for binding in bindings):
             raise Refusal(bindings[0], "the optimizer is made by a with statement")
+        loop = self._loop_of_epochs(function, bindings)
+        if loop is not None:
+            self._above[loop] = None
+            return
         self._made.setdefault((function, name), {})[last] = None
 
+    def _loop_of_epochs(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode]) -> cst.CSTNode | None:
+        """The loop of the file that calls `function` in each epoch, which makes an optimizer of the same model anew."""
+        if function is None or self._script.function_of(function) is not None or self._script.method_owner(function):
+            return None
+        calls = self._observed.calls.callers(function) or []
+        loops = [self._script.loop_of(call) for call in calls if self._script.function_of(call) is None]
+        made = [one.value for one in bindings if isinstance(one, cst.Assign) and isinstance(one.value, cst.Call)]
+        read = {path for call in made for argument in call.args[:1] for path in paths(argument)}
+        own = len(made) < len(bindings) or any(
+            self._script.assignments(function, path) or self._script.parameter(function, path) for path in read
+        )
+        if own or len(loops) != len(calls) or len(set(loops)) != 1 or loops[0] is None:
+            return None
+        loop: cst.CSTNode = loops[0]
+        while (around := self._script.loop_of(loop)) is not None:
+            loop = around
+        return loop
+
     def _insertion(self, below: cst.CSTNode, code: str) -> Edit:
-        edit = self._script.rewrite.insert_after(below, code)
+        restores = any(dotted(call.func) in _restoring(below) for call in every(below, cst.Call))
+        rewrite = self._script.rewrite
+        edit = rewrite.insert_before(below, code) if restores else rewrite.insert_after(below, code)
         if edit is None:
             raise Refusal(below, "there is no place for the scaler here")
         return edit
@@ -236,3 +279,19 @@ class Scalers:
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
     """Whether `statement` is a loop over what is known by one of `roots`."""
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
+
+
+def _restoring(statement: cst.CSTNode) -> set[str]:
+    """The calls that restore the state of what a compound statement makes."""
+    if isinstance(statement, cst.SimpleStatementLine):
+        return set()
+    return {f"{path}.load_state_dict" for one in every(statement, cst.Assign) for path in bound_paths(one)}
+
+
+def _hands_back(binding: cst.CSTNode, root: str) -> bool:
+    """Whether `binding` gives `root` what a function returns that gets it, as in `optimizer = decay(optimizer)`."""
+    return (
+        isinstance(binding, cst.Assign)
+        and isinstance(binding.value, cst.Call)
+        and any(dotted(argument.value) == root for argument in binding.value.args)
+    )

@@ -1,0 +1,548 @@
+"""Shapes of training files that strangers have written."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from amplint.codemods import Conversion, Wish, convert
+
+FLOAT16, BFLOAT16 = Wish(to="amp"), Wish(to="amp", dtype="bfloat16")
+HEAD = """import torch
+from torch import nn
+
+net = nn.Linear(4, 3).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = [torch.ones(2, 4).cuda()] * 5
+"""
+REGION = 'with torch.autocast(device_type="cuda", dtype=torch.float16):'
+STEP = "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+LOOP = "for x in data:\n    loss = net(x).mean()\n" + STEP
+
+
+def _converted(text: str, wish: Wish = FLOAT16, path: str = "") -> Conversion:
+    conversion = convert(text, wish, path)
+    assert conversion.refused == ()
+    assert convert(conversion.text, wish, path).text == conversion.text
+    return conversion
+
+
+def _regions(text: str) -> list[str]:
+    """What stands in each region, without its indentation."""
+    rows, found = text.split("\n"), []
+    for place, row in enumerate(rows):
+        if row.lstrip().startswith("with torch.autocast"):
+            depth = len(row) - len(row.lstrip())
+            inside = []
+            for other in rows[place + 1 :]:
+                if other.strip() and len(other) - len(other.lstrip()) <= depth:
+                    break
+                inside.append(other)
+            found.append(textwrap.dedent("\n".join(inside)).strip())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("loop", "region"),
+    [
+        (
+            "for x in data:\n    out = net(x)\n    out.backward(torch.ones(2, 3).cuda())\n    optimizer.step()\n",
+            "out = net(x)",
+        ),
+        (
+            "import nets\nnet = nets.build()\nfor x in data:\n    net(x)\n    loss = net.loss\n" + STEP,
+            "net(x)\nloss = net.loss",
+        ),
+        ("for x in data:\n    loss = -net.log_prob(x).mean()\n" + STEP, "loss = -net.log_prob(x).mean()"),
+        (
+            "for x in data:\n    a = net(x).mean()\n    b = net(x).sum()\n    print(x)\n    print(b)\n    print(a)\n"
+            "    loss = a + 3 * b\n    loss /= 2\n" + STEP,
+            "a = net(x).mean()\nb = net(x).sum()",
+        ),
+        (
+            "kept = []\nfor i, x in enumerate(data):\n    seen = net(x).detach()\n    kept.append(seen)\n"
+            "for i, x in enumerate(data):\n    seen = net(x)\n    loss = seen.mean()\n    for i in range(2):\n"
+            "        loss = loss + seen[i].sum()\n" + STEP,
+            "seen = net(x)\nloss = seen.mean()\nfor i in range(2):\n    loss = loss + seen[i].sum()",
+        ),
+    ],
+    ids=["gradient given", "loss of the model", "method", "arithmetic", "names of loops"],
+)
+def test_a_region_holds_the_forward_pass_and_the_loss(loop: str, region: str) -> None:
+    assert region in _regions(_converted(HEAD + loop).text)
+
+
+def test_arithmetic_alone_gets_no_region() -> None:
+    loop = "for x in data:\n    total = 0\n    for i in range(2):\n        total += net(x).mean()\n"
+    loop += "    print(x)\n    print(i)\n    print(net)\n    total /= 2\n" + STEP.replace("loss", "total")
+    assert len(_regions(_converted(HEAD + loop).text)) == 1
+
+
+STATE = """class Engine:
+    def train(self, **given):
+        state = {"model": given["model"], "loader": given["loader"]}
+        state["optimizer"] = given["method"](state["model"].parameters())
+        state["model"].train()
+        state["size"] = len(state["loader"])
+        for x in state["loader"]:
+            state["optimizer"].zero_grad()
+            loss, state["output"] = state["model"].loss(x)
+            loss.backward()
+            state["optimizer"].step()
+"""
+
+
+def test_elements_of_a_dict_are_told_apart() -> None:
+    assert _regions(_converted(STATE, BFLOAT16).text) == ['loss, state["output"] = state["model"].loss(x)']
+
+
+DERIVED = """import torch
+
+class Base:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(self, loader):
+        self.model.train()
+        for x in loader:
+            loss = self._loss(x.cuda())
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    def _loss(self, x):
+        raise NotImplementedError
+
+
+class Trainer(Base):
+    def _loss(self, x):
+        return self.model(x).mean()
+"""
+
+
+def test_a_derived_class_runs_the_model() -> None:
+    assert _regions(_converted(DERIVED).text) == ["loss = self._loss(x.cuda())"]
+
+
+DECAY = "def decay(it):\n    it.param_groups[0]['lr'] *= 0.9\n    return it\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("for x in data:\n", f"{DECAY}for x in data:\n    optimizer = decay(optimizer)\n"),
+        (STEP, STEP + "    if x.sum() > 9:\n        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\n"),
+        ("for x", "if net:\n    import tensorflow as tf\nfor x"),
+    ],
+    ids=["handed back", "made anew", "summaries"],
+)  # fmt: skip
+def test_the_scaler_is_made_once_below_the_first_optimizer(old: str, new: str) -> None:
+    text = _converted(HEAD + LOOP.replace(old, new)).text
+    assert text.count("GradScaler(") == 1
+    assert 'lr=0.1)\nscaler = torch.amp.GradScaler("cuda")\n' in text
+
+
+EPOCHS = """
+
+def train(epoch):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1 / epoch)
+    for x in data:
+        loss = net(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+for epoch in range(1, 3):
+    train(epoch)
+"""
+
+
+def test_the_scaler_outlives_an_optimizer_that_is_made_for_every_epoch() -> None:
+    text = _converted(HEAD + EPOCHS).text
+    assert '\nscaler = torch.amp.GradScaler("cuda")\nfor epoch in range(1, 3):\n' in text
+    fold = EPOCHS.replace("    optimizer =", "    net = nn.Linear(4, 3).cuda()\n    optimizer =")
+    assert '    scaler = torch.amp.GradScaler("cuda")\n    for x' in _converted(HEAD + fold).text
+
+
+RESUMED = """import torch
+from torch import nn
+
+net = nn.Linear(4, 3).cuda()
+if resume:
+    saved = torch.load("last.pt")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer.load_state_dict(saved["optimizer"])
+else:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
+for x in [torch.ones(2, 4).cuda()]:
+    loss = net(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    torch.save({"optimizer": optimizer.state_dict()}, "last.pt")
+"""
+
+
+def test_the_scaler_is_made_above_what_restores_it() -> None:
+    text = _converted(RESUMED).text
+    assert 'scaler = torch.amp.GradScaler("cuda")\nif resume:\n' in text
+    assert 'scaler.load_state_dict(saved["scaler"])' in text
+    assert '"scaler": scaler.state_dict()' in text
+
+
+TWO = """import torch
+from torch import nn
+
+class Solver:
+    def __init__(self):
+        self.G, self.D = nn.Linear(4, 4).cuda(), nn.Linear(4, 1).cuda()
+        self.opt_G = torch.optim.Adam(self.G.parameters())
+        self.opt_D = torch.optim.Adam(self.D.parameters())
+
+    def train(self, x):
+        loss_g = self.D(self.G(x)).mean()
+        self.opt_G.zero_grad()
+        loss_g.backward()
+        self.opt_G.step()
+        loss_d = self.D(x).mean()
+        self.opt_D.zero_grad()
+        loss_d.backward()
+        self.opt_D.step()
+
+    def save(self):
+        torch.save({"nets": 1, "optims": {"opt_G": self.opt_G.state_dict(), "opt_D": self.opt_D.state_dict()}}, "a.pt")
+
+    def load(self):
+        saved = torch.load("a.pt")
+        self.opt_G.load_state_dict(saved["optims"]["opt_G"])
+        self.opt_D.load_state_dict(saved["optims"]["opt_D"])
+
+
+solver = Solver()
+solver.load()
+for x in [torch.ones(2, 4).cuda()]:
+    solver.train(x)
+solver.save()
+"""
+
+
+def test_optimizers_that_share_a_scaler_share_its_state() -> None:
+    text = _converted(TWO).text
+    assert text.count("self.scaler.state_dict()") == text.count("self.scaler.load_state_dict(") == 1
+    assert '"scaler": self.scaler.state_dict()' in text
+    assert 'self.scaler.load_state_dict(saved["optims"]["scaler"])' in text
+    assert "(self.D.parameters())\n        self.scaler = " in text
+
+
+NESTED = """import torch
+from torch import nn
+
+
+def save(optimizer, epoch):
+    torch.save({"epoch": epoch, "optimizer": optimizer.state_dict()}, "a.pt")
+
+
+def main():
+    def keep(epoch):
+        save(optimizer, epoch)
+
+    net = nn.Linear(4, 3).cuda()
+    optimizer = torch.optim.Adam(net.parameters())
+    for epoch, x in enumerate([torch.ones(2, 4).cuda()]):
+        loss = net(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        keep(epoch)
+
+
+main()
+"""
+
+
+def test_a_function_within_a_function_hands_the_scaler_on() -> None:
+    text = _converted(NESTED).text
+    assert "def save(optimizer, scaler, epoch):" in text
+    assert "save(optimizer, scaler, epoch)" in text
+    assert '"scaler": scaler.state_dict()' in text
+
+
+EVALUATION = """
+
+@torch.no_grad()
+def show(fixed=True):
+    if fixed:
+        sample = net(data[0]).cpu()
+    else:
+        sample = net(data[1]).cpu()
+    return sample.data.numpy()
+
+
+show()
+"""
+
+
+@pytest.mark.parametrize(("wish", "numpy"), [(FLOAT16, "data.numpy()"), (BFLOAT16, "data.float().numpy()")])
+def test_a_branch_that_the_file_never_takes_is_converted_too(wish: Wish, numpy: str) -> None:
+    text = _converted(HEAD + LOOP + EVALUATION, wish).text
+    assert "sample = net(data[0]).cpu()" in _regions(text)
+    assert "sample = net(data[1]).cpu()" in _regions(text)
+    assert f"return sample.{numpy}" in text
+
+
+DISTILLED = """import torch
+from torch import nn
+
+net, teach = nn.Linear(4, 3).cuda(), nn.Linear(4, 3).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+distil = nn.MSELoss()
+
+
+def losses(x, mode, train):
+    out = net(x)
+    goal = teach(x)
+    if mode == "plain":
+        loss = distil(out, goal)
+    else:
+        loss = 2 * distil(out, goal)
+    return loss
+
+
+def test(x, mode):
+    with torch.no_grad():
+        out = net(x)
+        goal = teach(x)
+    if mode == "plain":
+        loss = distil(out, goal)
+    elif mode == "twice":
+        loss = 2 * distil(out, goal)
+    return loss
+
+
+for x in [torch.ones(2, 4).cuda()]:
+    out = net(x)
+    goal = teach(x)
+    loss = distil(out, goal)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+test(x, "plain")
+"""
+
+
+def test_losses_of_several_branches_share_a_region() -> None:
+    whole = 'if mode == "plain":\n    loss = distil(out, goal)\nelif mode == "twice":\n    loss = 2 * distil(out, goal)'
+    assert whole in _regions(_converted(DISTILLED).text)
+
+
+IMPORTED = """def show(flow, size):
+    return flow.detach().cpu().numpy() * size
+
+
+def count(flow):
+    return flow.shape[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "call", "written"),
+    [
+        ("out = net(x)", "show(2 * out[0], 3)", "show((2 * out[0]).float(), 3)"),
+        ("out = net(x)", "count(out)", "count(out)"),
+        ("out, found = net(x)", "show(found, 3)", "show(found, 3)"),
+    ],
+    ids=["array", "size", "may be whole numbers"],
+)
+def test_what_a_function_elsewhere_gives_to_numpy_is_float32(
+    tmp_path: Path, forward: str, call: str, written: str
+) -> None:
+    (tmp_path / "util.py").write_text(IMPORTED, encoding="utf-8")
+    text = HEAD.replace("import torch\n", "import torch\nfrom util import show, count\n", 1)
+    loop = f"for x in data:\n    {forward}\n    loss = out.mean()\n{STEP}    {call}\n"
+    wish = replace(BFLOAT16, allow=("AMP501",))
+    conversion = _converted(text + loop, wish, str(tmp_path / "train.py"))
+    assert f"    {written}\n" in conversion.text
+
+
+MODULE = """import torch
+from torch import nn
+
+
+def knn(x):
+    inner = -2 * torch.matmul(x.transpose(2, 1), x)
+    squares = torch.sum(x**2, dim=1, keepdim=True)
+    distance = -squares - inner - squares.transpose(2, 1)
+    return distance{choice}
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        return knn(x) + x.pow(2).sum().exp()
+"""
+
+
+@pytest.mark.parametrize(("choice", "named"), [(".topk(k=3, dim=-1)[1]", 1), (" / distance.max()", 0)])
+def test_neighbours_of_another_file_are_named_and_nothing_that_autocast_lifts(
+    tmp_path: Path, choice: str, named: int
+) -> None:
+    (tmp_path / "model.py").write_text(MODULE.format(choice=choice), encoding="utf-8")
+    text = HEAD.replace("from torch import nn", "from model import Net").replace("nn.Linear(4, 3)", "Net()")
+    conversion = _converted(text + LOOP, FLOAT16, str(tmp_path / "train.py"))
+    assert [remark.text.partition(",")[0] for remark in conversion.left] == [
+        "model.py:9: the nearest is chosen by distances in half"
+    ] * named
+
+
+@pytest.mark.parametrize(("move", "told"), [(".cuda()", False), ("", True)])
+def test_a_file_that_stays_on_the_cpu_is_told_so(move: str, told: bool) -> None:
+    left = _converted((HEAD + LOOP).replace(".cuda()", move)).left
+    assert [remark.text.startswith("nothing here moves to CUDA") for remark in left] == [True] * told
+
+
+def test_a_step_behind_a_constant_goes_to_the_scaler_too() -> None:
+    steps = STEP.replace("    optimizer.step()", "    if not waits:\n        optimizer.step()") + "    other.step()\n"
+    head = HEAD + "other = torch.optim.SGD(net.parameters(), lr=0.1)\nwaits = True\n"
+    text = _converted(head + "for x in data:\n    loss = net(x).mean()\n    other.zero_grad()\n" + steps).text
+    assert "scaler.step(optimizer)" in text
+    assert "scaler.step(other)" in text
+    assert text.count("scaler.update()") == 1
+
+
+BUILT = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.main = nn.Linear(4, 3)
+        self.size = self.main(torch.zeros(1, 4)).shape
+
+    def forward(self, x):
+        return self.main(x)
+
+
+def build(kind):
+    net = kind()
+    return net
+
+
+def main():
+    net = build(Net).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in [torch.ones(2, 4).cuda()]:
+        loss = net(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("made", ["build(Net)", "Net()", "torch.nn.DataParallel(Net())"])
+def test_the_construction_of_a_model_stays_outside(made: str) -> None:
+    assert _regions(_converted(BUILT.replace("build(Net)", made)).text) == ["loss = net(x).mean()"]
+
+
+WRAPPED = """class Solver:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+        self.optimizer.set_visdom(None)
+
+    def train(self, loader):
+        self.model.train()
+        for x in loader:
+            loss = self.model(x.cuda()).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def test_an_optimizer_that_can_do_more_than_those_of_pytorch_is_refused() -> None:
+    (refused,) = convert(WRAPPED, FLOAT16).refused
+    assert (refused.row, refused.text.partition(" is ")[0]) == (12, "self.optimizer.set_visdom()")
+    assert _regions(_converted(WRAPPED, BFLOAT16).text) == ["loss = self.model(x.cuda()).mean()"]
+
+
+PLANNED = """
+
+def act(x):
+    with torch.no_grad():
+        belief = net(x)
+    belief = belief.squeeze(0)
+    action = planner(belief)
+    return action
+
+
+act(data[0])
+"""
+
+
+def test_a_module_that_takes_half_joins_the_region(tmp_path: Path) -> None:
+    module = "from torch import nn\n\n\nclass Planner(nn.Module):\n    def forward(self, x):\n        return x\n"
+    (tmp_path / "planner.py").write_text(module, encoding="utf-8")
+    head = HEAD.replace("import torch\n", "import torch\nfrom planner import Planner\n", 1) + "planner = Planner()\n"
+    text = _converted(head + LOOP + PLANNED, FLOAT16, str(tmp_path / "train.py")).text
+    assert any("action = planner(belief)" in region for region in _regions(text))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [("gnn_spmm(x, x)", "a sparse tensor"), ("odeint(f, x, t)", "an ODE is solved in half"), ("f(x)", "")],
+)
+def test_sparse_products_by_name_and_solvers_are_named(tmp_path: Path, call: str, said: str) -> None:
+    model = f"from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return {call}\n"
+    (tmp_path / "model.py").write_text(model, encoding="utf-8")
+    text = HEAD.replace("from torch import nn", "from model import Net").replace("nn.Linear(4, 3)", "Net()")
+    left = _converted(text + LOOP, FLOAT16, str(tmp_path / "train.py")).left
+    assert [remark.text.startswith(f"model.py:6: {said}") for remark in left] == [True] * bool(said)
+
+
+SHOWN = """import nets
+import torch
+
+
+def show(out):
+    print(out[0].cpu().data.numpy())
+
+
+net = nets.build()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in [torch.ones(2, 4).cuda()]:
+    if x.sum() > 1:
+        out, seen = net(x)
+    else:
+        out, seen = None, None
+    loss = out.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(seen)
+"""
+
+
+def test_what_may_be_half_for_numpy_is_named_where_it_is_handed_on() -> None:
+    conversion = _converted(SHOWN, BFLOAT16)
+    (remark,) = conversion.left
+    assert conversion.text.splitlines()[remark.row - 1].strip() == "show(seen)"
+    assert remark.text.startswith("NumPy has no bfloat16")
+    assert _converted(SHOWN).left == ()
+
+
+def test_a_loss_of_probabilities_may_cast_its_target() -> None:
+    text = HEAD.replace("nn.Linear", "nets.build").replace("import torch\n", "import torch\nimport nets\n", 1)
+    loop = "criterion = nn.BCELoss()\nfor x in data:\n    loss = criterion(net(x), x.float())\n" + STEP
+    assert (
+        'with torch.autocast("cuda", enabled=False):'
+        in _converted(
+            text + loop.replace("criterion(net(x)", "criterion(y").replace("    loss =", "    y = net(x)\n    loss =")
+        ).text
+    )
