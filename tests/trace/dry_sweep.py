@@ -71,7 +71,7 @@ GIVEN: dict[str, Callable[[], tuple[Any, ...]]] = {
     "cuda.memory._dump_snapshot": lambda: ("x",),
     "cuda.tunable.mgpu_tune_gemm_in_file": lambda: ("x?", 1),
     "cuda.tunable.set_cublaslt_requested_algo_count": lambda: (1,),
-    "cuda.tunable.write_file_on_exit": lambda: (True,),
+    "cuda.tunable.write_file_on_exit": lambda: (False,),
     "cuda.profiler.init": lambda: ("x",),
     "cuda.MemPoolContext": lambda: (cuda.MemPool(),),
     "cuda.export_dot": lambda: ("x",),

@@ -30,11 +30,6 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not to be wrapped by what keeps dynamo out, which costs 2 us per operation: nothing is compiled meanwhile."""
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`. Raises RuntimeError where a GPU would refuse its operands."""
         with torch._C.DisableTorchFunction():  # on in a backward pass, and slow
