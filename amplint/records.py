@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,7 +30,8 @@ def _made(
     repr: bool = True,
 ) -> type[Any]:
     own = {name for name, value in vars(cls).items() if name != "__hash__" or value is not None}
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    made: Any = _slotted(cls) if slots else cls
+    made.__dataclass_fields__ = _Fields(cls, made, kw_only)
     later: dict[str, Callable[[type[Any]], Callable[..., Any]]] = {"__init__": _init_of(frozen)}
     if eq:
         later["__eq__"] = _eq_of
@@ -50,6 +52,39 @@ def _made(
             setattr(made, name, _stub(made, name, write))
     finished: type[Any] = made
     return finished
+
+
+class _Fields:
+    """The fields of the dataclass `made` of `cls`, worked out when they are asked for."""
+
+    def __init__(self, cls: type[Any], made: type[Any], kw_only: bool) -> None:
+        self._cls, self._made, self._kw_only = cls, made, kw_only
+
+    def __get__(self, one: object, owner: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+        with _working_out:
+            if vars(self._made)["__dataclass_fields__"] is self:
+                cls: Any = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=self._kw_only)(self._cls)
+                for name in _TOLD:
+                    setattr(self._made, name, vars(cls)[name])
+        found: dict[str, dataclasses.Field[Any]] = vars(self._made)["__dataclass_fields__"]
+        return found
+
+
+_working_out = threading.RLock()
+_TOLD = ("__dataclass_params__", "__match_args__", "__dataclass_fields__")
+
+
+def _slotted(cls: type[Any]) -> type[Any]:
+    """A class like `cls` with slots for its fields."""
+    names = [name for name, kind in cls.__annotations__.items() if "ClassVar" not in str(kind)]
+    inherited = {name for base in cls.__mro__[1:-1] for name in getattr(base, "__slots__", ())}
+    left_out = {"__dict__", "__weakref__", *names}
+    body = {name: value for name, value in vars(cls).items() if name not in left_out}
+    body["__slots__"] = tuple(name for name in names if name not in inherited)
+    kind: Any = type(cls)
+    made: type[Any] = kind(cls.__name__, cls.__bases__, body)
+    made.__qualname__ = cls.__qualname__
+    return made
 
 
 def _stub(cls: type[Any], name: str, write: Callable[[type[Any]], Callable[..., Any]]) -> Callable[..., Any]:

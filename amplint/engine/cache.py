@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import sqlite3
@@ -101,20 +102,22 @@ def _environment(rules: tuple[type[Rule], ...]) -> bytes:
     for rule in rules:
         file = getattr(sys.modules.get(rule.__module__), "__file__", None) or ""
         places.add(os.path.dirname(file) if "." in rule.__module__ else file)
-    parts = [amplint.__version__, sys.version, _libcst_version(), *(rule.code for rule in rules)]
+    parts = [amplint.__version__, sys.version, *_libcst(), *(rule.code for rule in rules)]
     for place in sorted(places):
         parts += _modules(place)
     return "\n".join(parts).encode("utf-8", "surrogateescape")
 
 
 @functools.cache
-def _libcst_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("libcst")
-    except PackageNotFoundError:  # in the playground of the site
-        return ""
+def _libcst() -> list[str]:
+    """Size and time of libcst's parser, nothing where there is none, as in the playground of the site."""
+    found = importlib.util.find_spec("libcst")
+    place = os.path.dirname(found.origin) if found is not None and found.origin else ""
+    with contextlib.suppress(OSError):
+        return [
+            line for entry in os.scandir(place) if entry.name.startswith("native.") for line in _modules(entry.path)
+        ]
+    return []
 
 
 @functools.cache
