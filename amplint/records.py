@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -118,7 +119,14 @@ def _init_of(frozen: bool) -> Callable[[type[Any]], Callable[..., Any]]:
                 parameter = f"{name}=_MISSING" if made else f"{name}=_of_{name}" if default else name
                 (named if field.kw_only else plain).append(parameter)
             if field.init or made or default:
-                body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+                slot = getattr(cls, name, None)
+                if not frozen:
+                    body.append(f"self.{name} = {value}")
+                elif isinstance(slot, MemberDescriptorType):
+                    known[f"_set_{name}"] = slot.__set__
+                    body.append(f"_set_{name}(self, {value})")
+                else:
+                    body.append(f"_set(self, {name!r}, {value})")
         if hasattr(cls, "__post_init__"):
             body.append("self.__post_init__()")
         parameters = ", ".join(["self", *plain, *(["*", *named] if named else [])])
@@ -149,6 +157,8 @@ def _comparison(cls: type[Any], sign: str) -> Callable[..., Any]:
     compared = [each.name for each in dataclasses.fields(cls) if each.compare]
     ours, theirs = (f"({''.join(f'{owner}.{name}, ' for name in compared)})" for owner in ("self", "other"))
     body = ["if other.__class__ is self.__class__:", f" return {ours} {sign} {theirs}", "return NotImplemented"]
+    if sign == "==":
+        body.insert(0, "if other is self: return True")
     return _function(f"comparison {sign}", "self, other", body, {})
 
 

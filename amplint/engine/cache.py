@@ -48,7 +48,7 @@ class Cache:
     ) -> str:
         """Names the findings of `rules` in a file with the bytes `raw`, which is for these versions of libraries.
 
-        `folder` is where it lies, if what is there matters, and `asked` are the codes that were selected.
+        `folder` is where it lies, since what is there can matter, and `asked` are the codes that were selected.
         """
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
         versions = [f"{wanted} {wanted.name}" for wanted in libraries]
@@ -97,7 +97,7 @@ class Cache:
 
 @functools.cache
 def _environment(rules: tuple[type[Rule], ...]) -> bytes:
-    """What findings depend on besides the file: rules, versions, size and time of every module and table involved."""
+    """Names what findings depend on besides the file: rules, versions, size and time of every module and table."""
     places = {os.path.dirname(amplint.__file__)}
     for rule in rules:
         file = getattr(sys.modules.get(rule.__module__), "__file__", None) or ""
@@ -105,7 +105,7 @@ def _environment(rules: tuple[type[Rule], ...]) -> bytes:
     parts = [amplint.__version__, sys.version, *_libcst(), *(rule.code for rule in rules)]
     for place in sorted(places):
         parts += _modules(place)
-    return "\n".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogateescape")).digest()
 
 
 @functools.cache

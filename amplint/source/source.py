@@ -65,6 +65,8 @@ class Chunk:
         self.name = name
         self._statements = statements
         self._only_concrete = statements is None
+        self.of_text: dict[Callable[..., Any], Any] = {}
+        """What `per_chunk` functions have found."""
         self.of_tree: dict[Callable[..., Any], Any] = {}
         """What `per_tree` functions have found, as long as the tree is kept."""
 

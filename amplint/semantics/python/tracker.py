@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -347,10 +348,12 @@ class Trackers:
             handled = tracker.library()
             assert self.library.keys().isdisjoint(handled), f"{type(tracker).__name__}: another tracker has these names"
             self.library.update(handled)
-        self._handlers = {
-            name: tuple(getattr(tracker, name) for tracker in self._needed if _overrides(tracker, name))
-            for name in HOOKS
-        }
+        handlers: dict[str, list[Callable[..., Any]]] = {name: [] for name in HOOKS}
+        for tracker in self._needed:
+            for name in _overridden(type(tracker)):
+                if name in handlers:
+                    handlers[name].append(getattr(tracker, name))
+        self._handlers = {name: tuple(found) for name, found in handlers.items()}
         self._methods: dict[str, tuple[Handler, ...]] = {}
         self._library_calls: dict[str, tuple[Handler, ...]] = {}
 
@@ -365,7 +368,7 @@ class Trackers:
         found = self._methods.get(name)
         if found is None:
             handling = [tracker for tracker in self._needed if tracker.methods is None or name in tracker.methods]
-            found = tuple(tracker.method for tracker in handling if _overrides(tracker, "method"))
+            found = tuple(tracker.method for tracker in handling if "method" in _overridden(type(tracker)))
             self._methods[name] = found
         return found
 
@@ -373,11 +376,13 @@ class Trackers:
         """The handlers of calls of what has this qualified name."""
         found = self._library_calls.get(name)
         if found is None:
-            handling = [tracker for tracker in self._needed if _overrides(tracker, "library_call")]
+            handling = [tracker for tracker in self._needed if "library_call" in _overridden(type(tracker))]
             found = tuple(tracker.library_call for tracker in handling if tracker.offers(name))
             self._library_calls[name] = found
         return found
 
 
-def _overrides(tracker: Tracker, hook: str) -> bool:
-    return getattr(type(tracker), hook) is not getattr(Tracker, hook)
+@functools.cache
+def _overridden(kind: type[Any]) -> frozenset[str]:
+    """The hooks that a kind of tracker has handlers for."""
+    return frozenset(name for name in (*HOOKS, *_BY_NAME) if getattr(kind, name) is not getattr(Tracker, name))

@@ -151,25 +151,33 @@ def _bind(target: cst.CSTNode, part: Part) -> None:
 
 def _words(tree: cst.CSTNode, part: Part) -> None:
     """Add what stands in an expression; what a call is given decides for `bool(...)` and `getattr(...)` alone."""
-    todo = [(tree, True)]
-    while todo:
-        node, decides = todo.pop()
-        if type(node) is cst.Name:
-            part.words.add(node.value)
-            if decides:
-                part.decisive.add(node.value)
-            continue
-        if type(node) is cst.Attribute:
-            if node.attr.value == "grad":
-                part.triggered = True
-        elif type(node) is cst.Call:
-            _called(node, part)
-            decides = decides and isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")
-        elif type(node) is cst.Float:
-            part.triggered = part.triggered or is_extreme(node.evaluated_value)
-        elif type(node) is cst.NamedExpr:
-            _bind(node.target, part)
-        todo += [(child, decides) for child in children(node)]
+    deciding, others = [tree], list[cst.CSTNode]()
+    for todo, names in ((deciding, part.decisive), (others, part.words)):
+        while todo:
+            node = todo.pop()
+            kind = type(node)
+            if kind is cst.Name:
+                names.add(node.value)  # type: ignore[attr-defined]
+                continue
+            below = todo
+            if kind is cst.Attribute:
+                if node.attr.value == "grad":  # type: ignore[attr-defined]
+                    part.triggered = True
+            elif isinstance(node, cst.Call):
+                _called(node, part)
+                if not (isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")):
+                    below = others
+            elif isinstance(node, cst.Float):
+                part.triggered = part.triggered or is_extreme(node.evaluated_value)
+            elif isinstance(node, cst.NamedExpr):
+                _bind(node.target, part)
+            for name in node.below:
+                value = getattr(node, name)
+                if type(value) is list:
+                    below += value
+                elif value is not None:
+                    below.append(value)
+    part.words |= part.decisive
 
 
 def _called(node: cst.Call, part: Part) -> None:

@@ -78,8 +78,11 @@ _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
 
 def dotted(node: cst.CSTNode) -> str | None:
     """`a.b.c` for a chain of at most `LONGEST_NAME` names and one more, None for anything else."""
-    if type(node) is cst.Name:
-        return node.value
+    kind = type(node)
+    if kind is cst.Name:
+        return node.value  # type: ignore[attr-defined, no-any-return]
+    if kind is not cst.Attribute:
+        return None
     parts: list[str] = []
     while type(node) is cst.Attribute and len(parts) < LONGEST_NAME:
         parts.append(node.attr.value)
@@ -101,10 +104,14 @@ def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozense
 
     Where tensors are taken for half, any file may.
     """
-    signs = ("autocast", "half", "float16", "dtype")
-    if not assuming and not any(sign in chunk.text for chunk in chunks for sign in signs):
+    if not assuming and not any(map(_may_use_float16, chunks)):
         return frozenset()
     return frozenset().union(*map(_given_extremes, chunks))
+
+
+@per_chunk
+def _may_use_float16(chunk: Chunk) -> bool:
+    return any(sign in chunk.text for sign in ("autocast", "half", "float16", "dtype"))
 
 
 @per_chunk
