@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -73,6 +72,13 @@ class Tracker:
     """The names of the methods that `method` is called for, None for any."""
     triggers: frozenset[str] = frozenset()
     """The words that make code relevant to the topic in every file; those that depend on the file are `words`."""
+
+    handles: frozenset[str] = frozenset()
+    """The hooks that a kind of tracker overrides."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.handles = frozenset(name for name in _ALL if getattr(cls, name) is not getattr(Tracker, name))
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -331,6 +337,7 @@ HOOKS = tuple(
     for name, member in vars(Tracker).items()
     if callable(member) and not name.startswith("_") and name not in _BY_NAME
 )
+_ALL = (*HOOKS, *_BY_NAME)
 
 
 class Trackers:
@@ -350,7 +357,7 @@ class Trackers:
             self.library.update(handled)
         handlers: dict[str, list[Callable[..., Any]]] = {name: [] for name in HOOKS}
         for tracker in self._needed:
-            for name in _overridden(type(tracker)):
+            for name in tracker.handles:
                 if name in handlers:
                     handlers[name].append(getattr(tracker, name))
         self._handlers = {name: tuple(found) for name, found in handlers.items()}
@@ -368,7 +375,7 @@ class Trackers:
         found = self._methods.get(name)
         if found is None:
             handling = [tracker for tracker in self._needed if tracker.methods is None or name in tracker.methods]
-            found = tuple(tracker.method for tracker in handling if "method" in _overridden(type(tracker)))
+            found = tuple(tracker.method for tracker in handling if "method" in tracker.handles)
             self._methods[name] = found
         return found
 
@@ -376,13 +383,7 @@ class Trackers:
         """The handlers of calls of what has this qualified name."""
         found = self._library_calls.get(name)
         if found is None:
-            handling = [tracker for tracker in self._needed if "library_call" in _overridden(type(tracker))]
+            handling = [tracker for tracker in self._needed if "library_call" in tracker.handles]
             found = tuple(tracker.library_call for tracker in handling if tracker.offers(name))
             self._library_calls[name] = found
         return found
-
-
-@functools.cache
-def _overridden(kind: type[Any]) -> frozenset[str]:
-    """The hooks that a kind of tracker has handlers for."""
-    return frozenset(name for name in (*HOOKS, *_BY_NAME) if getattr(kind, name) is not getattr(Tracker, name))
