@@ -24,9 +24,10 @@ NUMERIC_KINDS = frozenset({"tensor_op"})
 EXTREME_NUMBER = regex(
     r"\b\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
 )
-_BOUND = regex(
-    r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
-)
+_NUMBER_BOUND = regex(r"=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)")
+_NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
+_BEFORE = 300
+"""Characters before a number in which the name stands that is given it."""
 _CALLED = regex(r"\b(\w+)\(")
 _MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
 _TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
@@ -116,8 +117,11 @@ def _may_use_float16(chunk: Chunk) -> bool:
 
 @per_chunk
 def _given_extremes(chunk: Chunk) -> frozenset[str]:
-    found = (match.groups() for match in _BOUND.finditer(chunk.text))
-    return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
+    text = chunk.text
+    numbers = _NUMBER_BOUND.finditer(text)
+    starts = [one.start() for one in numbers if one[1] is None or is_extreme(float(one[1]))]
+    names = (_NAME_BEFORE.search(text[max(0, start - _BEFORE) : start]) for start in starts)
+    return frozenset(name[1] for name in names if name is not None)
 
 
 def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[str]:
