@@ -50,8 +50,8 @@ class Numerics:
         self.scaling = False
         self._path = path
         self._compare = compare
-        self._rewrites: dict[Any, bool] = {}
-        self._makes_numbers: dict[Any, bool] = {}
+        self._rewrites: dict[int, tuple[bool, Any]] = {}
+        self._makes_numbers: dict[int, tuple[bool, Any]] = {}
         self._last: Tensor | None = None
         self._origins = Origins(lambda: (self.step, self.scale, self.scaling))
         self._spoilt = Spoilt()
@@ -69,17 +69,18 @@ class Numerics:
         """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
         if self.on and self._comparer is not None:
             self._comparer.before(func, args, kwargs or {})
-        known = self._rewrites.get(func)
+        known = self._rewrites.get(id(func))  # its own hash costs as much as all of this
         if known is None:
-            known = self._rewrites[func] = rewrites(func)
-        return not known or self._origins.begins_finite(args)
+            known = self._rewrites[id(func)] = rewrites(func), func
+        return not known[0] or self._origins.begins_finite(args)
 
     def makes_numbers(self, func: Any) -> bool:
         """Whether `func` may make inf or NaN, in any dtype."""
-        makes = self._makes_numbers.get(func)
-        if makes is None:
-            makes = self._makes_numbers[func] = not isinstance(func, HigherOrderOperator) and makes_numbers(func)
-        return makes
+        known = self._makes_numbers.get(id(func))
+        if known is None:
+            makes = not isinstance(func, HigherOrderOperator) and makes_numbers(func)
+            known = self._makes_numbers[id(func)] = makes, func
+        return known[0]
 
     def look(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
