@@ -8,6 +8,7 @@ from amplint import hardening
 def main() -> None:
     """Run the command with the arguments of the process, and exit with its status."""
     try:
+        gc.disable()  # imports make no garbage; `collect_rarely` switches it on again
         hardening.harden()
         from amplint.cli.main import main as command
 

@@ -9,7 +9,6 @@ imported and whose `Rule` subclasses are registered.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import inspect
 import pkgutil
 import re
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from amplint.claims import Claim as Claim
 from amplint.claims import Sign as Sign
 from amplint.findings import Applicability, Fix, Severity
+from amplint.installed import entry_points
 from amplint.records import dataclass
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Registry:
 
         So are amplint's own rules where nothing is installed that names them, as in a mere checkout.
         """
-        entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        entries = entry_points(ENTRY_POINT_GROUP)
         if not entries:
             self.broken.append(BrokenPlugin("amplint.rules", "amplint is not installed (pip install -e .)"))
         for entry in sorted(entries, key=lambda e: e.name):

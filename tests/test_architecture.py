@@ -14,17 +14,19 @@ ENGINE = sorted((ROOT / "amplint").rglob("*.py"))
 SEMANTICS = ROOT / "amplint" / "semantics"
 RULES = sorted((ROOT / "rules").rglob("*.py"))
 
-BOTTOM = {"findings", "claims", "records"}
+BOTTOM = {"findings", "claims", "records", "regex"}
 MIDDLE = {"rule", "semantics", "fixes", "torchlib", "source", *BOTTOM}
 ALLOWED = {
     "records": set[str](),
+    "regex": set[str](),
+    "installed": {"records"},
     "claims": {"records"},
-    "findings": {"claims", "records"},
+    "findings": {"claims", "records", "regex"},
     "torchlib": BOTTOM,
     "source": BOTTOM,
     "semantics": {"source", "torchlib", *BOTTOM},
     "fixes": {"hardening", "source", "torchlib", *BOTTOM},
-    "rule": BOTTOM,
+    "rule": {"installed", *BOTTOM},
     "edits": {"semantics", "source", "torchlib", *BOTTOM},
     "notebooks": {"source", *BOTTOM},
     "engine": {"hardening", "notebooks", *MIDDLE},
@@ -62,6 +64,7 @@ ALLOWED_IN_RULES = {
     "codemods",
     "edits",
     "records",
+    "regex",
     "rule",
     "semantics",
     "findings",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import encodings
 import errno
-import importlib.metadata
 import itertools
 import os
 import pkgutil
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from amplint import semantics
+from amplint import rule, semantics
 from amplint.codemods import Conversion, files
 from amplint.engine import fixing
 from amplint.engine import pool as pool_module
@@ -416,7 +415,7 @@ def test_a_plugin_that_cannot_be_loaded(amplint: Command, plugin: Plugin, code: 
 
 @pytest.mark.usefixtures("good")
 def test_a_checkout_without_rules(amplint: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    monkeypatch.setattr(rule, "entry_points", lambda _: ())
     ran = amplint()
     assert ran.status == 2
     assert "Warning: the plug-in amplint.rules could not be loaded" in ran.err

@@ -52,6 +52,13 @@ def test_a_second_run_analyses_nothing(amplint: Command, analysed: list[str], pr
     assert {path.name for path in project.iterdir()} == {"amplint.toml", "train.py"}
 
 
+def test_what_is_known_is_not_screened(amplint: Command, analysed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = amplint()
+    monkeypatch.setattr(run_module, "screen", lambda *_: pytest.fail("the file was screened"))
+    assert amplint() == first
+    assert analysed == ["train.py"]
+
+
 def test_the_same_content_elsewhere_is_known(amplint: Command, analysed: list[str], project: Path) -> None:
     amplint()
     (project / "copy.py").write_text(BAD, encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from amplint.engine.analyse import Job, analyse
@@ -105,3 +107,41 @@ def test_a_function_that_tells_nothing_new_is_not_run_for_every_path(monkeypatch
 def test_a_call_with_another_flag_is_run() -> None:
     assert "AMP101" not in lint(VALIDATED.format(work=WORK, last="False"))
     assert "AMP101" in lint(VALIDATED.format(work=WORK, last="True"))
+
+
+HELPERS = """
+import torch
+
+def clip(model, inputs, times):
+    outputs = model(inputs)
+{work}
+    torch.nn.utils.clip_grad_norm_(model.parameters(), times)
+
+def train(model, optimizer, scaler, batches):
+{calls}
+"""
+CALLS_OF_HELPERS = "\n".join(f"    clip(model, batches[{i}], {i}.0)" for i in range(12))
+CALLING = """
+import torch
+from helpers import clip, train
+
+model, batches = torch.nn.Linear(1, 1), [torch.ones(1, 1)] * 12
+optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
+{calls}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "most"), [("train(model, optimizer, scaler, batches)", 4), (CALLS_OF_HELPERS.replace("    ", ""), 12)]
+)
+def test_a_function_of_another_file_is_run_anew_below_another_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: str, most: int
+) -> None:
+    work = WORK.replace("        ", "    ")
+    (tmp_path / "helpers.py").write_text(HELPERS.format(work=work + "\n" + work, calls=CALLS_OF_HELPERS))
+    path, names = str(tmp_path / "train.py"), list[str]()
+    outcomes = functions._outcomes
+    monkeypatch.setattr(functions, "_outcomes", lambda *given: names.append(given[2].chunk.name) or outcomes(*given))
+    analyse(Job("train.py", path, CALLING.format(calls=calls).encode(), RULES), Modules())
+    assert 2 <= names.count("clip") <= most
+    assert most < 12 or names.count("clip") == 12

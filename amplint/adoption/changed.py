@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -13,11 +12,12 @@ from amplint.engine.diagnostics import RuleCrashed, SyntaxErrorFound, Unreadable
 from amplint.engine.discover import SUFFIXES
 from amplint.findings import Finding, Span
 from amplint.notebooks.reading import cells_of
+from amplint.regex import regex
 from amplint.source.encoding import shown_text
 from amplint.source.files import read
 
 _ALWAYS_SHOWN = frozenset({UnreadableFile.code, RuleCrashed.code})
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+_NEWLINE = regex(r"\r\n|\r|\n")
 _MOST_PAIRS = 100_000
 """Pairs of a file that is gone and a new one, above which none counts as renamed."""
 _ALIKE = 0.5

@@ -15,6 +15,7 @@ from amplint.cli.failures import Failure
 from amplint.cli.step_line import StepLine
 from amplint.cli.terminal import width
 from amplint.hardening import relax
+from amplint.regex import regex
 from amplint.reports.memory import of_peaks, of_states, refusal
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.derived import derived
@@ -22,7 +23,7 @@ from amplint.trace.memory.estimates import variants
 from amplint.trace.memory.states import OPTIMIZERS, states
 
 _SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
-_COUNT = re.compile(r"(\d[\d_,]*\.?\d*(?:e\+?\d{1,2})?)\s*([kmbgt]?)", re.IGNORECASE)
+_COUNT = regex(r"(\d[\d_,]*\.?\d*(?:e\+?\d{1,2})?)\s*([kmbgt]?)", re.IGNORECASE)
 
 
 class Count(click.ParamType[int]):

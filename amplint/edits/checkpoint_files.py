@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from amplint.regex import regex
 from amplint.semantics.words import OPTIMIZER_FILE
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 IMPORTS = ("import os",)
 """What the code of `loaded_beside` needs."""
-_FILE = re.compile(r"\.\w+['\"]*$")
+_FILE = regex(r"\.\w+['\"]*$")
 
 
 def saved_beside(state: cst.CSTNode, taken: str, rewrite: Rewriter) -> Edit | None:

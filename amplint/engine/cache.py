@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import sqlite3
@@ -47,7 +48,7 @@ class Cache:
     ) -> str:
         """Names the findings of `rules` in a file with the bytes `raw`, which is for these versions of libraries.
 
-        `folder` is where it lies, if what is there matters, and `asked` are the codes that were selected.
+        `folder` is where it lies, since what is there can matter, and `asked` are the codes that were selected.
         """
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
         versions = [f"{wanted} {wanted.name}" for wanted in libraries]
@@ -96,25 +97,27 @@ class Cache:
 
 @functools.cache
 def _environment(rules: tuple[type[Rule], ...]) -> bytes:
-    """What findings depend on besides the file: rules, versions, size and time of every module and table involved."""
+    """Names what findings depend on besides the file: rules, versions, size and time of every module and table."""
     places = {os.path.dirname(amplint.__file__)}
     for rule in rules:
         file = getattr(sys.modules.get(rule.__module__), "__file__", None) or ""
         places.add(os.path.dirname(file) if "." in rule.__module__ else file)
-    parts = [amplint.__version__, sys.version, _libcst_version(), *(rule.code for rule in rules)]
+    parts = [amplint.__version__, sys.version, *_libcst(), *(rule.code for rule in rules)]
     for place in sorted(places):
         parts += _modules(place)
-    return "\n".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogateescape")).digest()
 
 
 @functools.cache
-def _libcst_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("libcst")
-    except PackageNotFoundError:  # in the playground of the site
-        return ""
+def _libcst() -> list[str]:
+    """Size and time of libcst's parser, nothing where there is none, as in the playground of the site."""
+    found = importlib.util.find_spec("libcst")
+    place = os.path.dirname(found.origin) if found is not None and found.origin else ""
+    with contextlib.suppress(OSError):
+        return [
+            line for entry in os.scandir(place) if entry.name.startswith("native.") for line in _modules(entry.path)
+        ]
+    return []
 
 
 @functools.cache

@@ -51,6 +51,7 @@ _roomy.__code__ = _roomy.__code__.replace(co_stacksize=_FRAME_WORDS)
 def collect_rarely() -> None:
     """Let this process look for reference cycles less often: syntax trees and paths are many objects and hold none."""
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
+    gc.enable()
 
 
 @contextmanager

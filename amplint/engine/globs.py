@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from amplint.records import dataclass
+from amplint.regex import regex
 
 _WILD = frozenset("*?[\\")
 _CLASSES = {
@@ -28,7 +29,7 @@ _CLASSES = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
-_CLASS = re.compile(r"\[:(\w+):\]")
+_CLASS = regex(r"\[:(\w+):\]")
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class Modules:
         self._raw: dict[str, bytes | None] = {}
         self._digests: dict[str, str] = {}
         self._sources: dict[str, Source | None] = {}
+        self._with_trees: set[str] = set()
         self._configs: dict[str, ConfigFile | None] = {}
         self._stand_ins: dict[str, Source] = {}
 
@@ -91,6 +92,7 @@ class Modules:
             with contextlib.suppress(SourceError):
                 found = None if raw is None else Source.from_bytes(path, raw, path, followed=True)
         self._sources[path] = found
+        self._with_trees.add(path)
         return found
 
     def file(self, importer: str, name: str) -> str | None:
@@ -178,8 +180,11 @@ class Modules:
             texts -= len(source.text)
             if texts < 0:
                 del self._sources[path]
-            else:
-                trees -= source.prune(trees)
+            elif path in self._with_trees:
+                kept = source.prune(trees)
+                trees -= kept
+                if not kept:
+                    self._with_trees.discard(path)
 
     def forget(self, path: str) -> None:
         """The file has changed."""

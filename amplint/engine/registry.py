@@ -10,6 +10,7 @@ from typing import Any
 
 from amplint.engine.diagnostics import DIAGNOSTICS
 from amplint.findings import Severity
+from amplint.regex import Regex
 from amplint.rule import BrokenPlugin, Registry, Rule
 
 
@@ -35,7 +36,7 @@ def _flaw(rule: type[Rule]) -> str | None:
         if not isinstance(getattr(rule, name, None), kind):
             return name
     patterns = [pattern for item in rule.screen for pattern in (item if isinstance(item, tuple) else (item,))]
-    return None if all(isinstance(pattern, (bytes, re.Pattern)) for pattern in patterns) else "screen"
+    return None if all(isinstance(pattern, (bytes, re.Pattern, Regex)) for pattern in patterns) else "screen"
 
 
 class _Deferred(ModuleType):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,11 +38,12 @@ POOL_BYTES = 600_000
 
 @dataclass(frozen=True)
 class _Work:
-    """A file with what its analysis needs, and its key in the cache."""
+    """A file with the rules that count for it, the codes among them that were asked for, and its key in the cache."""
 
     target: Target
     page: Page
-    job: Job
+    rules: tuple[type[Rule], ...]
+    asked: frozenset[str]
     key: str
 
 
@@ -163,25 +165,34 @@ class Linter:
                 self._named[path] = os.path.normpath(shown)
 
     def _prepare(self, target: Target, page: Page) -> _Work:
-        raw = page.raw
-        codes = self._projects.active(target.settings, target.path)
+        raw, settings = page.raw, target.settings
+        codes = self._projects.active(settings, target.path)
         if codes not in self._handling:
             kinds = (self._projects.rules[code] for code in sorted(codes))
             self._handling[codes] = tuple(kind for kind in kinds if kind.handlers())
-        asked = frozenset() if is_test(target.filename) else self._projects.asked(target.settings)
+        rules = self._handling[codes]
+        asked = frozenset() if is_test(target.filename) else self._projects.asked(settings)
         if is_config(target.path):
-            rules = tuple(rule for rule in self._handling[codes] if rule.configs)
-            others: tuple[type[Rule], ...] = ()
+            rules = tuple(rule for rule in rules if rule.configs)
         else:
             self._note_configs(target, raw)
-            rules = screen(self._handling[codes], raw, asked) if b"\0" not in raw else ()
-            reaches = follows(raw) or reads_settings(raw)
-            others = tuple(rule for rule in self._handling[codes] if rule not in rules) if reaches else ()
-        torch = target.settings.torch_version
-        seconds, libraries = target.settings.max_seconds, target.settings.libraries
-        job = Job(target.filename, target.path, raw, rules, others, torch, asked, seconds=seconds, libraries=libraries)
-        folder = os.path.dirname(target.path) if rules or others else ""
-        return _Work(target, page, job, self._cache.key(raw, (*rules, *others), folder, torch, asked, libraries))
+        folder = os.path.dirname(target.path)
+        key = self._cache.key(raw, rules, folder, settings.torch_version, asked, settings.libraries)
+        return _Work(target, page, rules, asked, key)
+
+    def _job(self, work: _Work) -> Job:
+        """What is to be analysed, with the rules that may fire."""
+        target, raw, rules, asked = work.target, work.page.raw, work.rules, work.asked
+        others: tuple[type[Rule], ...] = ()
+        if not is_config(target.path):
+            rules = screen(work.rules, raw, asked) if b"\0" not in raw else ()
+            if follows(raw) or reads_settings(raw):
+                others = tuple(rule for rule in work.rules if rule not in rules)
+        settings = target.settings
+        return Job(
+            target.filename, target.path, raw, rules, others, settings.torch_version, asked,
+            seconds=settings.max_seconds, libraries=settings.libraries,
+        )  # fmt: skip
 
     def _known(self, work: _Work, *, stored: bool = True) -> list[Finding] | None:
         path = work.target.path
@@ -190,8 +201,11 @@ class Linter:
         )
 
     def _analysed(self, work: _Work) -> list[Finding]:
-        with noted(self.running, work.job.filename):
-            return self._kept(work, analyse(work.job, self._modules))
+        return self._kept(work, self._run(self._job(work)))
+
+    def _run(self, job: Job) -> Analysis:
+        with noted(self.running, job.filename):
+            return analyse(job, self._modules)
 
     def _kept(self, work: _Work, analysis: Analysis) -> list[Finding]:
         self._cache.put(work.key, analysis)
@@ -208,30 +222,30 @@ class Linter:
         active = self._projects.active(target.settings, target.path)
         named = [with_names(finding) for finding in findings]
         try:
-            kept = suppress(named, target.filename, work.job.raw, self._projects.rules, active)
+            kept = suppress(named, target.filename, work.page.raw, self._projects.rules, active)
         except Exception as failure:
             kept = [defect(target.filename, "Reading the suppressions", failure), *named]
         least = target.settings.min_severity
         return [finding for finding in kept if finding.severity >= least or finding.code in ALWAYS_ON]
 
     def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:
-        heavy = {index: work for index, work in waiting.items() if work.job.rules or work.job.others}
-        size = sum(len(work.job.raw) for work in heavy.values())
+        jobs = {index: self._job(work) for index, work in waiting.items()}
+        heavy = {index: job for index, job in jobs.items() if job.rules or job.others}
+        size = sum(len(job.raw) for job in heavy.values())
         if len(heavy) < 2 or size < POOL_BYTES or cores() < 2:
-            for index, work in waiting.items():
-                yield index, self._analysed(work)
+            for index, job in jobs.items():
+                yield index, self._kept(waiting[index], self._run(job))
             return
         from amplint.engine.pool import analyse_in_processes  # its imports are slow
 
-        light: dict[int, list[Finding]] = {}
+        light: dict[int, Analysis] = {}
 
         def check_syntax() -> None:
-            light.update({index: self._analysed(work) for index, work in waiting.items() if index not in heavy})
+            light.update({index: self._run(job) for index, job in jobs.items() if index not in heavy})
 
-        jobs = {index: work.job for index, work in heavy.items()}
-        for index, analysis in analyse_in_processes(jobs, cores(), self.running, meanwhile=check_syntax):
+        analysed = analyse_in_processes(heavy, cores(), self.running, meanwhile=check_syntax)
+        for index, analysis in itertools.chain(analysed, light.items()):
             yield index, self._kept(waiting[index], analysis)
-        yield from light.items()
 
 
 def unreadable(target: Target, failure: OSError) -> Finding:

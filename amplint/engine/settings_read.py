@@ -7,7 +7,6 @@ what is in them. What is found the second time alone, or weighs more then, names
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from amplint.engine.dispatch import Dispatcher
 from amplint.engine.modules import Lookups
 from amplint.engine.screen import follows, screen, words_of
 from amplint.findings import Applicability, Finding, Note, Severity, Span
+from amplint.regex import regex
 from amplint.rule import Rule
 from amplint.semantics import interpret, reads_configs
 from amplint.semantics.configs.display import dictionaries, name_of
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from amplint.engine.analyse import Job
     from amplint.source.configs.file import ConfigFile
 
-_HYDRA_FOLDER = re.compile(rb"""\bconfig_path\s*=\s*["']([\w./-]+)["']""")
-_HYDRA_NAME = re.compile(rb"""\bconfig_name\s*=\s*["']([\w./-]+)["']""")
+_HYDRA_FOLDER = regex(rb"""\bconfig_path\s*=\s*["']([\w./-]+)["']""")
+_HYDRA_NAME = regex(rb"""\bconfig_name\s*=\s*["']([\w./-]+)["']""")
 MOST_NOTES = 4
 NAMED_IN_MESSAGES = 2
 

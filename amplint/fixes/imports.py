@@ -17,12 +17,13 @@ from amplint.fixes.names import (
     used_names,
 )
 from amplint.fixes.splice import Located, place, splice
+from amplint.regex import regex
 from amplint.source.rewrite_lines import LINE_TAIL, Lines, deletions
 from amplint.source.source import NEWLINE
 from amplint.torchlib.names import LIBRARIES
 
 _STANDARD = sys.stdlib_module_names - {"__future__"}
-_NOQA = re.compile(r"[^#]*#.*\bnoqa\b", re.IGNORECASE)
+_NOQA = regex(r"[^#]*#.*\bnoqa\b", re.IGNORECASE)
 
 
 def can_import(text: str, wanted: Iterable[str]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from amplint.hardening import Uninterrupted
+from amplint.regex import regex
 
 fcntl: Any
 try:
@@ -20,7 +20,7 @@ except ImportError:  # on Windows
     fcntl = None
 
 _NAME_KEPT = 40
-_TEMPORARY = re.compile(rf"\.(.{{1,{_NAME_KEPT}}})\.[a-z0-9_]{{8}}\.tmp")
+_TEMPORARY = regex(rf"\.(.{{1,{_NAME_KEPT}}})\.[a-z0-9_]{{8}}\.tmp")
 
 
 class FileChangedError(OSError):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
 from amplint.findings import Position
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.source.encoding import SourceError
 from amplint.source.layout import NEWLINE
 
 _BOM = b"\xef\xbb\xbf"
 _PYTHON = ("python", "python3", "ipython", "ipython3", "xpython")
-_SPACE = re.compile(r"[ \t\r\n]*")
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s"\[\]{},:]+')
-_ESCAPED = re.compile(r"\\u(?!00[0-7])")
+_SPACE = regex(r"[ \t\r\n]*")
+_TOKEN = regex(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s"\[\]{},:]+')
+_ESCAPED = regex(r"\\u(?!00[0-7])")
 
 Range = tuple[int, int]
 """A half-open range of offsets in the text of the file."""

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 from amplint.findings import Span
+from amplint.regex import regex
 from amplint.source.source import NEWLINE
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = regex(r"[A-Za-z_]\w*")
 
 
 class Hidden:

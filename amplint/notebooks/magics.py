@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from amplint.notebooks.hidden import with_ends
 from amplint.notebooks.validity import parses
+from amplint.regex import regex
 from amplint.source.layout import Layout
 from amplint.source.source import NEWLINE
 
@@ -30,14 +30,14 @@ KNOWN = TRANSPARENT | {
 Hide = Callable[[str, str], str]
 """Takes a row and what is to stand for it, and gives that back with a sign by which it is known again."""
 
-_MAGIC = re.compile(r"[ \t]*(?:%%?(?P<name>[A-Za-z_]\w*)|!(?!=)|(?P<rare>\?\??[ \t]*[%\w]|/[A-Za-z_]|[,;][A-Za-z_]))")
-_ASSIGNED = re.compile(r"(?P<target>[ \t]*[A-Za-z_][\w., \t*]*)=[ \t]*(?:!(?!=)|%(?P<name>[A-Za-z_]\w*))")
-_HELP = re.compile(r"[ \t]*%{0,2}[A-Za-z_*][\w*.\[\]'\"]*\?\??[ \t;]*")
-_TIMED = re.compile(r"(?P<indent>[ \t]*)%time(?P<code>[ \t]+(?!-).+)")
-_CELL_MAGIC = re.compile(r"%%(?P<name>\w*)")
-_UNMARKED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?=[ \t])")
-_PROMPT = re.compile(r"[ \t]*(?:>>> |In \[\d*\]: )")
-_PIECE = re.compile(r"#[^\r\n]*|\\(?:\r\n|[\s\S])|\"\"\"|'''|[\"'()\[\]{}]|\r\n|\r|\n")
+_MAGIC = regex(r"[ \t]*(?:%%?(?P<name>[A-Za-z_]\w*)|!(?!=)|(?P<rare>\?\??[ \t]*[%\w]|/[A-Za-z_]|[,;][A-Za-z_]))")
+_ASSIGNED = regex(r"(?P<target>[ \t]*[A-Za-z_][\w., \t*]*)=[ \t]*(?:!(?!=)|%(?P<name>[A-Za-z_]\w*))")
+_HELP = regex(r"[ \t]*%{0,2}[A-Za-z_*][\w*.\[\]'\"]*\?\??[ \t;]*")
+_TIMED = regex(r"(?P<indent>[ \t]*)%time(?P<code>[ \t]+(?!-).+)")
+_CELL_MAGIC = regex(r"%%(?P<name>\w*)")
+_UNMARKED = regex(r"(?P<name>[A-Za-z_]\w*)(?=[ \t])")
+_PROMPT = regex(r"[ \t]*(?:>>> |In \[\d*\]: )")
+_PIECE = regex(r"#[^\r\n]*|\\(?:\r\n|[\s\S])|\"\"\"|'''|[\"'()\[\]{}]|\r\n|\r|\n")
 
 
 def masked(text: str, hide: Hide, *, script: bool = False) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import re
 
 from amplint.findings import Position, Span
 from amplint.notebooks.document import Cell, Document
@@ -12,10 +11,11 @@ from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page, Problem
 from amplint.notebooks.validity import objection, parses
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.source.encoding import SourceError
 from amplint.source.source import NEWLINE
 
-_OPENING = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*(%%[^\r\n]*)")
+_OPENING = regex(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*(%%[^\r\n]*)")
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from amplint.notebooks.hidden import Hidden, rows_of
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page
 from amplint.notebooks.validity import objection, parses
+from amplint.regex import regex
 from amplint.source.encoding import SourceError, decode, encode, rewritten
 from amplint.source.source import NEWLINE
 
-_CELL = re.compile(r"^(?:# ?%%|# In ?\[|# <codecell>)", re.MULTILINE)
+_CELL = regex(r"^(?:# ?%%|# In ?\[|# <codecell>)", re.MULTILINE)
 
 
 class Script(Page):

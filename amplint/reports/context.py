@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING
 from amplint.engine.select import Rules
 from amplint.findings import Finding
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.source.encoding import SourceError, shown_text
 from amplint.source.files import read
 
 if TYPE_CHECKING:
     from amplint.notebooks.document import Document
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+_NEWLINE = regex(r"\r\n|\r|\n")
 
 
 class Sources:

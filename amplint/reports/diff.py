@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 
 from amplint.notebooks.reading import cells_of
+from amplint.regex import regex
 from amplint.reports.places import in_file
 from amplint.reports.text import visible, without_commands
 from amplint.source.encoding import shown_text
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE = regex(r"[^\n]*\n|[^\n]+")
 
 
 CI_SYSTEMS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")

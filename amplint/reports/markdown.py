@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from amplint.findings import Applicability, Finding, Severity
+from amplint.regex import regex
 from amplint.reports.context import Context
 from amplint.reports.places import in_file
 from amplint.reports.text import fitting, one_line
@@ -16,8 +17,8 @@ LONGEST = 65_536
 _LONGEST_TEXT = 1_000
 _MARKER = "<!-- amplint -->\n"
 """By which a later run finds its comment."""
-_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
-_LINKED = re.compile(r"(?:\\[@#:]|\bGH\\-)(?=\S)", re.IGNORECASE)
+_PUNCTUATION = regex(r"[!-/:-@\[-`{-~]")
+_LINKED = regex(r"(?:\\[@#:]|\bGH\\-)(?=\S)", re.IGNORECASE)
 """What GitHub makes a mention, an emoji or a reference to an issue of, also where it is escaped."""
 _FIXES = {
     Applicability.SAFE: "`amplint --fix` repairs this.",

@@ -11,12 +11,14 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable
 
-_INVISIBLE = re.compile(
+from amplint.regex import regex
+
+_INVISIBLE = regex(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
 )
-_COMMAND_ANYWHERE = re.compile(r"#(?=#\w*\[)")
+_COMMAND_ANYWHERE = regex(r"#(?=#\w*\[)")
 """The first character of `##vso[`, `##teamcity[` and `##[`."""
-_COMMAND = re.compile(rf"(?<!\S):(?=:)|{_COMMAND_ANYWHERE.pattern}")
+_COMMAND = regex(rf"(?<!\S):(?=:)|{_COMMAND_ANYWHERE.pattern}")
 """The same, and that of `::set-output` where a word begins with it: as a line's first word it is a command."""
 
 

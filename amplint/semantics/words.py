@@ -14,6 +14,9 @@ from collections.abc import Callable
 from amplint.findings import Guessed
 from amplint.records import dataclass
 
+_NAMES = 2_048
+"""Of so many names each guess remembers what it takes them for: a script asks for the same ones again and again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
@@ -46,7 +49,7 @@ class Guess:
     @functools.cached_property
     def search(self) -> Callable[[str], re.Match[str] | None]:
         """Where the pattern is found in a name, None where it is not."""
-        return self.compiled.search
+        return functools.lru_cache(_NAMES)(self.compiled.search)
 
 
 def _one_of(

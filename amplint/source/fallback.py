@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 
-_VERSION_TEST = re.compile(r"__version__|torch_version|\bversion\.|(?i:torch)_(?:greater|\d)|hasattr\(torch(?:\.amp)?,")
+_VERSION_TEST = regex(r"__version__|torch_version|\bversion\.|(?i:torch)_(?:greater|\d)|hasattr\(torch(?:\.amp)?,")
 _HANDLERS = (cst.ExceptHandler, cst.ExceptStarHandler)
 _LEAVING = (cst.Return, cst.Raise)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-_PREFIX = re.compile(r"(?:\W|^)([rRbBuUfF]{1,2})\Z")
-_STOP = re.compile(r"[\"'#()\[\]{}!:=]")
-_CONVERSION = re.compile(r"[ \t\f\r\n]*!([rsa])[ \t\f\r\n]*")
-_SHOWS = re.compile(r"=[ \t\f\r\n]*(?=[!:}])")
-_NAMED = re.compile(r"\\N\{[^}\"']*\}")
+from amplint.regex import regex
+
+_PREFIX = regex(r"(?:\W|^)([rRbBuUfF]{1,2})\Z")
+_STOP = regex(r"[\"'#()\[\]{}!:=]")
+_CONVERSION = regex(r"[ \t\f\r\n]*!([rsa])[ \t\f\r\n]*")
+_SHOWS = regex(r"=[ \t\f\r\n]*(?=[!:}])")
+_NAMED = regex(r"\\N\{[^}\"']*\}")
 
 
 class Literal(NamedTuple):

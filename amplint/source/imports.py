@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 
 from amplint.records import dataclass
+from amplint.regex import regex
 
-_STATEMENT = re.compile(
+_STATEMENT = regex(
     r"^[ \t]*(?:from[ \t]+(?P<module>[\w.]*)[ \t]*import[ \t]*"
     r"(?P<names>\((?:[^()#]|#[^\n]*)*\)|(?:[^\\\n;#]|\\\r?\n)*)|import[ \t]+(?P<modules>[^\n;#]+))",
     re.MULTILINE,
 )
-_COMMENT = re.compile(r"#[^\n]*")
-_DEFINED = re.compile(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)", re.MULTILINE)
-_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+_COMMENT = regex(r"#[^\n]*")
+_DEFINED = regex(r"^(?:async[ \t]+def|def|class)[ \t]+(\w+)", re.MULTILINE)
+_ASSIGNED = regex(r"^([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import functools
 import re
 
+from amplint.regex import regex
 from amplint.source.fstrings import Field, scan
 
-NEWLINE = re.compile(r"\r\n|\r|\n")
+NEWLINE = regex(r"\r\n|\r|\n")
 _OPENING, _CLOSING = "([{", ")]}"
 _BLANK = " \t\n\r\f"
-_CODE = re.compile(r"[^\s]")
-_NO_CODE = re.compile(
+_CODE = regex(r"[^\s]")
+_NO_CODE = regex(
     r"(?P<comment>\#[^\r\n]*)|(?P<joined>\\(?:\r\n|\r|\n))"
     r"|(?P<prefix>\b[rRbBuUfF]{1,2})?(?P<quote>\"\"\"|'''|\"|')"
 )
 _REST = {
-    '"': re.compile(r'[^\\"]*(?:\\(?:\r\n|[\s\S])[^\\"]*)*"'),
-    "'": re.compile(r"[^\\']*(?:\\(?:\r\n|[\s\S])[^\\']*)*'"),
-    '"' * 3: re.compile(r'[^\\"]*(?:(?:\\[\s\S]|"(?!""))[^\\"]*)*"""'),
-    "'" * 3: re.compile(r"[^\\']*(?:(?:\\[\s\S]|'(?!''))[^\\']*)*'''"),
+    '"': regex(r'[^\\"]*(?:\\(?:\r\n|[\s\S])[^\\"]*)*"'),
+    "'": regex(r"[^\\']*(?:\\(?:\r\n|[\s\S])[^\\']*)*'"),
+    '"' * 3: regex(r'[^\\"]*(?:(?:\\[\s\S]|"(?!""))[^\\"]*)*"""'),
+    "'" * 3: regex(r"[^\\']*(?:(?:\\[\s\S]|'(?!''))[^\\']*)*'''"),
 }
-_NOT_A_BREAK = re.compile(r"[^\r\n]")
+_NOT_A_BREAK = regex(r"[^\r\n]")
 
 
 class Layout:
@@ -116,7 +117,7 @@ class Layout:
         return self.text[start] in _OPENING and self.text[end - 1] in _CLOSING and self.closing(start) == end - 1
 
 
-_BRACKETS = re.compile(r"[(){}\[\]]")
+_BRACKETS = regex(r"[(){}\[\]]")
 
 
 def _nested(fields: list[Field]) -> list[Field]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.layout import Layout
 from amplint.source.lower_expressions import new
 from amplint.source.lower_patterns import PatternLowering
 
-_SEPARATED = re.compile(r"[ \t\f]*;(?:[ \t\f]|\\(?:\r\n|\r|\n))*")
-_CONTINUED = re.compile(r"[ \t\f]*(?:\\(?:\r\n|\r|\n)[ \t\f]*)*")
+_SEPARATED = regex(r"[ \t\f]*;(?:[ \t\f]|\\(?:\r\n|\r|\n))*")
+_CONTINUED = regex(r"[ \t\f]*(?:\\(?:\r\n|\r|\n)[ \t\f]*)*")
 
 
 class Lowering(PatternLowering):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.fstrings import Field, Literal, scan
 from amplint.source.layout import Layout
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 new: Callable[[type[Kind]], Kind] = object.__new__
 """Nodes are made without `__init__`, which would take most of the time."""
 
-_OPENING = re.compile(r"([rRbBuUfF]{0,2})(\"\"\"|'''|\"|')")
+_OPENING = regex(r"([rRbBuUfF]{0,2})(\"\"\"|'''|\"|')")
 
 
 class ExpressionLowering:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.layout import Layout
 
 Range: TypeAlias = tuple[int, int]
 """A half-open range of offsets."""
 
-_WORD = re.compile(r"(?:\w|[^\x00-\x7f])+")
-_LAST_WORD = re.compile(r"(?:\w|[^\x00-\x7f])+[\x00-/:-@\[-^`{-\x7f]*\Z")
+_WORD = regex(r"(?:\w|[^\x00-\x7f])+")
+_LAST_WORD = regex(r"(?:\w|[^\x00-\x7f])+[\x00-/:-@\[-^`{-\x7f]*\Z")
 
 
 class Places:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -18,13 +17,13 @@ _forgotten: list[Callable[[], None]] = []
 
 def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
     """`function`, run once for each chunk; what it returns must hold no nodes, since the tree may be forgotten."""
-    known: weakref.WeakKeyDictionary[Chunk, T] = weakref.WeakKeyDictionary()
 
     @functools.wraps(function)
     def remembered(chunk: Chunk) -> T:
-        if chunk not in known:
-            known[chunk] = function(chunk)
-        return known[chunk]
+        if function not in chunk.of_text:
+            chunk.of_text[function] = function(chunk)
+        found: T = chunk.of_text[function]
+        return found
 
     return remembered
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Sequence
 
 from amplint.findings import Position, Span
+from amplint.regex import regex
 from amplint.source.source import NEWLINE
 
-INDENTATION = re.compile(r"[ \t]*")
-LINE_TAIL = re.compile(r"[ \t]*(?:;[ \t]*)?(?:#.*)?")
+INDENTATION = regex(r"[ \t]*")
+LINE_TAIL = regex(r"[ \t]*(?:;[ \t]*)?(?:#.*)?")
 """What may follow the last statement of a line."""
-ITEM_TAIL = re.compile(r"[ \t]*,?[ \t]*(?:#.*)?")
+ITEM_TAIL = regex(r"[ \t]*,?[ \t]*(?:#.*)?")
 """What may follow an item that has its line to itself."""
 
 Range = tuple[int, int]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from amplint.findings import Edit
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
 from amplint.source.tree import walk
 
-_COMMENT_ONLY = re.compile(r"[ \t]*(#.*)?")
+_COMMENT_ONLY = regex(r"[ \t]*(#.*)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from amplint.findings import Position, Span
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.encoding import SourceError, decode
 from amplint.source.imports import Import, assigned, defined, imports
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     import libcst
 
 RUN_ROWS = 200
-WORD = re.compile(r"[A-Za-z_]\w*")
-_LIMITS = re.compile("too many|Exceeds the limit")
+WORD = regex(r"[A-Za-z_]\w*")
+_LIMITS = regex("too many|Exceeds the limit")
 """What Python says of a file that its own limits keep from running: too deep, or with an endless number in it."""
 _MARK = "\ufeff"
 """A second byte order mark, which only libcst would overlook."""
-_TOLD = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
+_TOLD = regex(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
 _OF_TREES = ("module", "parents", "_places", "_concrete")
@@ -64,6 +65,8 @@ class Chunk:
         self.name = name
         self._statements = statements
         self._only_concrete = statements is None
+        self.of_text: dict[Callable[..., Any], Any] = {}
+        """What `per_chunk` functions have found."""
         self.of_tree: dict[Callable[..., Any], Any] = {}
         """What `per_tree` functions have found, as long as the tree is kept."""
 

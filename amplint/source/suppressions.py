@@ -9,16 +9,17 @@ from collections.abc import Iterable, Iterator
 
 from amplint.findings import Position, Span
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.source.encoding import SourceError, decode
 
 _NOQA = r"noqa\b(?:\s*:\s*(?P<codes>[a-z]+[0-9]+(?:\s*(?:,\s*)?[a-z]+[0-9]+)*))?"
 _OWN = r"amplint\s*:\s*(?P<own>ignore-file|ignore)(?![\w-])(?:\s*\[(?P<selectors>[^\]#]*)\])?"
-_DIRECTIVE = re.compile(rf"#\s*(?:{_NOQA}|{_OWN})", re.IGNORECASE)
-_HINT = re.compile(rb"noqa|amplint\s*:", re.IGNORECASE)
-_OWN_HINT = re.compile(rb"amplint\s*:", re.IGNORECASE)
-_LISTED = re.compile(rb"noqa\s*:[^\r\n]*", re.IGNORECASE)
-_CODE_HINT = re.compile(rb"AMP\d", re.IGNORECASE)
-_YAML_COMMENT = re.compile(r"(?:^|\s)(?P<comment>#[^\n]*)")
+_DIRECTIVE = regex(rf"#\s*(?:{_NOQA}|{_OWN})", re.IGNORECASE)
+_HINT = regex(rb"noqa|amplint\s*:", re.IGNORECASE)
+_OWN_HINT = regex(rb"amplint\s*:", re.IGNORECASE)
+_LISTED = regex(rb"noqa\s*:[^\r\n]*", re.IGNORECASE)
+_CODE_HINT = regex(rb"AMP\d", re.IGNORECASE)
+_YAML_COMMENT = regex(r"(?:^|\s)(?P<comment>#[^\n]*)")
 _LAYOUT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from amplint.regex import regex
 
 LIBRARIES = frozenset(
     [
@@ -141,7 +141,7 @@ FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
 FLOAT16_SMALLEST_NORMAL = 2.0**-14
 
 
-_OTHER_OPTIMIZERS = re.compile(r"transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|apex\.optimizers\.Fused\w+")
+_OTHER_OPTIMIZERS = regex(r"transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|apex\.optimizers\.Fused\w+")
 
 
 def is_optimizer(name: str) -> bool:
@@ -160,7 +160,7 @@ def derives_optimizer(name: str) -> bool:
     return name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or is_optimizer(name)
 
 
-_PRECISION = re.compile(r"(?i)(?:^|[^a-z0-9])(?:b?fp?|b?float|true|mixed)?-?(?:16|32)(?:$|[^0-9])|amp|half")
+_PRECISION = regex(r"(?i)(?:^|[^a-z0-9])(?:b?fp?|b?float|true|mixed)?-?(?:16|32)(?:$|[^0-9])|amp|half")
 
 
 def is_precision(text: object) -> bool:
@@ -170,24 +170,24 @@ def is_precision(text: object) -> bool:
 
 SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
 """Bytes of which a file that uses a gradient scaler holds at least one."""
-HALF_SIGNS = re.compile(rb"autocast|half|float16|HalfTensor|def \w+\([^)]{0,4000}dtype")
+HALF_SIGNS = regex(rb"autocast|half|float16|HalfTensor|def \w+\([^)]{0,4000}dtype")
 """What a file holds in which a tensor can be seen to be half.
 
 What is repeated in such patterns has an end, so that a search costs no more than the text is long.
 """
-HALF_ASSUMED = re.compile(
+HALF_ASSUMED = regex(
     HALF_SIGNS.pattern
     + rb"|type_as\(|\.to\([^()]{0,400}dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
     rb"|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
 )
 """What a file holds that gives away how half meets its operations."""
-HUGE_NUMBERS = re.compile(
+HUGE_NUMBERS = regex(
     rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info"
     rb"|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )
-HUGE_ASSUMED = re.compile(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
+HUGE_ASSUMED = regex(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
 """The same, and names of constants that another file may hold."""
-TINY_NUMBERS = re.compile(
+TINY_NUMBERS = regex(
     rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )
-INFINITIES = re.compile(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")
+INFINITIES = regex(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")

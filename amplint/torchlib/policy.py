@@ -52,9 +52,19 @@ def treatment(version: str | None = None) -> Treatment:
 
 def _by_name(operators: Mapping[str, Set[str]]) -> dict[str, frozenset[str]]:
     return {
-        device: frozenset(op for op in having("cast") if not listed.isdisjoint(_MADE_OF.get(op, (op,))))
+        device: frozenset(op for operator in listed for op in _deciding().get(operator, ()))
         for device, listed in operators.items()
     }
+
+
+@functools.cache
+def _deciding() -> dict[str, list[str]]:
+    """Operator of the dispatcher -> the operations whose result it decides about."""
+    found: dict[str, list[str]] = {}
+    for op in having("cast"):
+        for operator in _MADE_OF.get(op, (op,)):
+            found.setdefault(operator, []).append(op)
+    return found
 
 
 LOWER = treatment().lower["cuda"]

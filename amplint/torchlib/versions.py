@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from amplint.records import dataclass
+from amplint.regex import regex
 
 Version = tuple[int, ...]
-_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
-_ASKED = re.compile(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
+_NUMBERS = regex(r"\d+(?:\.\d+)*")
+_ASKED = regex(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 
 
 @dataclass(frozen=True, slots=True)

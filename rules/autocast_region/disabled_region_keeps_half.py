@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import CastBack, Event, ScriptEnd, StaysHalf
 from amplint.source import syntax as cst
@@ -53,7 +53,7 @@ class DisabledRegionKeepsHalf(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES),)
     screen = (b"autocast",)
-    assumed = (re.compile(rb"\.float\(\)|float32|torch\.float\b"), re.compile(rb"einsum|matmul|\bb?mm\(| @ "))
+    assumed = (regex(rb"\.float\(\)|float32|torch\.float\b"), regex(rb"einsum|matmul|\bb?mm\(| @ "))
     fixable = Applicability.SAFE
 
     def __init__(self) -> None:

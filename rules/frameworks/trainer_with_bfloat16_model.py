@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.edits.repairs import load_in_float32
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
 from amplint.source import syntax as cst
@@ -67,7 +67,7 @@ class TrainerWithBfloat16Model(Rule):
     name = "trainer-with-bfloat16-model"
     severity = Severity.WARNING
     screen = (
-        re.compile(rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"),
+        regex(rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"),
         (b"bfloat16", b"CausalLM.from_pretrained(", b"TextToText.from_pretrained("),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
         (b".step(", b".train(", b".fit("),

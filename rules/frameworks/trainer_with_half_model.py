@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.edits.repairs import load_in_float32
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
 from amplint.torchlib.frameworks import TITLES
@@ -53,7 +53,7 @@ class TrainerWithHalfModel(Rule):
     name = "trainer-with-half-model"
     severity = Severity.ERROR
     screen = (
-        re.compile(rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16"),
+        regex(rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16"),
         (b"half(", b"float16"),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
         (b".step(", b".train(", b".fit("),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import FLAGS, UNIFORM, Because, Event, How, LossOfOutput, Operand, Operation, Sensitive
 from amplint.semantics.values.values import Tensor
@@ -75,7 +75,7 @@ class LossInHalf(Rule):
     claims = (Claim(Sign.TAKES),)
     screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
     assumed = (
-        re.compile(
+        regex(
             HALF_ASSUMED.pattern
             + rb"|sigmoid\(|cumsum\(|multinomial\(|softmax[^\n]*\.log\(|log\([^\n]*softmax|kl_div|log_softmax"
         ),

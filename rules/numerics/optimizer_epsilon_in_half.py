@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, HalfStepped
 from amplint.torchlib.names import FLOAT16_ROUNDS_TO_ZERO
@@ -52,7 +52,7 @@ class OptimizerEpsilonInHalf(Rule):
     name = "optimizer-epsilon-in-half"
     severity = Severity.ERROR
     claims = (Claim(Sign.HOLDS, ("float16",), ops=("step",)),)
-    screen = ((b"half", b"float16"), b".step(", re.compile("|".join(EPSILONS).encode()))
+    screen = ((b"half", b"float16"), b".step(", regex("|".join(EPSILONS).encode()))
     fixable = Applicability.UNSAFE
     reason = "Without it the optimizer divides by 0 where gradients are 0 or small, and weights become NaN."
 

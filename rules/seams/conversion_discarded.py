@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ConversionDiscarded, Event
 from amplint.source import syntax as cst
@@ -47,7 +47,7 @@ class DiscardedConversion(Rule):
     code = "AMP506"
     name = "conversion-discarded"
     severity = Severity.WARNING
-    screen = (re.compile(DISCARDED_CAST.encode()),)
+    screen = (regex(DISCARDED_CAST.encode()),)
     fixable = Applicability.UNSAFE
     reason = "A tensor is not converted in place, as a module is."
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import COUNTER, constant, shifted
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
@@ -18,8 +18,8 @@ from amplint.torchlib.methods import SAME_NUMBERS
 _KEEPS = SAME_NUMBERS | {"mean", "type", "get", "__enter__"}
 _SCALED = spellings("div", "mul")
 _RESCALES = _SCALED | in_place(_SCALED) | {"sum", "prod"}
-_MAY_DIVIDE = re.compile(r"/|\bdiv|\bmul|\.sum\(|sum\b")
-_SUMMED = re.compile(
+_MAY_DIVIDE = regex(r"/|\bdiv|\bmul|\.sum\(|sum\b")
+_SUMMED = regex(
     r"reduction\s*=\s*[\"'](?:sum|none)|reduction\s*=\s*[^\"'\s]|size_average\s*=\s*False|sum_loss|loss_sum|comm_hook"
 )
 _DEEP = 60

@@ -7,10 +7,10 @@ the same round clears gradients.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TypeGuard
 
+from amplint.regex import regex
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Job, NeverCleared
 from amplint.semantics.memory.undone import Undone
@@ -22,7 +22,7 @@ from amplint.semantics.values.values import Optimizer
 from amplint.semantics.words import MAY_CLEAR
 from amplint.source import syntax as cst
 
-_COMMENT = re.compile(r"#[^\n]*")
+_COMMENT = regex(r"#[^\n]*")
 
 
 def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:

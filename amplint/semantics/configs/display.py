@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
+from amplint.regex import regex
 from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Items, Unknown, Value
 from amplint.source import syntax as cst
 
 _WORDS = {"True": TRUE, "False": FALSE, "None": NONE}
-_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_REAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+_REFERENCE = regex(r"\$\{([\w.]+)\}")
+_REAL = regex(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 MISSING = "???"
 """What OmegaConf calls a value that has to come from somewhere else."""
 _INDIRECT = 8

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Iterator
 
+from amplint.regex import regex
 from amplint.semantics.configs.display import Reader, get
 from amplint.semantics.values.values import NONE, Const, Items, Unknown, Value
 from amplint.source.configs.file import ConfigFile
 
 DEFAULTS, SELF = "defaults", "_self_"
-_PACKAGE = re.compile(r"#\s*@package\s+(\S+)")
+_PACKAGE = regex(r"#\s*@package\s+(\S+)")
 _GLOBAL = frozenset({"_global_", "_here_"})
 _DEEPEST = 5
 

@@ -6,11 +6,11 @@ Forward runs in the autocast state of its caller, backward in that of whoever ca
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.semantics.custom_functions.function_passes import (
     Passes,
     cast_in_both,
@@ -37,8 +37,8 @@ from amplint.source.tree import every, walk
 
 KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
-_SIGNS = re.compile(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
-_EXCHANGES = re.compile(r"\.data\s*=[^=]|\bout=")
+_SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
+_EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
 """What exchanges the content of a tensor, or its dimensions."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
 _PLAIN = frozenset(

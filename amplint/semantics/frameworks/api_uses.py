@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import ApiUse
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
@@ -19,7 +20,7 @@ from amplint.source.tree import bound_by, walk
 from amplint.torchlib.legacy import APEX_MODULES
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
-_NATIVE_IMPORT = re.compile(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
+_NATIVE_IMPORT = regex(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
 
 
 class ApiUses(Tracker):

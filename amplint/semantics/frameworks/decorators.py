@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from amplint.regex import regex
 from amplint.semantics.events import InertDecorator
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
@@ -13,8 +12,8 @@ from amplint.semantics.values.values import Class, Ref
 from amplint.source import syntax as cst
 from amplint.torchlib.legacy import CAST_DECORATORS, PLAIN_BASES, SWITCH, is_mmcv
 
-_SET_FROM_OUTSIDE = re.compile(rf"(?<!\bself)\.{SWITCH}\s*=|setattr\([^)]*{SWITCH}")
-_ABSTRACT = re.compile(r"@(?:abc\.)?abstractmethod\b")
+_SET_FROM_OUTSIDE = regex(rf"(?<!\bself)\.{SWITCH}\s*=|setattr\([^)]*{SWITCH}")
+_ABSTRACT = regex(r"@(?:abc\.)?abstractmethod\b")
 
 
 def inspect(machine: Machine, state: State, cls: Class) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from amplint.regex import regex
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, taken_for_model
@@ -33,7 +33,7 @@ _SIDES_KEPT = 4
 _SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS)
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
-_CALLED = re.compile(r"\b(\w+)\(")
+_CALLED = regex(r"\b(\w+)\(")
 
 
 def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:

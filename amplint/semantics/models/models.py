@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import (
     Clash,
     FlashInFloat32,
@@ -64,11 +65,11 @@ RUNS_LAYERS = words("forward __call__")
 _LAYERS = words("Sequential MultiheadAttention Transformer").union(
     valued("recurrent").values(), valued("cell").values()
 )
-_CASTS_ITSELF = re.compile(
+_CASTS_ITSELF = regex(
     r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
 )
 """Imports of frameworks that enter autocast around the forward passes of the models they are given."""
-_TRAINS = re.compile(r"backward\(|zero_grad\(")
+_TRAINS = regex(r"backward\(|zero_grad\(")
 _OF_MODELS = (
     Forward,
     ForwardOutside,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Module, Unknown, Value
 from amplint.semantics.words import NORMALISATION_SPARED, NORMALISED_MAKER
 
-_LAYER = re.compile(r"(?:^|\.)(?:Sync)?BatchNorm(?:[123]d)?$")
-_MADE = re.compile(r"\bBatchNorm[123]d\((?![^()]*track_running_stats)|\bSyncBatchNorm\(")
+_LAYER = regex(r"(?:^|\.)(?:Sync)?BatchNorm(?:[123]d)?$")
+_MADE = regex(r"\bBatchNorm[123]d\((?![^()]*track_running_stats)|\bSyncBatchNorm\(")
 
 
 def keeps_statistics(machine: Machine, state: State, model: Value) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import ForwardOutside, ScaledWithoutRegion
 from amplint.semantics.models.models import Models
 from amplint.semantics.python import attributes
@@ -125,12 +125,12 @@ def _speaks_of_half(chunk: Chunk) -> bool:
     return _SPEAKS_OF_HALF.search(chunk.text) is not None
 
 
-_SPEAKS_OF_HALF = re.compile(
+_SPEAKS_OF_HALF = regex(
     r"autocast|auto_fp16|custom_fwd|float16|\bhalf\b|HalfTensor|MixedPrecision|deepspeed|accelerat|fabric|lightning|\bapex\b"
     r"|tinycudann|transformer_engine|bitsandbytes"
 )
 """What makes half, or a framework that may."""
-_SHARDS = re.compile(r"FSDP|FullyShardedDataParallel|fully_shard")
+_SHARDS = regex(r"FSDP|FullyShardedDataParallel|fully_shard")
 
 
 class Outside(Tracker):

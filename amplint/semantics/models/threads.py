@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import RegionMissed
 from amplint.semantics.models import models
 from amplint.semantics.python import attributes
@@ -52,7 +52,7 @@ POOLS = (
     "multiprocessing.pool.ThreadPool",
     "multiprocessing.dummy.Pool",
 )
-_REGIONS = re.compile(r"autocast|\bamp\b")
+_REGIONS = regex(r"autocast|\bamp\b")
 _CALLS_ONCE = words("submit")
 _CALLS_WITH_TUPLE = words("apply apply_async")
 _CALLS_PER_ITEM = words("map map_async imap imap_unordered")

@@ -788,12 +788,12 @@ class Protocol(Tracker):
 
     def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
         """The scaler or optimizer that its use shows an unknown value to be."""
-        if not isinstance(value, Unknown):
-            return None
         known = self.machine.kinds()
         path = dotted(node) if known else None
         kind = known.get(path) if path is not None else None
-        if kind is None or self.machine.symbols.made_of(value.symbol, self.handed_out):
+        if kind is None or not isinstance(value, Unknown):
+            return None
+        if self.machine.symbols.made_of(value.symbol, self.handed_out):
             return None
         if kind == SCALER:
             return Scaler(value.symbol, self.machine.unknown("enabled", parts=(value.symbol,)))

@@ -54,7 +54,10 @@ def _holds(value: cst.BaseExpression, node: cst.Call) -> bool:
 @per_chunk
 def _only_assigned(chunk: Chunk) -> frozenset[str]:
     """The names that stand in a chunk as targets of assignments alone."""
-    mentioned = Counter(name.value for name in every(chunk.module, cst.Name))
-    targets = (one.target for one in every(chunk.module, cst.AssignTarget))
-    assigned = Counter(target.value for target in targets if isinstance(target, cst.Name))
+    mentioned, assigned = Counter[str](), Counter[str]()
+    for node in every(chunk.module, cst.Name, cst.AssignTarget):
+        if isinstance(node, cst.Name):
+            mentioned[node.value] += 1
+        elif isinstance(target := node.target, cst.Name):  # type: ignore[attr-defined]
+            assigned[target.value] += 1
     return frozenset(name for name, times in assigned.items() if mentioned[name] == times)

@@ -135,13 +135,16 @@ def _home(machine: Machine, state: State, name: str) -> int:
 
 
 def _name(machine: Machine, state: State, node: cst.Name) -> Value:
-    if node.value in _LITERALS:
-        return _LITERALS[node.value]
-    found = machine.lookup(state, node.value) or modules.global_value(machine, state, node.value)
+    name = node.value
+    found = machine.lookup(state, name)
     if found is None:
-        if node.value in _BUILTINS:
-            return Ref(f"builtins.{node.value}")
-        found = machine.unknown("name", node.value)
+        if name in _LITERALS:
+            return _LITERALS[name]
+        found = modules.global_value(machine, state, name)
+    if found is None:
+        if name in _BUILTINS:
+            return _BUILTINS[name]
+        found = machine.unknown("name", name)
     return refined(machine, state, attributes.with_kind(machine, found, node))
 
 
@@ -331,8 +334,9 @@ def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
 
 
 _LITERALS: dict[str, Value] = {"True": TRUE, "False": FALSE, "None": Const(None)}
-_BUILTINS = frozenset(
-    [
+_BUILTINS = {
+    name: Ref(f"builtins.{name}")
+    for name in [
         "print",
         "len",
         "float",
@@ -387,7 +391,7 @@ _BUILTINS = frozenset(
         "hash",
         "slice",
     ]
-)
+}
 _HANDLERS: dict[type[cst.CSTNode], Callable[..., Value]] = {
     cst.Name: _name,
     cst.Attribute: _attribute,

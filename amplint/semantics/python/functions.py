@@ -46,6 +46,8 @@ CALLS = Patience(runs=2, steps=100)
 """When a call from one place, in the same regions and with the same flags, is not followed any more."""
 CHANGING_CALLS = Patience(runs=3, steps=500)
 """The same for functions that change what trackers know of the path."""
+INNER_CALLS = Patience(runs=2, steps=100)
+"""The same for calls in other files, from whichever place there: what they tell is told at one call of this file."""
 
 
 def call_function(
@@ -112,9 +114,11 @@ def _followed(
     if machine.summaries.is_without_effect(context, state):
         _skip(machine, state, function)
         return None
-    run = (body, node, state.regions, *keywords, *map(_flag, given))
     changing = body in machine.changing
-    if machine.novelty.is_over(run, CHANGING_CALLS if changing else CALLS):
+    runs = [((body, node, state.regions, *keywords, *map(_flag, given)), CHANGING_CALLS if changing else CALLS)]
+    if machine.entered_from is not None:
+        runs.append(((body, state.regions, machine.entered_from), INNER_CALLS))
+    if any(machine.novelty.is_over(run, patience) for run, patience in runs):
         if changing:
             machine.forget(state)
         _skip(machine, state, function, given)
@@ -125,7 +129,8 @@ def _followed(
     if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
         machine.summaries.keep_without_effect(context, read)
     machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, _of_round(machine, state, outcomes)))
-    machine.novelty.ran(run, told, left - machine.steps_left)
+    for run, _ in runs:
+        machine.novelty.ran(run, told, left - machine.steps_left)
     if any(end.progress() != progress for end in outcomes):
         machine.changing.add(body)
     quiet = machine.contacts == contacts and bool(outcomes)

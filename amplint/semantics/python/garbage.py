@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 
+from amplint.records import fields
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Const, Function, Value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from amplint.findings import Guessed
@@ -53,6 +54,8 @@ MOST_STEPS = 4 * STEP_BUDGET
 STEPS_PER_LOOK = 8
 """After so many statements the clock is looked at."""
 _processor_time = getattr(time, "thread_time", time.process_time)
+_clock = time.perf_counter
+"""Costs a tenth of looking at the processor time, which never runs ahead of it."""
 EXACT_STEPS = 500
 
 
@@ -185,7 +188,6 @@ class Machine:
     ) -> None:
         self.program = program
         self.configs = configs
-        self._evaluate = evaluate
         self._run_body = run_body
         self.symbols = Symbols()
         self.muted = False
@@ -196,6 +198,7 @@ class Machine:
         self.stopped: Stopped | None = None
         self._seconds = seconds
         self._ends = _processor_time() + seconds
+        self._looks = _clock() + seconds
         self.relevant: set[Chunk] = set()
         self.slice = Slice(())
         self.chunk: Chunk | None = None
@@ -231,18 +234,16 @@ class Machine:
         self.wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
         self.hooks = hooks(self)
+        self.evaluate: Callable[[State, cst.CSTNode], Value] = partial(evaluate, self)
+        """The value of an expression (`expressions.evaluate`)."""
 
     def close(self) -> None:
         """Drop the trackers, which hold the machine: the trees between them are freed without a search for cycles."""
-        del self.hooks
+        del self.hooks, self.evaluate
 
     def __getitem__(self, kind: type[T]) -> T:
         """The tracker of this kind."""
         return self.hooks.known[kind]  # type: ignore[return-value]
-
-    def evaluate(self, state: State, node: cst.CSTNode) -> Value:
-        """The value of an expression (`expressions.evaluate`)."""
-        return self._evaluate(self, state, node)
 
     def run_body(self, state: State, body: Sequence[cst.BaseStatement]) -> list[tuple[Value, State]]:
         """Every way a function body can return, with the returned value (`statements.run_body`)."""
@@ -297,8 +298,11 @@ class Machine:
         self._all_steps_left -= 1
         if self.steps_left < 0 or self._all_steps_left < 0:
             self._stop(f"{STEP_BUDGET:,} statements")
-        if self._all_steps_left % STEPS_PER_LOOK == 0 and _processor_time() > self._ends:
-            self._stop(f"{self._seconds:g} seconds")
+        if self._all_steps_left % STEPS_PER_LOOK == 0 and _clock() > self._looks:
+            left = self._ends - _processor_time()
+            if left < 0:
+                self._stop(f"{self._seconds:g} seconds")
+            self._looks = _clock() + left
 
     def _stop(self, spent: str) -> NoReturn:
         self.complete = False
@@ -456,12 +460,15 @@ class Machine:
 
     def lookup(self, state: State, name: str) -> Value | None:
         """The value of a variable seen from the current frame, None when it is not bound."""
-        frame = state.frame
+        frames, parents, frame = state.frames, self.parents, state.frame
         while True:
-            found = state.frames.get(frame, {}).get(name)
-            if found is not None or self.parents[frame] == frame:
+            table = frames.get(frame)
+            if table is not None and (found := table.get(name)) is not None:
                 return found
-            frame = self.parents[frame]
+            above = parents[frame]
+            if above == frame:
+                return None
+            frame = above
 
     def emit(self, state: State, kind: type[Event], node: cst.CSTNode, **details: Any) -> None:
         """Tell the rules that something happens at `node`."""

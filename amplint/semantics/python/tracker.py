@@ -73,6 +73,13 @@ class Tracker:
     triggers: frozenset[str] = frozenset()
     """The words that make code relevant to the topic in every file; those that depend on the file are `words`."""
 
+    handles: frozenset[str] = frozenset()
+    """The hooks that a kind of tracker overrides."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.handles = frozenset(name for name in _ALL if getattr(cls, name) is not getattr(Tracker, name))
+
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
 
@@ -330,6 +337,7 @@ HOOKS = tuple(
     for name, member in vars(Tracker).items()
     if callable(member) and not name.startswith("_") and name not in _BY_NAME
 )
+_ALL = (*HOOKS, *_BY_NAME)
 
 
 class Trackers:
@@ -347,10 +355,12 @@ class Trackers:
             handled = tracker.library()
             assert self.library.keys().isdisjoint(handled), f"{type(tracker).__name__}: another tracker has these names"
             self.library.update(handled)
-        self._handlers = {
-            name: tuple(getattr(tracker, name) for tracker in self._needed if _overrides(tracker, name))
-            for name in HOOKS
-        }
+        handlers: dict[str, list[Callable[..., Any]]] = {name: [] for name in HOOKS}
+        for tracker in self._needed:
+            for name in tracker.handles:
+                if name in handlers:
+                    handlers[name].append(getattr(tracker, name))
+        self._handlers = {name: tuple(found) for name, found in handlers.items()}
         self._methods: dict[str, tuple[Handler, ...]] = {}
         self._library_calls: dict[str, tuple[Handler, ...]] = {}
 
@@ -365,7 +375,7 @@ class Trackers:
         found = self._methods.get(name)
         if found is None:
             handling = [tracker for tracker in self._needed if tracker.methods is None or name in tracker.methods]
-            found = tuple(tracker.method for tracker in handling if _overrides(tracker, "method"))
+            found = tuple(tracker.method for tracker in handling if "method" in tracker.handles)
             self._methods[name] = found
         return found
 
@@ -373,11 +383,7 @@ class Trackers:
         """The handlers of calls of what has this qualified name."""
         found = self._library_calls.get(name)
         if found is None:
-            handling = [tracker for tracker in self._needed if _overrides(tracker, "library_call")]
+            handling = [tracker for tracker in self._needed if "library_call" in tracker.handles]
             found = tuple(tracker.library_call for tracker in handling if tracker.offers(name))
             self._library_calls[name] = found
         return found
-
-
-def _overrides(tracker: Tracker, hook: str) -> bool:
-    return getattr(type(tracker), hook) is not getattr(Tracker, hook)

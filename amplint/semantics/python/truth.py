@@ -94,12 +94,13 @@ def decide_value(machine: Machine, state: State, value: Value) -> bool:
 
 def refined(machine: Machine, state: State, value: Value) -> Value:
     """`value` with what the path knows of it: None, or the constant it was compared with."""
-    if not state.facts or not (isinstance(value, Unknown) or _may_be_none(value)):
+    facts = state.facts
+    if not facts or not (isinstance(value, Unknown) or _may_be_none(value)):
         return value
     symbol = value.symbol  # type: ignore[union-attr]
-    if ("is none", symbol) in state.facts and machine.assumed(state).get(("is none", symbol)) == TRUE:
+    if ("is none", symbol) in facts and machine.assumed(state).get(("is none", symbol)) == TRUE:
         return NONE
-    if ("value of", symbol) not in state.facts:
+    if ("value of", symbol) not in facts:
         return value
     return machine.assumed(state).get(("value of", symbol)) or value
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
@@ -13,10 +13,10 @@ from amplint.source.remembered import per_chunk, per_file
 from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
 
-_AMP = re.compile(r"torch\.(?:cuda|cpu)\.amp\.\w+")
-_DEVICE_WORDS = re.compile(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
+_AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
+_DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
 """What a condition about devices holds."""
-_CONDITION = re.compile(
+_CONDITION = regex(
     r"is_available\(|device_count|is_cuda|device(?:\.type|_type)?\s*(?:[!=]=|\bin\b|not in)|[\"'](?:cuda|cpu|mps)\b"
     r"|\b(?:use_|no_)?(?:cuda|gpu)s?\b(?!\.)"
 )
@@ -30,20 +30,20 @@ CUDA_ALONE = frozenset(
     ]
 )
 """Functions and classes of `torch.cuda` that raise where there is none."""
-_NEEDS_CUDA = re.compile(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
-_ASKED = re.compile(
+_NEEDS_CUDA = regex(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
+_ASKED = regex(
     r"[\w.]*(?:device|type|kind)[\w.]*(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
 )
 """A condition that tells CUDA, or an `other` device, from the rest."""
-_FIXED = re.compile(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
-_CHOICE = re.compile(r" if | else |is_available| or ")
-_TRAINS = re.compile(r"\.backward\w*\(|\bGradScaler\b")
-_KERNELS = re.compile(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
+_FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
+_CHOICE = regex(r" if | else |is_available| or ")
+_TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
+_KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that work on CUDA alone."""
-_GIVEN = re.compile(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
+_GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
 """A statement or an argument on a line of its own: what is given a value, and that."""
-_RETURNED = re.compile(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
+_RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 _FLAG_STEPS = 3
 
 

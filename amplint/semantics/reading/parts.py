@@ -15,6 +15,7 @@ from amplint.source.tree import children, walk
 AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
 """Triggers that name much else: a statement matters by what it does with them, as a method or an attribute."""
 EXITS = (cst.Return, cst.Break, cst.Continue)
+_TELLING = frozenset({cst.Attribute, cst.Call, cst.Float, cst.NamedExpr})
 
 
 @dataclass
@@ -151,38 +152,46 @@ def _bind(target: cst.CSTNode, part: Part) -> None:
 
 def _words(tree: cst.CSTNode, part: Part) -> None:
     """Add what stands in an expression; what a call is given decides for `bool(...)` and `getattr(...)` alone."""
-    todo = [(tree, True)]
-    while todo:
-        node, decides = todo.pop()
-        if type(node) is cst.Name:
-            part.words.add(node.value)
-            if decides:
-                part.decisive.add(node.value)
-            continue
-        if type(node) is cst.Attribute:
-            if node.attr.value == "grad":
-                part.triggered = True
-        elif type(node) is cst.Call:
-            _called(node, part)
-            decides = decides and isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")
-        elif type(node) is cst.Float:
-            part.triggered = part.triggered or is_extreme(node.evaluated_value)
-        elif type(node) is cst.NamedExpr:
-            _bind(node.target, part)
-        todo += [(child, decides) for child in children(node)]
+    deciding, others = [tree], list[cst.CSTNode]()
+    for todo, names in ((deciding, part.decisive), (others, part.words)):
+        while todo:
+            node = todo.pop()
+            kind = type(node)
+            if kind is cst.Name:
+                names.add(node.value)  # type: ignore[attr-defined]
+                continue
+            below = todo
+            if kind in _TELLING:
+                if isinstance(node, cst.Attribute):
+                    part.triggered = part.triggered or node.attr.value == "grad"
+                elif isinstance(node, cst.Call):
+                    _called(node, part)
+                    if not (isinstance(node.func, cst.Name) and node.func.value in ("bool", "getattr")):
+                        below = others
+                elif isinstance(node, cst.Float):
+                    part.triggered = part.triggered or is_extreme(node.evaluated_value)
+                elif isinstance(node, cst.NamedExpr):
+                    _bind(node.target, part)
+            for name in node.below:
+                value = getattr(node, name)
+                if type(value) is list:
+                    below += value
+                elif value is not None:
+                    below.append(value)
+    part.words |= part.decisive
 
 
 def _called(node: cst.Call, part: Part) -> None:
-    names = (arg.value.attr if isinstance(arg.value, cst.Attribute) else arg.value for arg in node.args)
-    part.hands_scaler = part.hands_scaler or any(
-        isinstance(name, cst.Name) and SCALER.search(name.value) for name in names
-    )
-    if any(argument.keyword is not None and argument.keyword.value == "out" for argument in node.args):
-        part.triggered = True
+    for argument in node.args:
+        name = argument.value.attr if isinstance(argument.value, cst.Attribute) else argument.value
+        if type(name) is cst.Name and SCALER.search(name.value):
+            part.hands_scaler = True
+        if argument.keyword is not None and argument.keyword.value == "out":
+            part.triggered = True
     if isinstance(node.func, cst.Attribute):
-        name = node.func.attr.value
-        part.called.add(name)
-        if name in ("step", "scale", "full", "half") or (name == "update" and not node.args):
+        method = node.func.attr.value
+        part.called.add(method)
+        if method in ("step", "scale", "full", "half") or (method == "update" and not node.args):
             part.triggered = True
     elif isinstance(node.func, cst.Name):
         part.called.add(node.func.value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Set
 
+from amplint.regex import regex
 from amplint.semantics.reading.program import Program
 from amplint.semantics.words import MODEL_NAMES, OPTIMIZER_NAME
 from amplint.source import syntax as cst
@@ -20,16 +21,17 @@ from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 NUMERIC_KINDS = frozenset({"tensor_op"})
 """The events that numbers alone can lead to, where no region or scaler is in the file."""
-EXTREME_NUMBER = re.compile(
+EXTREME_NUMBER = regex(
     r"\b\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
 )
-_BOUND = re.compile(
-    r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)"
-)
-_CALLED = re.compile(r"\b(\w+)\(")
-_MODEL_NAME = re.compile(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
-_TYPED_POSITIONS = re.compile(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
-_THREAD_TARGET = re.compile(
+_NUMBER_BOUND = regex(r"=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)")
+_NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
+_BEFORE = 300
+"""Characters before a number in which the name stands that is given it."""
+_CALLED = regex(r"\b(\w+)\(")
+_MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
+_TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
+_THREAD_TARGET = regex(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
     r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"
 )
@@ -57,8 +59,8 @@ LONGEST_NAME = 50
 """What has more parts is no name; to look at each part of it with those before it would cost their square."""
 SHORT_FUNCTION = 40
 _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
-_RENAMED = re.compile(r"\b(\w+) as (\w+)\b")
-_LIBRARY_IMPORT = re.compile(
+_RENAMED = regex(r"\b(\w+) as (\w+)\b")
+_LIBRARY_IMPORT = regex(
     r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
     re.MULTILINE,
 )
@@ -66,19 +68,22 @@ SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
 NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
-_SCALED = re.compile(r"\.scale\([^()\n]*\)\.backward\(")
-_SAVING = re.compile(
+_SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
+_SAVING = regex(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
 )
-_SAVES_SCALER = re.compile(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
-_RESTORES_SCALER = re.compile(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
+_SAVES_SCALER = regex(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
+_RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
 """What saves and restores a scaler, and not only hands on what a wrapper of it is asked for."""
 
 
 def dotted(node: cst.CSTNode) -> str | None:
     """`a.b.c` for a chain of at most `LONGEST_NAME` names and one more, None for anything else."""
-    if type(node) is cst.Name:
-        return node.value
+    kind = type(node)
+    if kind is cst.Name:
+        return node.value  # type: ignore[attr-defined, no-any-return]
+    if kind is not cst.Attribute:
+        return None
     parts: list[str] = []
     while type(node) is cst.Attribute and len(parts) < LONGEST_NAME:
         parts.append(node.attr.value)
@@ -100,16 +105,23 @@ def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozense
 
     Where tensors are taken for half, any file may.
     """
-    signs = ("autocast", "half", "float16", "dtype")
-    if not assuming and not any(sign in chunk.text for chunk in chunks for sign in signs):
+    if not assuming and not any(map(_may_use_float16, chunks)):
         return frozenset()
     return frozenset().union(*map(_given_extremes, chunks))
 
 
 @per_chunk
+def _may_use_float16(chunk: Chunk) -> bool:
+    return any(sign in chunk.text for sign in ("autocast", "half", "float16", "dtype"))
+
+
+@per_chunk
 def _given_extremes(chunk: Chunk) -> frozenset[str]:
-    found = (match.groups() for match in _BOUND.finditer(chunk.text))
-    return frozenset(name for name, number in found if number is None or is_extreme(float(number)))
+    text = chunk.text
+    numbers = _NUMBER_BOUND.finditer(text)
+    starts = [one.start() for one in numbers if one[1] is None or is_extreme(float(one[1]))]
+    names = (_NAME_BEFORE.search(text[max(0, start - _BEFORE) : start]) for start in starts)
+    return frozenset(name[1] for name in names if name is not None)
 
 
 def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[str]:
@@ -209,10 +221,10 @@ _TRAINS = (
     "custom_fwd",
     "no_sync",
 )
-_GRADIENT = re.compile(r"\.grad\b")
-_UNSCALES = re.compile(r"\bunscale_")
-_OPTIMIZES = re.compile(r"opt|sch|scal|adam|sgd", re.IGNORECASE)
-_SWITCHES = re.compile(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
+_GRADIENT = regex(r"\.grad\b")
+_UNSCALES = regex(r"\bunscale_")
+_OPTIMIZES = regex(r"opt|sch|scal|adam|sgd", re.IGNORECASE)
+_SWITCHES = regex(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
 
 
 @per_chunk

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.chosen_devices import is_device_name
 from amplint.semantics.reading.scopes import dotted
@@ -20,7 +21,7 @@ from amplint.torchlib.names import AUTOCASTS
 
 _TEXT_KEPT = ("replace", "lower", "strip")
 """Methods that leave of a device's text more than its type."""
-_INDEXED = re.compile(r"(cuda|cpu|mps|xpu|npu|hpu):")
+_INDEXED = regex(r"(cuda|cpu|mps|xpu|npu|hpu):")
 """The beginning of a device's text that goes on with an index."""
 _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
 """Where the keys of symbols hold a name."""

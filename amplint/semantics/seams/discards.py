@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import ConversionDiscarded
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
@@ -16,7 +16,7 @@ from amplint.source.source import Chunk
 from amplint.torchlib.methods import CASTS, DISCARDED_CAST
 from amplint.torchlib.policy import words
 
-_DISCARDED = re.compile(DISCARDED_CAST)
+_DISCARDED = regex(DISCARDED_CAST)
 _METHODS = frozenset(CASTS) | words("to type type_as")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import Checkpointed, Traced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -25,13 +25,11 @@ CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.c
 """Qualified name -> position of the first input."""
 TRACES = frozenset({"torch.jit.trace", "torch.jit.trace_module"})
 _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
-_NOTHING_TO_CAST = re.compile(
-    r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype"
-)
+_NOTHING_TO_CAST = regex(r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype")
 """What speaks of weights that require no gradient or are half already."""
 _MOVES = having("transfers") | FLOATING_CASTS
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
-_RENAMED = re.compile(r"\bcheckpoint(?:_sequential)? as (\w+)")
+_RENAMED = regex(r"\bcheckpoint(?:_sequential)? as (\w+)")
 
 
 def checkpoint_names(chunks: Iterable[Chunk]) -> frozenset[str]:

@@ -6,9 +6,9 @@ a box past 256 pixels multiply to more than float16 holds.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import How, Operand, Sensitive
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker, Words
@@ -35,12 +35,12 @@ _SHIFTS = words("Add add")
 _SPLITS = words("unbind chunk split tensor_split")
 _SIDES = {(0, 2), (1, 3)}
 """Where the coordinates of a box stand between which its sides lie."""
-_OF_SQUARES = re.compile(
+_OF_SQUARES = regex(
     r"\b(\w{1,80})\(\s{0,80}(\w{1,80}) ?(?:\* ?\2\b|\*\* ?2\b|\.pow\(2\)|\.square\(\))[^\n]{0,200}\)\s*-"
 )
 """A call that is given the square of something, and less something."""
-_COLUMNS = re.compile(r"unbind|chunk|split|\[(?:\.\.\.|:), ?[0-3]\]")
-_SIDES_MULTIPLIED = re.compile(
+_COLUMNS = regex(r"unbind|chunk|split|\[(?:\.\.\.|:), ?[0-3]\]")
+_SIDES_MULTIPLIED = regex(
     r"\(\s{0,80}(\w{1,80})[^()\n*+]{0,60} - [^()\n*]{0,60}\)[^\n(*]{0,60}(?:\([^()\n]{0,20}\))? ?\*\s*\("
 )
 """A difference times something in parentheses."""

@@ -6,10 +6,10 @@ of positions, are half where that region is on, unless the function switches aut
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import FREQUENCIES, INTEGERS, AnglesCast, CastBack
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -33,8 +33,8 @@ PRODUCTS = having("matrices") - {"linear"}
 Places = Sequence[tuple[cst.BaseExpression, Tensor]]
 _TRANSPOSED = words("T mT")
 _ANGLES_OF = words("cos sin")
-_PRODUCT = re.compile(r"\b(?:einsum|matmul|bmm|baddbmm|mm)\(|[^\s(,] @ ")
-_PRECISE = re.compile(r"\.float\(\)|float32|torch\.float\b|arange|freq")
+_PRODUCT = regex(r"\b(?:einsum|matmul|bmm|baddbmm|mm)\(|[^\s(,] @ ")
+_PRECISE = regex(r"\.float\(\)|float32|torch\.float\b|arange|freq")
 _CALLS = words("float type_as einsum matmul bmm baddbmm mm register_buffer cos sin")
 
 

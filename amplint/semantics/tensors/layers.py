@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from amplint.regex import regex
 from amplint.semantics.events import Operand
 from amplint.semantics.python.containers import hold, members
 from amplint.semantics.python.machine import Machine
@@ -149,7 +149,7 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
             clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
 
 
-_HALVED = re.compile(r"(?<!self)\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.(?:half|b?float16)\)")
+_HALVED = regex(r"(?<!self)\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.(?:half|b?float16)\)")
 """A conversion to half."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from amplint.regex import regex
 from amplint.semantics.events import StaysHalf
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.python.machine import Machine
@@ -36,7 +37,7 @@ _ORIGINS = words("parameter part either fresh")
 Operand = tuple[cst.BaseExpression, Value]
 
 
-_SWITCHED_OFF = re.compile(r"enabled\s*=\s*False")
+_SWITCHED_OFF = regex(r"enabled\s*=\s*False")
 
 
 def expects_region(method: cst.FunctionDef) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import (
     ANGLES,
     COORDINATES,
@@ -44,7 +44,7 @@ FEW = 256
 _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
-_CONVERTS = re.compile(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
+_CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _PLACING = words("meshgrid outer einsum cos sin")
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""

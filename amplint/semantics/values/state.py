@@ -227,7 +227,10 @@ def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either,
 
 
 def _join(left: State, right: State, names: Set[str] | None, either: Either) -> State | None:
-    alone = _alone(left.facts, right.facts), _alone(right.facts, left.facts)
+    if left.facts == right.facts:
+        alone = NOTHING, NOTHING
+    else:
+        alone = _alone(left.facts, right.facts), _alone(right.facts, left.facts)
     frames = _join_tables(left.frames, right.frames, names, either, alone)
     heap = _join_tables(left.heap, right.heap, names, either, alone) if frames is not None else None
     if frames is None or heap is None:
@@ -260,13 +263,15 @@ def _join_tables(
     either: Either,
     alone: tuple[Facts, Facts],
 ) -> dict[int, dict[str, Value]] | None:
-    if left == right:
-        return left
-    joined = {}
-    for key in left.keys() | right.keys():
-        ours, theirs = left.get(key), right.get(key)
-        if ours is None or theirs is None or ours is theirs or ours == theirs:
-            joined[key] = ours or theirs or {}
+    joined = left
+    for key, theirs in right.items():
+        ours = left.get(key)
+        if ours is theirs or ours == theirs:
+            continue
+        if joined is left:
+            joined = dict(left)
+        if ours is None:
+            joined[key] = theirs
             continue
         table = dict(ours)
         for name, other in theirs.items():

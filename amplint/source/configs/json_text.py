@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from json import JSONDecodeError, JSONDecoder
 
 from amplint.findings import Position
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.configs.display import MOST_DIGITS, MOST_NESTED, Builder, Scalar
 from amplint.source.encoding import SourceError
 from amplint.source.layout import Layout
 
-_BLANK = re.compile(r"(?:[ \t\r\n]+|\#[^\n]*|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
-_NUMBER = re.compile(r"-?\d+(?P<real>(?:\.\d+)?(?:[eE][-+]?\d+)?)")
+_BLANK = regex(r"(?:[ \t\r\n]+|\#[^\n]*|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
+_NUMBER = regex(r"-?\d+(?P<real>(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 _WORDS: dict[str, Scalar] = {
     "true": True,
     "false": False,
@@ -22,7 +22,7 @@ _WORDS: dict[str, Scalar] = {
     "-Infinity": float("-inf"),
 }
 _DECODER = JSONDecoder(strict=False)
-_WORD = re.compile("|".join(_WORDS))
+_WORD = regex("|".join(_WORDS))
 
 
 def read(layout: Layout) -> cst.BaseExpression:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+
+from amplint.regex import regex
 
 JSON = (".json",)
 YAML = (".yaml", ".yml")
 SUFFIXES = (*JSON, *YAML)
 _SIGNS = (b".json", b".yaml", b".yml")
-_NAMED = re.compile(rb"""["']/?((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
+_NAMED = regex(rb"""["']/?((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
 _READS = (*_SIGNS, b"hydra", b"Accelerator(")
 MOST_NAMED = 30
 """So many names of a script are looked at."""

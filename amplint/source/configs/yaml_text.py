@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 from amplint.findings import Position
+from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.configs.display import MOST_DIGITS, MOST_NESTED, Builder, Scalar
 from amplint.source.encoding import SourceError
@@ -18,7 +18,7 @@ _MERGE = "<<"
 _TAG = "tag:yaml.org,2002:"
 _CORE = frozenset({None, "!", f"{_TAG}map", f"{_TAG}seq", f"{_TAG}omap"})
 _TRUE, _FALSE = frozenset({"yes", "true", "on"}), frozenset({"no", "false", "off"})
-_INTEGER = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|0b[01_]+|[0-9_]+)")
+_INTEGER = regex(r"[-+]?(?:0x[0-9a-fA-F_]+|0b[01_]+|[0-9_]+)")
 Pair = tuple[cst.BaseExpression, cst.BaseExpression]
 
 

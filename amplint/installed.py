@@ -1,0 +1,83 @@
+"""Entry points of installed packages, read without `importlib.metadata`, whose import costs more than all of them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from typing import Any
+
+from amplint.records import dataclass
+
+_FILE = "entry_points.txt"
+_METADATA = (".dist-info", ".egg-info")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """What a package offers under `name`: a module, or with a colon something in it."""
+
+    name: str
+    value: str
+
+    def load(self) -> Any:
+        """What it leads to. Raises whatever its import raises."""
+        place = self.value.partition("[")[0].strip()
+        module, _, attributes = place.partition(":")
+        found: Any = importlib.import_module(module.strip())
+        for attribute in filter(None, attributes.strip().split(".")):
+            found = getattr(found, attribute)
+        return found
+
+
+def entry_points(group: str) -> list[EntryPoint]:
+    """The entry points of a group; of packages that are installed twice, those of the first on the search path."""
+    if any(map(_is_unusual, sys.path)) or any(_finds_others(finder) for finder in sys.meta_path):
+        from importlib.metadata import entry_points
+
+        return [EntryPoint(entry.name, entry.value) for entry in entry_points(group=group)]
+    found: dict[str, list[EntryPoint]] = {}
+    for folder in dict.fromkeys(sys.path):
+        for package, text in _texts(folder or os.curdir):
+            found.setdefault(package, list(_listed(text, group)))
+    return [entry for entries in found.values() for entry in entries]
+
+
+def _is_unusual(place: str) -> bool:
+    """Whether packages may lie elsewhere than in a folder: in an archive, or in an egg."""
+    return place.endswith(".egg") or os.path.isfile(place)
+
+
+def _finds_others(finder: object) -> bool:
+    """Whether an import hook knows of packages that are in no folder."""
+    return finder is not PathFinder and hasattr(finder, "find_distributions")
+
+
+def _texts(folder: str) -> Iterator[tuple[str, str]]:
+    """Each package in a folder, and what its list of entry points says."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in names:
+        if not name.lower().endswith(_METADATA):
+            continue
+        package = name.partition("-")[0].removesuffix(".egg-info").replace(".", "_").lower()
+        try:
+            with open(os.path.join(folder, name, _FILE), encoding="utf-8") as file:
+                yield package, file.read()
+        except (OSError, UnicodeDecodeError):
+            yield package, ""
+
+
+def _listed(text: str, group: str) -> Iterator[EntryPoint]:
+    """The entry points that a list names in a group."""
+    inside = False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            inside = line[1:].partition("]")[0] == group
+        elif inside and "=" in line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            yield EntryPoint(name.strip(), value.strip())
