@@ -23,19 +23,23 @@ _FAILURES = 100
 """So many are kept: a script may try and fail in a loop."""
 _COUNTED = frozenset({Tensor.numpy, Tensor.backward})
 """Calls that may run no operation at their line."""
+_BACKWARD = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+"""Calls that compute gradients."""
 _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], Any]
 
 
 class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`.
+    `backwards` counts all calls of `Tensor.backward`. `on_gradients` is told of the losses that gradients were computed
+    of, and of what that returned.
     """
 
     def __init__(self, modules: Modules, is_on: Callable[[], bool]) -> None:
         super().__init__()
         self.current: Any = None
         self.backwards = 0
+        self.on_gradients: Callable[[Any, Any], None] | None = None
         self._modules = modules
         self._is_on = is_on
         self._counts: Counter[_Key] = Counter()
@@ -48,12 +52,15 @@ class Calls(TorchFunctionMode):
             self.backwards += func is Tensor.backward
             self._count(name_of(func), "", calling_line(), args, ())
         try:
-            return func(*args, **kwargs) if kwargs else func(*args)
+            result = func(*args, **kwargs) if kwargs else func(*args)
         except Exception as failure:
             self.failed(failure, *calling_line(), api=name_of(func))
             raise
         finally:
             self.current = before
+        if func in _BACKWARD and self.on_gradients is not None:
+            self.on_gradients(args[0] if args else None, result)
+        return result
 
     def follow_modules(self) -> Callable[[], None]:
         """Count calls of modules by the user's code; what is returned ends that.

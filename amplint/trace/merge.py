@@ -59,6 +59,7 @@ def merged(records: Sequence[Record]) -> Record:
         losses=_joined((loss for record in ordered for loss in record.losses), _place, _loss),
         histograms=_joined((one for record in ordered for one in record.histograms), _name, _histogram),
         updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
+        observations=list(dict.fromkeys(one for record in ordered for one in record.observations)),
         divergences=divergences(ranks),
         comparison=joined([record.comparison for record in ordered if record.comparison is not None]),
     )

@@ -50,6 +50,10 @@ class Modules:
         """The path of a parameter, empty where its module never ran."""
         return self._parameters.get(tensor, "")
 
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """The parameters of modules that ran."""
+        return iter(list(self._parameters))
+
     def _enter(self, module: nn.Module, inputs: object) -> None:
         path = self._paths.get(module)
         if path is None:

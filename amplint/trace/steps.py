@@ -93,6 +93,7 @@ class Steps:
             self._on_optimizing(True)
         if self._scaler is None:
             self._numerics.gradients(optimizer, 1.0)
+            self._numerics.step_without_scaler(optimizer)
         self._numerics.begin(optimizer)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
@@ -123,14 +124,18 @@ class Steps:
             self._numerics.scale = self._scales.get(id(scaler)) or float(scaler.get_scale())
         self._numerics.scaling = True
         try:
-            return run(scaler, outputs)
+            losses = run(scaler, outputs)
         finally:
             self._numerics.scaling = False
+        self._numerics.scaled(losses, self._numerics.scale)
+        return losses
 
     def _unscale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
         if scaler.is_enabled() and self._scaler is None:
             self._numerics.gradients(optimizer, self._numerics.scale or 1.0)
         self._working(scaler, lambda: run(scaler, optimizer))
+        if scaler.is_enabled():
+            self._numerics.unscaled(optimizer)
 
     def _step(self, run: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if not scaler.is_enabled() or self._scaler is scaler:  # called by a subclass's
@@ -143,6 +148,7 @@ class Steps:
         with self._paused():
             skipped = any(found.item() for found in state["found_inf_per_device"].values())
             scale = float(scaler.get_scale())
+        self._numerics.unscaled(optimizer)
         self._counted(optimizer)
         self._open.setdefault(id(scaler), []).append(len(self.history))
         name = f"scaler {list(self._open).index(id(scaler)) + 1}"

@@ -16,7 +16,7 @@ for step in range(5):
         divergence = mean.square() + log_variance.exp() - 1 - log_variance  # culprit
         noise = torch.randn(64, 8) * 0.01
         restored = decoder(mean + noise)
-    loss = (restored.float() - x).square().sum() + divergence.float().sum(-1).mean()
+    loss = (restored.float() - x).square().sum() + 0.1 * divergence.float().sum(-1).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

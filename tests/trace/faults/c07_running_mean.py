@@ -7,7 +7,7 @@ torch.manual_seed(0)
 
 
 class Centre(nn.Module):
-    def __init__(self, width, momentum=0.002):
+    def __init__(self, width, momentum=0.001):
         super().__init__()
         self.momentum = momentum
         self.register_buffer("mean", torch.ones(width).bfloat16())

@@ -12,7 +12,7 @@ for step in range(6):
     x, y = torch.randn(32, 32, device="cuda"), torch.randint(0, 4, (32,), device="cuda")
     with torch.autocast("cuda", dtype=torch.float16):
         out = model(x)  # culprit
-        loss = nn.functional.cross_entropy(out, y)
+        loss = nn.functional.cross_entropy(out, y)  # culprit
     optimizer.zero_grad()
     scaler.scale(loss).backward()
     scaler.step(optimizer)

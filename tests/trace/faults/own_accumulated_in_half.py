@@ -1,4 +1,4 @@
-"""Gradients of many small batches are added up in a bfloat16 buffer (kyegomez/SingLoRA issue 6 loses them so)."""
+"""Clipped gradients of single samples are added up in bfloat16, which loses most of the later ones."""
 
 import torch
 from torch import nn
@@ -6,18 +6,16 @@ from torch import nn
 torch.manual_seed(0)
 model = nn.Linear(16, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-sums = [torch.zeros_like(one, dtype=torch.bfloat16) for one in model.parameters()]
-# repaired: sums = [torch.zeros_like(one) for one in model.parameters()]
-x, y = torch.randn(24, 256, 16), torch.randint(0, 4, (24, 256))
 for step in range(5):
-    for total in sums:
-        total.zero_()
-    for batch, label in zip(x.repeat(16, 1, 1), y.repeat(16, 1)):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            out = model(batch + 3)
-        loss = nn.functional.cross_entropy(out.float(), label)
-        for total, gradient in zip(sums, torch.autograd.grad(loss, list(model.parameters()))):
-            total += gradient / 384  # culprit
-    for parameter, total in zip(model.parameters(), sums):
-        parameter.grad = total.float()
+    x, y = 2 + torch.randn(800, 16), torch.randint(0, 4, (800,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(x)
+    loss = nn.functional.cross_entropy(out.float(), y, reduction="sum")
+    (slopes,) = torch.autograd.grad(loss, out)
+    total = torch.zeros(4, 16, dtype=torch.bfloat16)
+    # repaired: total = torch.zeros(4, 16)
+    for slope, sample in zip(slopes.float(), x):
+        gradient = torch.outer(slope, sample)
+        total += gradient / gradient.norm().clamp(min=1)  # culprit
+    model.weight.grad = total.float() / 800
     optimizer.step()

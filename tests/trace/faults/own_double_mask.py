@@ -1,4 +1,4 @@
-"""Two masks of the lowest number are added up to -inf, and a padded row becomes NaN.
+"""Masks of the lowest number are added up to -inf, and a padded row becomes NaN.
 
 NVIDIA-NeMo/Automodel pull request 2658.
 """
@@ -18,9 +18,9 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).chunk(3, -1)
         lowest = torch.finfo(q.dtype).min
         causal = torch.full((x.shape[1], x.shape[1]), lowest, dtype=q.dtype, device=x.device).triu(1)
-        padded = padding[:, None, :].to(q.dtype) * lowest
-        mask = causal + padded  # culprit
-        # repaired: mask = torch.minimum(causal, padded)
+        keys, queries = padding[:, None, :].to(q.dtype) * lowest, padding[:, :, None].to(q.dtype) * lowest
+        mask = causal + keys + queries  # culprit
+        # repaired: mask = torch.minimum(causal, torch.minimum(keys, queries))
         scores = q @ k.mT / 4 + mask
         return self.out(scores.softmax(-1) @ v)
 

@@ -6,7 +6,7 @@ from torch import nn
 torch.manual_seed(0)
 critic = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)).cuda()
 optimizer = torch.optim.SGD(critic.parameters(), lr=1e-4)
-scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
+scaler = torch.amp.GradScaler("cuda", init_scale=16.0)
 for step in range(5):
     x = torch.randn(32, 8, device="cuda", requires_grad=True)
     with torch.autocast("cuda", dtype=torch.float16):

