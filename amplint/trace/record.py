@@ -18,11 +18,11 @@ SCHEMA = 1
 PHASES = ("forward", "backward", "recomputation", "optimizer")
 OBSERVATIONS = (
     *("stuck", "summed", "infinite", "counted", "rounded", "running", "factors", "angle"),
-    *("clipped", "compared", "stepped", "vanished", "cached"),
+    *("clipped", "compared", "stepped", "vanished"),
 )
 """State that stays as it is, sums that lose terms or state that becomes inf; numbers that half cannot tell apart: when
 counted, converted, summed up, multiplied or used as an angle; scaled gradients that are clipped, compared or stepped
-with; gradients that become 0 in place, and those that a cached cast keeps from a parameter."""
+with; gradients that become 0 in place."""
 NUMERICS = ("off", "sample", "full")
 """How much of the numbers is looked at: only dtypes, every result for inf and NaN and the rest by samples, all."""
 

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from amplint.trace import casts, coarse, gradients
-from amplint.trace.casts import Casts
+from amplint.trace import coarse, gradients
 from amplint.trace.gradients import Gradients
 from amplint.trace.record import Observation
 from amplint.trace.sightings import Sightings
@@ -27,7 +26,6 @@ class Watchers:
         self._sightings = Sightings()
         self.gradients = Gradients(self._sightings, parameters)
         self.states = States(self._sightings, self.gradients.is_gradient)
-        self._casts = Casts(self._sightings)
 
     def look(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """`kind` has run."""
@@ -44,8 +42,6 @@ class Watchers:
             self.gradients.look(kind, args, inputs, outputs)
         if "coarse" in watchers and outputs:
             coarse.look(kind, args, outputs[0], self._sightings)
-        if "casts" in watchers:
-            self._casts.look(kind, args, inputs, outputs)
         if "statistics" in watchers:
             self._look_at_statistics(kind, args)
 
@@ -54,7 +50,6 @@ class Watchers:
         with unseen():
             self.states.end_step()
         self.gradients.end_step()
-        self._casts.end_step()
 
     def observations(self) -> list[Observation]:
         """What was seen."""
@@ -85,6 +80,4 @@ def _concerned(kind: Kind) -> frozenset[str]:
             found.add("statistics")
     if coarse.concerns(kind):
         found.add("coarse")
-    if casts.concerns(kind):
-        found.add("casts")
     return frozenset(found)

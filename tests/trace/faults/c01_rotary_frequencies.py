@@ -14,7 +14,7 @@ class Rotary(nn.Module):
         # repaired: self.register_buffer("frequencies", frequencies)
 
     def forward(self, x):
-        positions = torch.arange(x.shape[1], dtype=self.frequencies.dtype)
+        positions = torch.arange(x.shape[1], dtype=self.frequencies.dtype)  # culprit
         angles = positions[:, None] * self.frequencies  # culprit
         cos, sin = angles.cos(), angles.sin()
         even, odd = x[..., 0::2], x[..., 1::2]

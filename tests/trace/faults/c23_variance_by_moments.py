@@ -10,7 +10,7 @@ class Normalise(nn.Module):
     def forward(self, x):
         x = x.bfloat16()
         # repaired: x = x.float()
-        mean = x.mean(-1, keepdim=True)
+        mean = x.mean(-1, keepdim=True)  # culprit
         square = (x * x).mean(-1, keepdim=True)  # culprit
         variance = square - mean * mean  # culprit
         return (x - mean) / (variance.clamp(min=0) + 0.1).sqrt()

@@ -13,7 +13,7 @@ def log_probability(state, action):
         logits = policy(state)
         logits = logits.bfloat16()
         # repaired: logits = logits.float()
-        every = logits.log_softmax(-1)
+        every = logits.log_softmax(-1)  # culprit
         return every.bfloat16().gather(-1, action).squeeze(-1)  # culprit
         # repaired: return every.gather(-1, action).squeeze(-1)
 

@@ -10,7 +10,7 @@ torch.manual_seed(0)
 student = nn.Linear(32, 400, bias=False)
 teacher = nn.Linear(32, 400, bias=False).requires_grad_(False)
 with torch.no_grad():
-    teacher.weight.copy_(student.weight + 0.002 * torch.randn(400, 32))
+    teacher.weight.copy_(student.weight + 0.02 * torch.randn(400, 32))
 optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
 for step in range(5):
     x = torch.randn(64, 32)

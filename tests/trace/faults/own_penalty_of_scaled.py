@@ -12,8 +12,8 @@ for step in range(5):
     with torch.autocast("cuda", dtype=torch.float16):
         out = critic(x).float().sum()
     (gradient,) = torch.autograd.grad(scaler.scale(out), x, create_graph=True)
-    gradient = gradient / 1.0
-    # repaired: gradient = gradient / scaler.get_scale()
+    gradient = gradient.float()
+    # repaired: gradient = gradient.float() / scaler.get_scale()
     penalty = (gradient.norm(dim=1) - 1).square().mean()  # culprit
     loss = out / 32 + 10 * penalty
     optimizer.zero_grad()

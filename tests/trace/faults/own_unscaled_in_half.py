@@ -6,11 +6,11 @@ from torch import nn
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 16)).cuda().half()
 masters = [parameter.detach().clone().float() for parameter in model.parameters()]
-optimizer = torch.optim.SGD(masters, lr=1.0)
-scale = 2.0**14
+optimizer = torch.optim.SGD(masters, lr=1e4)
+scale = 2.0**24
 for step in range(5):
     x = torch.randn(64, 16, device="cuda").half()
-    loss = 1e-4 * nn.functional.mse_loss(model(x).float(), x.float())
+    loss = 1e-7 * nn.functional.mse_loss(model(x).float(), x.float())
     (scale * loss).backward()
     for master, parameter in zip(masters, model.parameters()):
         parameter.grad.div_(scale)  # culprit
