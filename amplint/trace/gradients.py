@@ -103,9 +103,7 @@ class Gradients:
             for parameter in group["params"]:
                 if parameter.grad is not None and self._carries(parameter.grad):
                     name = f"{type(optimizer).__name__}.step"
-                    self._sightings.add_at(
-                        "stepped", name, calling_line(), "", parameter.grad.dtype, size=self._scale
-                    )
+                    self._sightings.add_at("stepped", name, calling_line(), "", parameter.grad.dtype, size=self._scale)
                     return
 
     def end_step(self) -> None:

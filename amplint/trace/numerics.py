@@ -37,7 +37,8 @@ class Numerics:
     While `alert`, and not `on`, only origins of inf and NaN are looked for: in the forward pass on the CPU, and among
     gradients that an optimizer is about to use.
     Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
-    computed in float32 as well. `trained` gives the parameters of modules that ran, and of optimizers. Raises ValueError for a level that there is not.
+    computed in float32 as well. `trained` gives the parameters of modules that ran, and of optimizers. Raises
+    ValueError for a level that there is not.
     """
 
     def __init__(

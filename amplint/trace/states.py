@@ -82,7 +82,7 @@ class States:
     def wrote(self, kind: Kind, args: Any, kwargs: Any) -> None:
         """What `before` was told of has run."""
         pending, self._pending = self._pending, []
-        if kind.phase == "backward" or not any(pending):
+        if kind.phase in ("backward", "optimizer") or not any(pending):
             return
         targets = args[0] if isinstance(args[0], (list, tuple)) else (args[0],)
         with unseen():
@@ -107,8 +107,8 @@ class States:
                 known = self._known.get(key) if state.count else state.storage
                 self._judge(state, persistent=known is not None and not known.expired())  # type: ignore[no-untyped-call]
         alive = [(key, one.storage) for key, one in self._written.items()]
-        known = {key: one for key, one in (*self._known.items(), *alive) if not one.expired()}  # type: ignore[no-untyped-call]
-        self._known = dict(list(known.items())[-_MOST:])
+        here = [(key, one) for key, one in (*self._known.items(), *alive) if not one.expired()]  # type: ignore[no-untyped-call]
+        self._known = dict(here[-_MOST:])
         results = {**self._results, **self._made}
         self._results = {key: one for key, one in results.items() if not one[0].expired()}  # type: ignore[no-untyped-call]
         self._lines = {line for _, line in self._results.values()}

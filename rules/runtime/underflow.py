@@ -77,7 +77,6 @@ class GradientUnderflow(Check):
                 advice=f"Scale the loss by {loss.scale * 2.0 ** _missing(loss):.9g} or more, with a GradScaler.",
             )
 
-
     def _in_place(self, record: Record) -> Iterator[Finding]:
         """One finding for each line that makes gradients smaller than half holds."""
         for one in record.observations:

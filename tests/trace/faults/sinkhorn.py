@@ -11,7 +11,7 @@ scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
 
 
 @torch.no_grad()
-def balanced(scores, temperature=0.02):
+def balanced(scores, temperature=0.05):
     scores = scores.detach()
     # repaired: scores = scores.detach().float()
     share = torch.exp(scores / temperature).T  # culprit

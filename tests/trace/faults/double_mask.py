@@ -20,6 +20,7 @@ class Attention(nn.Module):
         causal = torch.full((x.shape[1], x.shape[1]), lowest, dtype=q.dtype, device=x.device).triu(1)
         keys, queries = padding[:, None, :].to(q.dtype) * lowest, padding[:, :, None].to(q.dtype) * lowest
         mask = causal + keys + queries  # culprit
+        # repaired: mask = torch.minimum(causal, torch.minimum(keys, queries))
         scores = q @ k.mT / 4 + mask
         # repaired: scores = (q @ k.mT / 4).masked_fill(mask < 0, lowest)
         return self.out(scores.softmax(-1) @ v)
