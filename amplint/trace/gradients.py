@@ -25,6 +25,8 @@ _CLIPS = frozenset(
     {"clamp", "clamp_max", "clamp_min", "_foreach_clamp_max", "_foreach_clamp_min", "_foreach_minimum"}
     | {"_foreach_maximum"}
 )
+_COPIES = frozenset({"cat", "stack", "clone", "_to_copy", "abs"})
+"""Operators whose result carries the scale of gradients that they take."""
 _PASSES = frozenset(
     {"stack", "cat", "sum", "mean", "sqrt", "add", "max", "amax", "maximum", "abs", "_to_copy", "clone", "copy"}
     | {"linalg_vector_norm", "norm", "pow", "square", "_foreach_add", "_foreach_sqrt"}
@@ -32,7 +34,7 @@ _PASSES = frozenset(
 """Operators whose result says how large gradients are where their input does."""
 _COMPARES = frozenset({"lt", "gt", "le", "ge", "clamp", "clamp_max", "clamp_min", "minimum", "sub", "rsub"})
 _RESCALES = frozenset({"mul", "div", "_foreach_mul", "_foreach_div", "copy", "zero", "_foreach_zero"})
-WATCHED = _NORMS | _CLIPS | _PASSES | _COMPARES | _RESCALES | {"reciprocal"}
+WATCHED = _NORMS | _CLIPS | _COPIES | _PASSES | _COMPARES | _RESCALES | {"reciprocal"}
 """Names of operators that may see scaled gradients, without the mark of their in-place form."""
 
 
@@ -126,6 +128,9 @@ class Gradients:
         elif name in _NORMS:
             for one in outputs:
                 self._sizes[_address(one)] = _Size(_reference(one), kind, carrying[0].dtype)
+        elif name in _COPIES:
+            for one in outputs:
+                self._carry(one)
         elif name in _RESCALES and kind.op.endswith("_"):
             for one in tensors(args[:1]):
                 self._scaled.pop(_address(one), None)

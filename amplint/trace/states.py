@@ -92,11 +92,10 @@ class States:
 
     def made(self, kind: Kind, args: Any, kwargs: Any, output: Tensor) -> None:
         """An operator of `FOLLOWED` has made `output`, or has copied into it, outside of what is learned through."""
-        half = output.dtype in HALF
         if kind.line in self._lines:
             with unseen():
                 self._link(kind, args, kwargs or {}, output)
-        if half and kind.op != "_to_copy" and kind.line[1] and len(self._made) < _MOST:
+        if output.dtype in HALF and kind.line[1] and len(self._made) < _MOST:
             storage = output.untyped_storage()
             self._made[storage._cdata] = StorageWeakRef(storage), kind.line  # type: ignore[no-untyped-call]
 

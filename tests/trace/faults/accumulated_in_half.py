@@ -14,8 +14,8 @@ for step in range(5):
     (slopes,) = torch.autograd.grad(loss, out)
     total = torch.zeros(4, 16, dtype=torch.bfloat16)
     # repaired: total = torch.zeros(4, 16)
-    for slope, sample in zip(slopes.float(), x):
-        gradient = torch.outer(slope, sample)
-        total += gradient / gradient.norm().clamp(min=1)  # culprit
+    gradients = slopes.float().unsqueeze(2) * x.unsqueeze(1)
+    for gradient in gradients / gradients.norm(dim=(1, 2), keepdim=True).clamp(min=1):
+        total += gradient  # culprit
     model.weight.grad = total.float() / 800
     optimizer.step()
