@@ -57,7 +57,7 @@ class Gradients:
         self._scale = 1.0
         self._losses: set[int] = set()
         self._pending = False
-        self._all: set[int] = set()
+        self._all: dict[int, int] = {}
         self._scaled: dict[int, StorageWeakRef] = {}
         self._sizes: dict[int, _Size] = {}
 
@@ -83,12 +83,13 @@ class Gradients:
 
     def arrived(self) -> None:
         """A backward pass is over."""
-        self._all = set()
+        before, self._all = self._all, {}
         for parameter in self._parameters():
             gradient = parameter.grad
             if gradient is not None:
-                self._all.add(_address(gradient))
-                if self._pending:
+                address, version = _address(gradient), gradient._version
+                self._all[address] = version
+                if self._pending and before.get(address) != version:
                     self._carry(gradient)
         self._pending = False
 
@@ -164,7 +165,9 @@ class Gradients:
         self._sightings.add(what, kind, dtype, size=self._scale)
 
     def _carry(self, tensor: Tensor) -> None:
-        self._scaled[_address(tensor)] = _reference(tensor)
+        address = _address(tensor)
+        if address:
+            self._scaled[address] = _reference(tensor)
 
     def _carries(self, tensor: Tensor) -> bool:
         reference = self._scaled.get(_address(tensor))
@@ -184,7 +187,7 @@ def _allows(scale: float) -> bool:
 def _address(tensor: Tensor) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):  # a sparse gradient, or one that a transform wraps
+    except (NotImplementedError, RuntimeError):  # a sparse tensor, or one that a transform wraps
         return 0
 
 

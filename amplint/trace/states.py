@@ -26,6 +26,8 @@ _UNITS = 16
 """So many units of half's precision are explained by rounding."""
 _TERMS = 64
 """Of fewer terms a sum loses little."""
+_UNNOTICED = 0.25
+"""Fewer terms than these that change nothing are rounding."""
 _NOTICED = 2.0**-20
 """A smaller change, relative to the number, is float32's own rounding."""
 _MOST = 4096
@@ -38,7 +40,11 @@ FOLLOWED = _ARITHMETIC | {"_to_copy", "copy"}
 
 @dataclass(slots=True)
 class _State:
-    """What a storage held when it was first written in a step, holds now, and would hold in float32."""
+    """What a storage held when it was first written in a step, holds now, and would hold in float32.
+
+    `count` times it was written, and `unnoticed` is the sum of the shares of numbers that should have changed then and
+    stayed.
+    """
 
     storage: StorageWeakRef
     begin: Tensor
@@ -48,6 +54,7 @@ class _State:
     kind: Kind | None = None
     count: int = 0
     gradient: bool = False
+    unnoticed: Tensor | float = 0.0
 
 
 class States:
@@ -140,6 +147,8 @@ class States:
         else:
             if state.gradient:
                 self._vanished(state, kind, exact, real)
+            stayed = (real == state.real) & ((exact - state.exact).abs() > _NOTICED * state.exact.abs())
+            state.unnoticed = state.unnoticed + stayed.float().mean()
             state.exact, state.kind = exact, kind
             state.count += 1
         state.real = real
@@ -201,8 +210,8 @@ class States:
         if not whole:
             return
         stayed = int(torch.count_nonzero(pushed & (moved == 0)))
-        many = state.count >= _TERMS or kind.op.rstrip("_") in _SCATTERED
-        if many:
+        scattered = kind.op.rstrip("_") in _SCATTERED
+        if scattered or (state.count >= _TERMS and float(state.unnoticed) > _UNNOTICED * state.count):
             gap, norm = (moved - wanted).norm().item(), wanted.norm().item()
             if gap > _UNITS * torch.finfo(state.dtype).eps * norm:
                 self._sightings.add("summed", kind, state.dtype, lost=gap, whole=norm)

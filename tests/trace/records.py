@@ -98,7 +98,7 @@ def record(folder: Path) -> Record:
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 0, FULL, 2e-3, 0.0),
             Update(f"{EVIL}.weight", "AdamW", name, STEP, 1, FULL, 1e-3, 0.25),
         ],
-        observations=[Observation("stuck", "add_", name, STEM, EVIL, HALF, 3, 0.9, 1.0)],
+        observations=[Observation("stuck", "add_", name, STEM, EVIL, HALF, 3, 0.1, 1.0)],
         comparison=Comparison(
             half=HALF,
             steps=3,

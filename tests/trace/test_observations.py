@@ -317,3 +317,44 @@ def test_a_record_keeps_what_was_observed() -> None:
     record = followed(in_two)
     assert record.observations == Record.from_json(record.to_json()).observations
     assert isinstance(record.observations[0], Observation)
+
+
+@pytest.mark.parametrize("dtype", [BF16, torch.float16])
+def test_a_walk_in_half_loses_no_terms(dtype: torch.dtype) -> None:
+    """As a sampler takes, whose roundings add up."""
+
+    def walked() -> None:
+        x = torch.zeros(64, dtype=dtype)
+        for _ in range(300):
+            x.mul_(0.99).add_(torch.randn(64).to(dtype))
+
+    assert counted(walked) == []
+
+
+def test_sparse_gradients_are_left_alone() -> None:
+    table = nn.Embedding(8, 4, sparse=True)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    with amplint.trace.watch() as record:
+        for _ in range(2):
+            optimizer.zero_grad()
+            scaler.scale(table(torch.tensor([1, 2])).square().mean()).backward()
+            finish(scaler, optimizer)
+    assert codes(record) == []
+
+
+def test_gradients_of_another_loss_are_not_scaled() -> None:
+    """One model is trained by a scaler, the other without."""
+    scaled_one, plain = nn.Linear(4, 1), nn.Linear(4, 1)
+    first, second = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (scaled_one, plain))
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    with amplint.trace.watch() as record:
+        for _ in range(3):
+            first.zero_grad()
+            plain(torch.ones(2, 4)).mean().backward()
+            scaler.scale(scaled_one(torch.ones(2, 4)).mean()).backward()
+            clip_grad_norm_(plain.parameters(), 1.0)
+            second.step()
+            second.zero_grad()
+            finish(scaler, first)
+    assert codes(record) == []
