@@ -35,37 +35,34 @@ def look(kind: Kind, args: Any, output: Tensor, sightings: Sightings) -> None:
     unit = torch.finfo(output.dtype).eps
     with unseen():
         if kind.op == "arange":
-            numbers = output.float()
-            repeated = int((numbers[1:] == numbers[:-1]).sum())
-            _add("counted", kind, output, sightings, repeated, output.numel() - 1, float(numbers.abs().amax()))
+            numbers = output.double()
+            _see("counted", kind, output, sightings, numbers[1:] == numbers[:-1], numbers)
         elif kind.op == "_to_copy":
             given, made = sample(args[0], _SAMPLE), sample(output, _SAMPLE).double()
-            changed = int((made != given.double()).sum())
-            _add("rounded", kind, output, sightings, changed, given.numel(), float(made.abs().amax()))
+            _see("rounded", kind, output, sightings, made != given.double(), made)
         elif kind.op == "cumsum":
             _sum(kind, args, output, sightings)
         elif kind.op == "cumprod":
-            away = (args[0].detach().double() - 1).abs()
-            if away.numel() >= _TERMS and 0 < float(away.amax()) <= _NEAR * unit:
-                sightings.add("factors", kind, output.dtype)
+            away = (args[0].detach().double() - 1).abs().amax()
+            if output.numel() >= _TERMS:
+                sightings.add("factors", kind, output.dtype, (away > 0) & (away <= _NEAR * unit), 1.0)
         else:
-            far = sample(args[0], _SAMPLE).double().abs()
-            if not far.isfinite().all():
-                return
-            unclear = int((far * unit > _RADIANS).sum())
-            _add("angle", kind, output, sightings, unclear, far.numel(), float(far.amax()))
+            far = sample(args[0], _SAMPLE).double().abs().nan_to_num(posinf=0.0)
+            _see("angle", kind, output, sightings, far * unit > _RADIANS, far)
 
 
 def _sum(kind: Kind, args: Any, output: Tensor, sightings: Sightings) -> None:
     axis = args[1]
     if output.dim() == 0 or output.shape[axis] < _TERMS:
         return
+    output = output.detach()
     after, before = output.narrow(axis, 1, output.shape[axis] - 1), output.narrow(axis, 0, output.shape[axis] - 1)
     terms = args[0].detach().narrow(axis, 1, output.shape[axis] - 1) != 0
-    lost = int((terms & (after == before)).sum())
-    _add("running", kind, output, sightings, lost, int(terms.sum()), float(output.detach().abs().amax()))
+    lost, largest = terms & (after == before), output.abs().amax().double()
+    sightings.add("running", kind, output.dtype, lost.sum().double(), terms.sum().double(), size=largest)
 
 
-def _add(what: str, kind: Kind, output: Tensor, sightings: Sightings, lost: int, whole: int, size: float) -> None:
-    if lost:
-        sightings.add(what, kind, output.dtype, lost=lost, whole=whole, size=size)
+def _see(what: str, kind: Kind, output: Tensor, sightings: Sightings, lost: Tensor, numbers: Tensor) -> None:
+    """Of `numbers`, and how large they are, those are `lost` that are true there."""
+    if lost.numel():
+        sightings.add(what, kind, output.dtype, lost.sum().double(), float(lost.numel()), size=numbers.abs().amax())

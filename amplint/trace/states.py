@@ -154,9 +154,9 @@ class States:
         state.real = real
 
     def _vanished(self, state: _State, kind: Kind, exact: Tensor, real: Tensor) -> None:
-        whole = int(torch.count_nonzero(state.real))
-        lost = int(torch.count_nonzero((real == 0) & (exact != 0) & (state.real != 0)))
-        self._sightings.add("vanished", kind, state.dtype, lost=lost, whole=whole)
+        whole = torch.count_nonzero(state.real).double()
+        lost = torch.count_nonzero((real == 0) & (exact != 0) & (state.real != 0)).double()
+        self._sightings.add("vanished", kind, state.dtype, lost, whole)
 
     def _link(self, kind: Kind, args: Any, kwargs: Any, output: Tensor) -> None:
         """Follow what a line makes of what it made in the step before."""
@@ -214,10 +214,10 @@ class States:
         if scattered or (state.count >= _TERMS and float(state.unnoticed) > _UNNOTICED * state.count):
             gap, norm = (moved - wanted).norm().item(), wanted.norm().item()
             if gap > _UNITS * torch.finfo(state.dtype).eps * norm:
-                self._sightings.add("summed", kind, state.dtype, lost=gap, whole=norm)
+                self._sightings.add("summed", kind, state.dtype, gap, norm)
         elif persistent:
             size = float(state.begin.abs().amax())
-            self._sightings.add("stuck", kind, state.dtype, lost=stayed, whole=whole, size=size)
+            self._sightings.add("stuck", kind, state.dtype, stayed, whole, size=size)
 
 
 def _numbers(tensor: Tensor) -> Tensor:

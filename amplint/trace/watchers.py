@@ -14,7 +14,7 @@ from amplint.trace.record import Observation
 from amplint.trace.sightings import Sightings
 from amplint.trace.states import FOLLOWED, States
 from amplint.trace.tally import HALF, Kind
-from amplint.trace.values import is_finite, is_plain, unseen
+from amplint.trace.values import is_plain, unseen
 
 _NORMALISES = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "miopen_batch_norm"})
 
@@ -59,10 +59,7 @@ class Watchers:
         for one in args[3:5]:
             if isinstance(one, Tensor) and one.dtype in HALF and is_plain(one):
                 with unseen():
-                    finite = is_finite(one)
-                if not finite:
-                    self._sightings.add("infinite", kind, one.dtype)
-                    return
+                    self._sightings.add("infinite", kind, one.dtype, (~one.isfinite()).sum().double(), one.numel())
 
 
 def _concerned(kind: Kind) -> frozenset[str]:
