@@ -127,8 +127,7 @@ class Gradients:
         if name in _CLIPS:
             self._see("clipped", kind, carrying[0].dtype)
         elif name in _NORMS:
-            for one in outputs:
-                self._sizes[_address(one)] = _Size(_reference(one), kind, carrying[0].dtype)
+            self._keep(outputs, kind, carrying[0].dtype)
         elif name in _COPIES:
             for one in outputs:
                 self._carry(one)
@@ -149,13 +148,15 @@ class Gradients:
         elif name == "reciprocal" or (name == "div" and found[0] is None):
             share = args[0] if name == "div" else 1.0
             if not (isinstance(share, (int, float)) and share >= self._scale):
-                self._keep(outputs, first, inverse=True)
+                self._keep(outputs, first.kind, first.dtype, inverse=True)
         elif name in _PASSES or (inverse and name in ("mul", "add")):
-            self._keep(outputs, first, inverse=inverse)
+            self._keep(outputs, first.kind, first.dtype, inverse=inverse)
 
-    def _keep(self, outputs: list[Tensor], size: _Size, *, inverse: bool) -> None:
+    def _keep(self, outputs: list[Tensor], kind: Kind, dtype: torch.dtype, *, inverse: bool = False) -> None:
         for one in outputs:
-            self._sizes[_address(one)] = _Size(_reference(one), size.kind, size.dtype, inverse)
+            address = _address(one)
+            if address:
+                self._sizes[address] = _Size(_reference(one), kind, dtype, inverse)
 
     def _size(self, tensor: Tensor) -> _Size | None:
         size = self._sizes.get(_address(tensor))

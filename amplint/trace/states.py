@@ -102,7 +102,7 @@ class States:
         if kind.line in self._lines:
             with unseen():
                 self._link(kind, args, kwargs or {}, output)
-        if output.dtype in HALF and kind.line[1] and len(self._made) < _MOST:
+        if output.dtype in HALF and kind.line[1] and len(self._made) < _MOST and is_plain(output):
             storage = output.untyped_storage()
             self._made[storage._cdata] = StorageWeakRef(storage), kind.line  # type: ignore[no-untyped-call]
 
@@ -161,8 +161,8 @@ class States:
     def _link(self, kind: Kind, args: Any, kwargs: Any, output: Tensor) -> None:
         """Follow what a line makes of what it made in the step before."""
         if kind.op == "copy_":
-            source = self._chain.get(args[1].untyped_storage()._cdata) if isinstance(args[1], Tensor) else None
-            if source is None or output.dtype not in HALF:
+            source = self._state(kind, args[1])
+            if source is None or source.exact is source.begin or output.dtype not in HALF:
                 return
             exact, begin = source.exact, source.begin
         else:
@@ -174,6 +174,8 @@ class States:
             if result is None:
                 return
             exact, begin = result, states[0].begin
+        if not is_plain(output):
+            return
         real = _numbers(output).clone()
         if real.shape != begin.shape or exact.shape != begin.shape:
             return

@@ -1,4 +1,4 @@
-"""Training scripts with a fault that mixed precision invites: a trace names its line, and is silent where it is repaired.
+"""Training scripts with a fault that mixed precision invites: a trace names its line, and nothing once it is repaired.
 
 Those of `faults` have a line, or the lines of one mistake, marked `# culprit`; what stands behind `# repaired: ` takes
 the place of the line above it.
