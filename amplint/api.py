@@ -193,10 +193,10 @@ def convert(
 ) -> Converted | list[Converted]:
     """Rewrite `source` as `amplint convert` does, wholly and with certainty, or not at all.
 
-    `to` is what it is to become (`"amp"`), `source_api` what it is written for now (`"apex"`, `"cuda-amp"`,
-    `"float16"`, `"mmcv"`), `accumulate` a number of batches for each step; `dtype`, `device` and `add_flag` say how
-    `"amp"` should look. Of `settings`, `exclude` counts. `source`, `filename`, `write` and the results are as those
-    of `fix`.
+    `to` is what it is to become (`"amp"`, `"bfloat16"`, `"float8"`), `source_api` what it is written for now
+    (`"apex"`, `"cuda-amp"`, `"float16"`, `"mmcv"`), `accumulate` a number of batches for each step; `dtype`, `device`
+    and `add_flag` say how `"amp"` should look. Several files know each other as they become. Of `settings`, `exclude`
+    counts. `source`, `filename`, `write` and the results are as those of `fix`.
 
     What was refused, and what cannot be read or written, is told by the result. Raises ConfigError for wishes or
     settings that cannot be used, and FileNotFoundError, IsADirectoryError and ValueError as `fix` does.
@@ -206,7 +206,7 @@ def convert(
         require(wish)
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
-    from amplint.codemods.files import convert_file, convert_text  # many modules
+    from amplint.codemods.files import convert_files, convert_text  # many modules
 
     projects = _projects(settings)
     if isinstance(source, (str, bytes)):
@@ -215,7 +215,7 @@ def convert(
         return convert_text(target.filename, target.path, wish, _raw(source))
     found = _found(source, projects, filename, several=isinstance(source, Sequence))
     results = [Converted(problem.filename, b"", b"", failure=problem.message) for problem in found.problems]
-    results += [convert_file(target.filename, target.path, wish, write=write) for target in found.targets]
+    results += convert_files(found.targets, wish, write=write)
     return results if isinstance(source, Sequence) else results[0]
 
 

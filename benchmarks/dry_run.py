@@ -69,7 +69,7 @@ def run(script: Script, repository: Path, output: Path, options: list[str], limi
         ends = os.openpty()  # some ask how wide their terminal is
         try:
             status = subprocess.run(
-                [*command, *script.command],
+                [*command, *shlex.split(script.trace), *script.command],
                 cwd=folder,
                 stdin=ends[1],
                 stdout=said,

@@ -2,126 +2,50 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import pickle
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
-from PIL import Image
 
-Writer = Callable[[Path], None]
-"""Writes a file of random data."""
-
-
-def text(words: int, vocabulary: int = 200) -> Writer:
-    """Lines of ten words."""
-
-    def write(path: Path) -> None:
-        numbers = np.random.default_rng(0).integers(0, vocabulary, (words // 10, 10))
-        path.write_text("\n".join(" ".join(f"word{number}" for number in line) for line in numbers) + "\n")
-
-    return write
-
-
-def tokens(count: int, vocabulary: int) -> Writer:
-    """Unsigned numbers of 16 bits below `vocabulary`."""
-
-    def write(path: Path) -> None:
-        np.random.default_rng(0).integers(0, vocabulary, count).astype(np.uint16).tofile(path)
-
-    return write
-
-
-def images(count: int, size: tuple[int, int], values: int = 256, channels: int = 3, suffix: str = ".png") -> Writer:
-    """A folder of images of `size` (height, width), whose pixels lie below `values`, named 0000, 0001, ..."""
-
-    def write(path: Path) -> None:
-        path.mkdir(exist_ok=True)
-        for number in range(count):
-            shape = size if channels == 1 else (*size, channels)
-            pixels = np.random.default_rng(number).integers(0, values, shape, dtype=np.uint8)
-            Image.fromarray(pixels).save(path / f"{number:04}{suffix}")
-
-    return write
-
-
-def flows(count: int, size: tuple[int, int]) -> Writer:
-    """A folder of pairs of images and their optical flow, in Middlebury's format."""
-
-    def write(path: Path) -> None:
-        images(2 * count, size, suffix=".ppm")(path)
-        for number in range(count):
-            flow = np.random.default_rng(number).normal(size=(*size, 2)).astype(np.float32)
-            head = np.float32(202021.25).tobytes() + np.int32(size[::-1]).tobytes()
-            (path / f"{number:04}.flo").write_bytes(head + flow.tobytes())
-
-    return write
-
-
-def cameras(path: Path) -> None:
-    """A scene in the layout of NeRF's synthetic ones: eight views for each part."""
-    for part in ("train", "val", "test"):
-        images(8, (16, 16), channels=4)(path.parent / part)
-        frames = [{"file_path": f"{part}/{number:04}", "transform_matrix": np.eye(4).tolist()} for number in range(8)]
-        (path.parent / f"transforms_{part}.json").write_text(json.dumps({"camera_angle_x": 0.7, "frames": frames}))
-
-
-def boxes(path: Path) -> None:
-    """A data set in YOLO's layout: eight images with a box each, and the file that describes it."""
-    images(8, (64, 64))(path.parent / "images")
-    labels = path.parent / "labels"
-    labels.mkdir()
-    for number in range(8):
-        (labels / f"{number:04}.txt").write_text("0 0.5 0.5 0.4 0.4\n")
-    path.write_text(f"path: {path.parent.resolve()}\ntrain: images\nval: images\nnames: [thing]\n")
-
-
-def vocabulary(path: Path) -> None:
-    """A tokenizer of the 256 bytes and nanochat's first special token, pickled, and the length of each token."""
-    import tiktoken
-    import torch
-
-    ranks = {bytes([number]): number for number in range(256)}
-    path.write_bytes(
-        pickle.dumps(tiktoken.Encoding("bytes", pat_str=".", mergeable_ranks=ranks, special_tokens={"<|bos|>": 256}))
-    )
-    torch.save(torch.tensor([1] * 256 + [0]), path.parent / "token_bytes.pt")
-
-
-def documents(path: Path) -> None:
-    """A table with a column of texts."""
-    from pyarrow import parquet, table
-
-    parquet.write_table(table({"text": ["some words of a document " * 20] * 400}), path, row_group_size=100)
-
-
-def compressed(size: int) -> Writer:
-    """A file of `size` bytes, gzip."""
-
-    def write(path: Path) -> None:
-        with gzip.open(path, "wb", compresslevel=1) as file:
-            file.write(b"some words of a text " * (size // 21 + 1))
-
-    return write
-
-
-def empty(path: Path) -> None:
-    """An empty file."""
-    path.touch()
-
-
-def folder(path: Path) -> None:
-    """An empty folder."""
-    path.mkdir(exist_ok=True)
+from benchmarks.random_files import (
+    Writer,
+    annotations,
+    array,
+    boxes,
+    cameras,
+    citations,
+    compressed,
+    documents,
+    empty,
+    flows,
+    folder,
+    images,
+    lines,
+    listed,
+    made,
+    pickled,
+    ratings,
+    rewritten,
+    rings,
+    small_bert,
+    sounds,
+    text,
+    tokenizer,
+    tokens,
+    vocabulary,
+    weights,
+    written,
+)
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script at `path` of a repository, run in `inside` (a folder there; None: that of the script)."""
+    """A script at `path` of a repository, run in `inside` (a folder there; None: that of the script).
+
+    `trace` has more options of `amplint trace`.
+    """
 
     repository: str
     path: str
@@ -130,6 +54,7 @@ class Script:
     inside: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     variant: str = ""
+    trace: str = ""
 
     @property
     def name(self) -> str:
@@ -186,9 +111,47 @@ COMMITS = {
     "vwxyzjn/cleanrl": "fe8d8a03c41a",
     "weiaicunzai/pytorch-cifar100": "11d8418f415b",
     "yenchenlin/nerf-pytorch": "63a5a630c9ab",
+    "locuslab/convmixer-cifar10": "2d3d9b73d3ca",
+    "kentaroy47/vision-transformers-cifar10": "5bb83d36018b",
+    "chengyangfu/pytorch-vgg-cifar10": "9c5da95297d2",
+    "HobbitLong/RepDistiller": "b84f547c5db6",
+    "davidtvs/PyTorch-ENet": "e17d404e2f64",
+    "sgrvinod/a-PyTorch-Tutorial-to-Object-Detection": "5d5b75968c3c",
+    "qfgaohao/pytorch-ssd": "7a839cbc8c3f",
+    "fatchord/WaveRNN": "83c08fdcd625",
+    "auspicious3000/autovc": "c1827a60e83e",
+    "seungwonpark/melgan": "aca59909f6dd",
+    "karpathy/makemore": "988aa59e4d8f",
+    "649453932/Chinese-Text-Classification-Pytorch": "6cb26819af7b",
+    "649453932/Bert-Chinese-Text-Classification-Pytorch": "050a7b0dc75d",
+    "state-spaces/s4": "e757cef57d89",
+    "salesforce/awd-lstm-lm": "1d466ec58756",
+    "lucidrains/PaLM-pytorch": "7164d13d5a83",
+    "codertimo/BERT-pytorch": "d10dc4f9d5a6",
+    "rasbt/LLMs-from-scratch": "28c65cdfbc33",
+    "Diego999/pyGAT": "3664f2dc90cb",
+    "weihua916/powerful-gnns": "9a2ce8ac3e99",
+    "DeepGraphLearning/KnowledgeGraphEmbedding": "2e440e0f9c68",
+    "XinJingHao/PPO-Continuous-Pytorch": "388113545f1e",
+    "TeaPearce/Conditional_Diffusion_MNIST": "657b49854bbf",
+    "ermongroup/ddim": "e8df66cf02e4",
+    "VSehwag/minimal-diffusion": "ea0321eba164",
+    "christiancosgrove/pytorch-spectral-normalization-gan": "12dcf945a635",
+    "leftthomas/SRGAN": "7ddfdf27273c",
+    "rtqichen/torchdiffeq": "657943acefa8",
+    "dragen1860/MAML-Pytorch": "98a00d41724c",
+    "pmixer/SASRec.pytorch": "fde8a9c08feb",
 }
 
 _WIKITEXT = {f"data/wikitext-2/{part}.txt": text(20000) for part in ("train", "valid", "test")}
+_AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+_NEWS = {f"THUCNews/data/{part}.txt": lines("\u6587\u672c {}\t1", 130) for part in ("train", "dev", "test")}
+_SHORT = {
+    "''": "data",
+    "num_workers: 32": "num_workers: 0",
+    "batch_size: 16": "batch_size: 1",
+    "segment_length: 16000": "segment_length: 4096",
+}
 _SMALL_GPT = "--block_size=32 --n_layer=2 --n_head=2 --n_embd=64 --batch_size=4 --gradient_accumulation_steps=2"
 _SMALL_LLAMA = "--max_seq_len=32 --n_layers=2 --n_heads=2 --n_kv_heads=2 --dim=64 --batch_size=4"
 
@@ -342,5 +305,172 @@ SCRIPTS = [
         "--expname random --datadir data --dataset_type blender --no_batching --white_bkgd --N_rand 32 --N_samples 8 "
         "--netwidth 32 --testskip 1",
         {"data/scene": cameras},
+    ),
+    Script("locuslab/convmixer-cifar10", "train.py", "--batch-size 4 --hdim 32 --depth 2 --workers 0"),
+    Script("kentaroy47/vision-transformers-cifar10", "train_cifar10.py", "--bs 4"),
+    Script("chengyangfu/pytorch-vgg-cifar10", "main.py", "--arch vgg11_bn --half -b 4 -j 0"),
+    Script("HobbitLong/RepDistiller", "train_teacher.py", "--model resnet8 --batch_size 8 --num_workers 0"),
+    Script(
+        "davidtvs/PyTorch-ENet",
+        "main.py",
+        "--height 64 --width 96 --batch-size 2 --workers 0",
+        {
+            **{f"data/CamVid/{part}": images(4, (64, 96)) for part in ("train", "val", "test")},
+            **{f"data/CamVid/{part}annot": images(4, (64, 96), 12, 1) for part in ("train", "val", "test")},
+        },
+    ),
+    Script(
+        "sgrvinod/a-PyTorch-Tutorial-to-Object-Detection",
+        "train.py",
+        data={
+            "pictures": images(1, (300, 300)),
+            "TRAIN_images.json": listed("pictures/0000.png"),
+            "TRAIN_objects.json": listed({"boxes": [[40, 40, 200, 240]], "labels": [3], "difficulties": [0]}),
+        },
+        trace="--max-batch 1",
+    ),
+    Script(
+        "qfgaohao/pytorch-ssd",
+        "train_ssd.py",
+        "--net mb2-ssd-lite --mb2_width_mult 0.35 --datasets VOC --validation_dataset VOC --batch_size 2 "
+        "--num_workers 0",
+        {
+            "VOC/ImageSets/Main/trainval.txt": lines("000{}", 8),
+            "VOC/ImageSets/Main/test.txt": lines("000{}", 8),
+            "VOC/JPEGImages": images(8, (300, 300), suffix=".jpg"),
+            "VOC/Annotations": annotations,
+            "models": folder,
+        },
+    ),
+    Script(
+        "fatchord/WaveRNN",
+        "train_wavernn.py",
+        "--batch_size 2",
+        {
+            "data/dataset.pkl": pickled([(str(number), 40) for number in range(60)]),
+            **{f"data/mel/{number}.npy": array(80, 40) for number in range(60)},
+            **{f"data/quant/{number}.npy": array(40 * 275) for number in range(60)},
+        },
+    ),
+    Script(
+        "auspicious3000/autovc",
+        "main.py",
+        "--len_crop 32",
+        {
+            "spmel/train.pkl": pickled([[name, np.ones(256, np.float32), f"{name}.npy"] for name in "abcd"]),
+            **{f"spmel/{name}.npy": array(150, 80) for name in "abcd"},
+        },
+    ),
+    Script(
+        "seungwonpark/melgan",
+        "trainer.py",
+        "--config small.yaml --name random",
+        {
+            ".git": made("git", "init", "--quiet"),
+            ".git/HEAD": made("git", *_AUTHOR, "commit", "--quiet", "--allow-empty", "--message", "random"),
+            "small.yaml": rewritten("config/default.yaml", _SHORT),
+            "data": sounds(2),
+        },
+        trace="--max-batch 1",
+    ),
+    Script("karpathy/makemore", "makemore.py", "--device cuda --batch-size 4 --num-workers 0"),
+    Script("649453932/Chinese-Text-Classification-Pytorch", "run.py", "--model TextRNN --embedding random", _NEWS),
+    Script(
+        "649453932/Bert-Chinese-Text-Classification-Pytorch",
+        "run.py",
+        "--model bert",
+        {
+            **_NEWS,
+            "bert_pretrain/vocab.txt": written("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n\u6587\n\u672c\n1\n2\n"),
+            "bert_pretrain/bert_config.json": small_bert,
+            "bert_pretrain/pytorch_model.bin": weights,
+            "THUCNews/saved_dict": folder,
+        },
+    ),
+    Script(
+        "state-spaces/s4",
+        "example.py",
+        "--d_model 16 --n_layers 2 --batch_size 2 --num_workers 0",
+    ),
+    Script(
+        "salesforce/awd-lstm-lm",
+        "main.py",
+        "--emsize 32 --nhid 32 --batch_size 4 --bptt 16 --data words/",
+        {f"words/{part}.txt": text(20000) for part in ("train", "valid", "test")},
+    ),
+    Script(
+        "lucidrains/PaLM-pytorch",
+        "train.py",
+        data={"examples/enwik8_deepspeed/data/enwik8.gz": compressed(95_000_000)},
+        trace="--max-batch 1",
+    ),
+    Script(
+        "codertimo/BERT-pytorch",
+        "bert.py",
+        "-c corpus.txt -v vocabulary -o output/bert -hs 32 -l 2 -a 2 -b 8 -w 0",
+        {
+            "bert.py": written("from bert_pytorch.__main__ import train; train()\n"),
+            "corpus.txt": lines("some words {}\tand others {}", 64),
+            "vocabulary": made(
+                *("python", "-c", "from bert_pytorch.dataset.vocab import build; build()"),
+                *("-c", "corpus.txt", "-o", "vocabulary"),
+            ),
+            "output": folder,
+        },
+    ),
+    Script(
+        "rasbt/LLMs-from-scratch",
+        "ch05/01_main-chapter-code/gpt_train.py",
+        data={"the-verdict.txt": text(20000), "tiktoken.py": tokenizer},
+        trace="--max-batch 1",
+    ),
+    Script(
+        "Diego999/pyGAT",
+        "train.py",
+        "--nb_heads 2",
+        {"data/cora/cora.content": citations(1600)},
+    ),
+    Script(
+        "weihua916/powerful-gnns",
+        "main.py",
+        "--batch_size 4 --iters_per_epoch 2",
+        {"dataset/MUTAG/MUTAG.txt": rings(60)},
+    ),
+    Script(
+        "DeepGraphLearning/KnowledgeGraphEmbedding",
+        "codes/run.py",
+        "--cuda --do_train --data_path data/wn18rr --model RotatE -n 16 -b 16 -d 16 -de -adv -cpu 1 -save out",
+        inside="",
+    ),
+    Script("XinJingHao/PPO-Continuous-Pytorch", "main.py", "--T_horizon 128"),
+    Script("TeaPearce/Conditional_Diffusion_MNIST", "script.py", trace="--max-batch 2"),
+    Script("ermongroup/ddim", "main.py", "--config cifar10.yml --doc random --ni", trace="--max-batch 2"),
+    Script("VSehwag/minimal-diffusion", "main.py", "--arch UNet --dataset cifar10 --class-cond --batch-size 2"),
+    Script("christiancosgrove/pytorch-spectral-normalization-gan", "main.py", "--batch_size 2"),
+    Script(
+        "leftthomas/SRGAN",
+        "train.py",
+        "--crop_size 32",
+        {f"data/DIV2K_{part}_HR": images(8, (64, 64)) for part in ("train", "valid")},
+        trace="--max-batch 2",
+    ),
+    Script(
+        "rtqichen/torchdiffeq",
+        "examples/odenet_mnist.py",
+        "--batch_size 4 --test_batch_size 4",
+        inside="",
+        environment={"RANDOM_IMAGES": "8"},
+    ),
+    Script(
+        "dragen1860/MAML-Pytorch",
+        "omniglot_train.py",
+        "--task_num 2 --k_qry 2",
+        {"omniglot/omniglot.npy": array(1220, 20, 28, 28, 1)},
+    ),
+    Script(
+        "pmixer/SASRec.pytorch",
+        "python/main.py",
+        "--dataset random --train_dir out --batch_size 4 --maxlen 20",
+        {"data/random.txt": ratings(40)},
     ),
 ]

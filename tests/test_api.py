@@ -167,7 +167,7 @@ def test_conversions(project: Path) -> None:
     ("wish", "message"),
     [
         ({}, "no codemod converts float32 to what is current"),
-        ({"to": "fp8"}, "to is one of amp, not 'fp8'"),
+        ({"to": "fp8"}, "to is one of amp, bfloat16, float8, not 'fp8'"),
         ({"source_api": "tf"}, "source_api is one of apex, cuda-amp, float16, mmcv, not 'tf'"),
         ({"to": "amp", "dtype": "int8"}, "dtype is one of float16, bfloat16, not 'int8'"),
         ({"to": "amp", "device": "tpu"}, "device is one of cuda, cpu, auto, not 'tpu'"),

@@ -153,9 +153,23 @@ def test_a_round_is_the_splice_of_the_fixes_it_names(case: tuple[str, list[Fix]]
     ("text", "wanted", "expected"),
     [
         ("import torch\n", "import torch", "import torch\n"),
+        ("import argparse\nimport sys\n", "import itertools", "import argparse\nimport itertools\nimport sys\n"),
+        ("import torch\nfrom m import n\n", "import itertools", "import itertools\n\nimport torch\nfrom m import n\n"),
+        ("import numpy\nfrom m import n\n", "import torch", "import numpy\nimport torch\nfrom m import n\n"),
+        (
+            "from __future__ import annotations\n\nimport torch\n",
+            "from contextlib import suppress",
+            "from __future__ import annotations\n\nfrom contextlib import suppress\n\nimport torch\n",
+        ),
+        (
+            "import torch\nfrom torch import nn\nfrom torch.utils import data\n\nfrom m import n\n",
+            "from torch.amp import autocast",
+            "import torch\nfrom torch import nn\nfrom torch.amp import autocast\nfrom torch.utils import data\n\n"
+            "from m import n\n",
+        ),
         ("import torch.nn\n", "import torch", "import torch.nn\n"),
         ("import torch as t\nx = torch\n", "import torch", "import torch as t\nimport torch\nx = torch\n"),
-        ("from torch import nn\n", "import torch", "from torch import nn\nimport torch\n"),
+        ("from torch import nn\n", "import torch", "import torch\nfrom torch import nn\n"),
         ("import torch\n", "import torch.nn.functional as F", "import torch\nimport torch.nn.functional as F\n"),
         ("from a import (b,\n  c)\nx\n", "from a import d", "from a import (b,\n  c)\nfrom a import d\nx\n"),
         ("from a import (b, c as d)\n", "from a import c as d", "from a import (b, c as d)\n"),

@@ -105,7 +105,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
     @made.tool(annotations=_WRITES)
     def convert(
         path: Path,
-        to: Literal["amp"] | None = None,
+        to: Literal["amp", "bfloat16", "float8"] | None = None,
         source_api: Literal["apex", "cuda-amp", "float16", "mmcv"] | None = None,
         dtype: Literal["float16", "bfloat16"] = "float16",
         device: Literal["cuda", "cpu", "auto"] = "cuda",
@@ -115,7 +115,8 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
         write: Write = False,
     ) -> Annotated[CallToolResult, ConvertedFile]:
         """Rewrite a training script or refuse, and show the diff: to="amp" makes float32 training mixed precision,
-        source_api names an old API to replace, accumulate adds gradients up. With write=true the file is replaced.
+        to="bfloat16" moves what is in float16, to="float8" converts linear layers, source_api names an old API to
+        replace, accumulate adds gradients up. With write=true the file is replaced.
         """
         wish = Wish(to, source_api, dtype, device, add_flag, accumulate)
         return told(lambda: tools.convert(workspace, path, wish, text=text, write=write))

@@ -17,6 +17,7 @@ from amplint.cli.terminal import width
 from amplint.hardening import relax
 from amplint.reports.memory import of_peaks, of_states, refusal
 from amplint.trace.gpus import GPUS
+from amplint.trace.memory.derived import derived
 from amplint.trace.memory.estimates import variants
 from amplint.trace.memory.states import OPTIMIZERS, states
 
@@ -48,6 +49,16 @@ accumulate = click.option(
 )
 
 
+ranks = click.option(
+    "--ranks",
+    default=8,
+    show_default=True,
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="With a script: also for a model that is sharded over N GPUs.",
+)
+
+
 @click.command(
     context_settings={"max_content_width": 100, "ignore_unknown_options": True, "allow_interspersed_args": False}
 )
@@ -57,6 +68,7 @@ accumulate = click.option(
 )
 @click.option("--gpu", type=click.Choice(list(GPUS)), default="a100", show_default=True, help="What to pretend.")
 @accumulate
+@ranks
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script", required=False)
@@ -69,6 +81,7 @@ def memory(
     optimizer: str,
     gpu: str,
     accumulate: int,
+    ranks: int,
     output_format: str,
     module: bool,
     script: str | None,
@@ -77,14 +90,15 @@ def memory(
     """Say what training takes of a GPU's memory: that of SCRIPT at its peak, or of a model with so many --parameters.
 
     A script is run several times, with fake tensors, which needs neither a GPU nor its memory: as it is, and as it
-    would be in float32, under AMP, with accumulation and with activation checkpointing.
+    would be in float32, under AMP, with accumulation and with activation checkpointing. Other optimizers, weights in
+    bfloat16, offloading and sharding are worked out from that.
 
     Exit status: 0; 2 when there is nothing to run, or the script cannot be run as it is.
     """
     if (script is None) == (parameters is None):
         raise click.UsageError("Give either a script or --parameters.", ctx)
     if script is not None:
-        ctx.exit(show_peaks(script, arguments, gpu, accumulate, output_format, module=module))
+        ctx.exit(show_peaks(script, arguments, gpu, accumulate, output_format, module=module, ranks=ranks))
     assert parameters is not None
     found = states(parameters, optimizer)
     if output_format == "json":
@@ -94,7 +108,14 @@ def memory(
 
 
 def show_peaks(
-    script: str, arguments: Sequence[str], gpu: str, accumulate: int, output_format: str = "text", *, module: bool
+    script: str,
+    arguments: Sequence[str],
+    gpu: str,
+    accumulate: int,
+    output_format: str = "text",
+    *,
+    module: bool,
+    ranks: int = 8,
 ) -> int:
     """Print the peaks of a script's variants; the exit status. Raises Failure, and NoSuchOption."""
     relax()
@@ -110,6 +131,10 @@ def show_peaks(
     done: list[str] = []
     with StepLine(lambda: f"{len(done)} of {len(wanted)} runs are done", hidden=False):
         found = estimates(script, arguments, wanted, gpu, module=module, done=done.append)
+    if not found[0].refused:
+        more = [*derived(found, accumulate, ranks)]
+        known = {each.variant for each in more}
+        found = [each for each in found if each.variant not in known] + more
     if output_format == "json":
         click.echo(json.dumps([asdict(each) | {"total": each.total} for each in found], indent=2))
     elif found[0].refused:

@@ -158,12 +158,7 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
 def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
     keep = _keeper(options, projects)
     target = text_target(options.stdin_filename or "<stdin>", projects)
-    if sys.stdin is None:
-        raise Failure("standard input is closed")
-    most = target.settings.max_file_size
-    raw = sys.stdin.buffer.read(most + 1)
-    if len(raw) > most:
-        raise Failure(f"standard input is larger than {most:,} bytes (max-file-size)")
+    raw = read_stdin(target.settings.max_file_size)
     outcome = _Outcome(files=1, given={target.filename: raw})
     linted = lint_text(raw, target, Linter(projects, Cache(None)), fix=options.fix or options.diff)
     _take(linted, options, outcome)
@@ -173,6 +168,16 @@ def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
     if options.fix:
         sys.stdout.buffer.write(outcome.given[target.filename])
     return outcome
+
+
+def read_stdin(most: int) -> bytes:
+    """What standard input holds, of at most so many bytes. Raises Failure."""
+    if sys.stdin is None:
+        raise Failure("standard input is closed")
+    raw = sys.stdin.buffer.read(most + 1)
+    if len(raw) > most:
+        raise Failure(f"standard input is larger than {most:,} bytes (max-file-size)")
+    return raw
 
 
 def _take(linted: Linted, options: Options, outcome: _Outcome) -> None:

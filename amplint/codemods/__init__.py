@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 from amplint.codemods.conversion import Conversion, Remark, Wish
 
 if TYPE_CHECKING:
+    from amplint.engine.modules import Modules
     from amplint.findings import Fix
 
 __all__ = ["Conversion", "Remark", "Wish", "as_fix", "convert", "from_logits"]
 
 
-def convert(text: str, wish: Wish, path: str = "") -> Conversion:
+def convert(text: str, wish: Wish, path: str = "", modules: Modules | None = None) -> Conversion:
     """Rewrite `text`, the content of the file at the absolute `path` where there is one, as `wish` says.
 
     The result parses, differs from `text` in nothing but the planned edits, and converting it again changes nothing. A
-    text that cannot be converted with certainty comes back as it is, with the reasons. Raises ValueError for a wish
-    that no codemod fulfils.
+    text that cannot be converted with certainty comes back as it is, with the reasons. Files that it imports are taken
+    from `modules` where these are given. Raises ValueError for a wish that no codemod fulfils.
     """
     from amplint.codemods.driver import run  # many modules
 
-    return run(text, wish, path)
+    return run(text, wish, path, modules)
 
 
 def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:

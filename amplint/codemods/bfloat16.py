@@ -19,8 +19,9 @@ from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 
 _FLOAT16 = ("torch.float16", "torch.half")
 _HALVES = re.compile(r"\.half\(\)|\bfloat16\b|torch\.half\b")
+STILL = "this still speaks of float16"
 _NUMPY = "numpy() refuses bfloat16: it needs float() before it, unless this is float32"
-_REPAIRS = ("bfloat16-to-numpy", "bfloat16-addend-lost")
+REPAIRS = ("bfloat16-to-numpy", "bfloat16-addend-lost")
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -37,16 +38,12 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     new = tidied(text, new)
     fix = Fix("Use bfloat16, without a scaler", changed_edits(text, new))
     first = min(edit.span.start.row for edit in fix.edits)
-    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new, path)),), repairs=_REPAIRS)
+    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new, path)),), repairs=REPAIRS)
 
 
 def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
     """What still speaks of float16, and what refuses bfloat16."""
-    found = [
-        Remark(row, "this still speaks of float16")
-        for row, line in enumerate(new.splitlines(), 1)
-        if _HALVES.search(line.partition("#")[0]) and row == row_after(text, new, row_before(text, new, row))
-    ]
+    found = [one for one in halves(new) if one.row == row_after(text, new, row_before(text, new, one.row))]
     script = Script(new, path)
     scopes = {script.scope(use.node) for use in _torch(script)}
     for call in script.calls:
@@ -54,6 +51,12 @@ def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
         if numpy and script.scope(call) in scopes and ".float()" not in script.text_of(call):
             found.append(Remark(script.row(call), _NUMPY))
     return tuple(found)
+
+
+def halves(text: str) -> list[Remark]:
+    """The rows that speak of float16, by their text."""
+    rows = enumerate(text.splitlines(), 1)
+    return [Remark(row, STILL) for row, line in rows if _HALVES.search(line.partition("#")[0])]
 
 
 def _torch(script: Script) -> list[Use]:

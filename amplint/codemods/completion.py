@@ -13,6 +13,7 @@ from dataclasses import replace
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules, findings_of
 from amplint.codemods.rows import row_before
+from amplint.codemods.surroundings import look_at_the_clock
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
@@ -97,5 +98,6 @@ def _remark(finding: Finding) -> Remark:
 @functools.lru_cache(maxsize=4)
 def all_findings(text: str, path: str) -> list[Finding]:
     """What every rule finds in `text`, also of what would happen in half to tensors of unknown dtype."""
+    look_at_the_clock()
     rules = all_rules()
     return findings_of(rules, text, path, frozenset(rule.code for rule in rules if rule.assumed))

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from amplint.codemods.conversion import Plan, Wish
+from collections.abc import Iterator
+
+from amplint.codemods.conversion import Plan, Remark, Wish
+from amplint.codemods.names import imported, uses
 from amplint.codemods.repairs import plan_repairs, rule_named
+from amplint.codemods.script import Script
+from amplint.source import syntax as cst
+from amplint.torchlib.names import SUCCESSORS
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Rename every use; refuse where one of them cannot be renamed on its own."""
-    return plan_repairs(rule_named("deprecated-amp-api"), text, path)
+    """Rename every use; refuse where one of them cannot be renamed on its own, or means something else elsewhere."""
+    found = plan_repairs(rule_named("deprecated-amp-api"), text, path)
+    if found.changes or found.refused or not any(name.rpartition(".")[0] in text for name in SUCCESSORS):
+        return found
+    return Plan(refused=tuple(_left(Script(text, path))))
+
+
+def _left(script: Script) -> Iterator[Remark]:
+    """The imports of deprecated names that nothing has repaired, unless their successors are there too."""
+    statements = script.of_kind(cst.Import, cst.ImportFrom)
+    bound = [(one, meaning) for one in statements for _, meaning in imported(script, one, "torch")]
+    known = {name: meaning for one in statements for name, meaning in imported(script, one, "torch")}
+    named = {meaning for _, meaning in bound} | {use.name for use in uses(script, known)}
+    for statement, meaning in bound:
+        if meaning in SUCCESSORS and SUCCESSORS[meaning][0] not in named:
+            last = meaning.rpartition(".")[2]
+            why = f"{meaning} is deprecated, and what {last} stands for where it is called cannot be told"
+            yield Remark(script.row(statement), why)

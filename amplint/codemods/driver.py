@@ -7,8 +7,10 @@ from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, row_after
+from amplint.codemods.surroundings import SECONDS, OutOfTime, among, look_at_the_clock
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
+from amplint.engine.modules import Modules
 from amplint.findings import Applicability, Fix
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
@@ -18,11 +20,13 @@ from amplint.source.encoding import SourceError
 ROUNDS = 20
 
 
-def run(text: str, wish: Wish, path: str) -> Conversion:
+def run(text: str, wish: Wish, path: str, modules: Modules | None = None) -> Conversion:
     """See `amplint.codemods.convert`."""
     codemod = find(wish)
     try:
-        return call_deep(_converted, codemod, text, wish, path)
+        return call_deep(_within, modules, codemod, text, wish, path)
+    except OutOfTime:
+        return _refusal(text, 1, f"the conversion takes more than {SECONDS:g} seconds of processor time")
     except SourceError as failure:
         return _refusal(text, failure.position.row, failure.message)
     except (RecursionError, MemoryError) as failure:
@@ -37,10 +41,16 @@ def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
     return Fix(message, changed_edits(text, new), Applicability.UNSAFE) if new != text else None
 
 
+def _within(modules: Modules | None, codemod: Codemod, text: str, wish: Wish, path: str) -> Conversion:
+    with among(modules):
+        return _converted(codemod, text, wish, path)
+
+
 def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conversion:
     text, done, left = original, list[Remark](), list[Remark]()
     completion = Completion(original, path, wish.allow)
     for _ in range(ROUNDS):
+        look_at_the_clock()
         with deep_recursion():
             plan = codemod(text, wish, path)
         if plan.refused:

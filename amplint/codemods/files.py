@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from amplint.codemods import convert
 from amplint.codemods.conversion import Conversion, Converted, Remark, Wish
 from amplint.engine.config import size_limit
 from amplint.engine.diagnostics import describe
+from amplint.engine.discover import Target
+from amplint.engine.modules import Modules
 from amplint.engine.run import opened
 from amplint.findings import Position, Span
 from amplint.fixes.write import replace_file
@@ -17,12 +20,63 @@ from amplint.source.encoding import SourceError
 from amplint.source.files import read
 
 
-def convert_file(filename: str, path: str, wish: Wish, *, write: bool) -> Converted:
-    """Convert the file at `path`, which reports call `filename`, and replace it with `write`. Raises nothing."""
+def convert_files(
+    targets: Sequence[Target], wish: Wish, *, write: bool, running: MutableMapping[str, float] | None = None
+) -> Iterator[Converted]:
+    """Convert files together: each knows those of them that it imports as they have become. Raises nothing.
+
+    `running` holds the file that is being converted, and since when by `time.monotonic`.
+    """
+    running = {} if running is None else running
+    together = _Together({target.path: target.filename for target in targets}, wish, write=write)
+    for target in targets:
+        running.clear()
+        running[target.filename] = time.monotonic()
+        yield together.converted(target.path)
+        together.trim()
+
+
+class _Together(Modules):
+    """The files around those that are converted together, by their paths with what reports call them.
+
+    Of two that import each other, the one that is converted first knows the other as it was.
+    """
+
+    def __init__(self, filenames: Mapping[str, str], wish: Wish, *, write: bool) -> None:
+        super().__init__()
+        self._filenames = filenames
+        self._wish = wish
+        self._write = write
+        self._done: dict[str, Converted | None] = {}
+
+    def converted(self, path: str) -> Converted:
+        """What becomes of the file at `path`."""
+        done = self._done.pop(path, None)
+        if done is None:
+            self._done[path] = None
+            done = convert_file(self._filenames[path], path, self._wish, write=self._write, modules=self)
+            self.forget(path)
+        self._done[path] = done
+        return done
+
+    def raw(self, path: str) -> bytes | None:
+        """The content of a file of the tree, as it becomes."""
+        before = super().raw(path)
+        if before is not None and path in self._filenames and path not in self._done:
+            self.converted(path)
+        done = self._done.get(path)
+        return done.after if done is not None and not done.failure else before
+
+
+def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: Modules | None = None) -> Converted:
+    """Convert the file at `path`, which reports call `filename`, and replace it with `write`. Raises nothing.
+
+    What it imports is taken from `modules` where these are given.
+    """
     raw = b""
     try:
         raw = read(path, size_limit(path))
-        conversion, new = convert_bytes(raw, wish, path)
+        conversion, new = convert_bytes(raw, wish, path, modules)
         if write and new != raw:
             replace_file(path, new, expected=raw)
     except OSError as failure:
@@ -41,7 +95,7 @@ def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
     return _converted(filename, path, raw, new, conversion)
 
 
-def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]:
+def convert_bytes(raw: bytes, wish: Wish, path: str, modules: Modules | None = None) -> tuple[Conversion, bytes]:
     """The conversion of a file and its new content, in the encoding that it had; any bytes can be handed in."""
     try:
         page = opened(path, raw)
@@ -51,7 +105,7 @@ def convert_bytes(raw: bytes, wish: Wish, path: str) -> tuple[Conversion, bytes]
     if page.problems:
         refused = (Remark(problem.position.row, problem.message) for problem in page.problems)
         return Conversion(text, refused=_placed(refused, page)), raw
-    conversion = convert(text, wish, path)
+    conversion = convert(text, wish, path, modules)
     if conversion.text == text:
         return replace(conversion, refused=_placed(conversion.refused, page), left=_placed(conversion.left, page)), raw
     new = page.restored(conversion.text)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
-from amplint.engine.modules import Lookups, Modules
+from amplint.codemods.surroundings import modules
+from amplint.engine.modules import Lookups
 from amplint.semantics import interpret
 from amplint.semantics.events import Called, Event
 from amplint.semantics.reading.program import Program
@@ -18,7 +19,7 @@ class Interpretation:
     """A script with what it imports; `calls` knows what its calls run as soon as it has been followed."""
 
     def __init__(self, script: Script) -> None:
-        self.program = Program(script.source, Lookups(Modules(), script.source))
+        self.program = Program(script.source, Lookups(modules(), script.source))
         self._resolved: dict[cst.CSTNode, set[cst.CSTNode]] = {}
         self.calls = Calls(script, self._resolved)
 

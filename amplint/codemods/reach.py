@@ -12,7 +12,8 @@ from amplint.codemods import hazards
 from amplint.codemods.completion import all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.repairs import all_rules, findings_of
-from amplint.engine.modules import Lookups, Modules
+from amplint.codemods.surroundings import modules
+from amplint.engine.modules import Lookups
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
 from amplint.source import syntax as cst
@@ -27,7 +28,7 @@ def brought_in(wish: Wish) -> str | None:
     """The half dtype that code runs in after a conversion, and did not before."""
     if wish.source is not None:
         return "bfloat16" if wish.source == "float16" else None
-    return wish.dtype if wish.to == "amp" else None
+    return {"amp": wish.dtype, "bfloat16": "bfloat16"}.get(wish.to or "")
 
 
 def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remark]) -> Iterator[Remark]:
@@ -40,7 +41,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     first = next(_regions(source), None)
     if first is None:
         return
-    program = Program(source, Lookups(Modules(), source), whole=True)
+    program = Program(source, Lookups(modules(), source), whole=True)
     rows = {remark.row for remark in told}
     found = [one for one in all_findings(after, path) if one.span.start.row not in rows and _is_near(source, one)]
     rules = all_rules()

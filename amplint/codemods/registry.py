@@ -13,7 +13,11 @@ from amplint.codemods.conversion import Plan, Remark, Wish
 
 Codemod = Callable[[str, Wish, str], Plan]
 
-GOALS = {"amp": "amplint.codemods.amp"}
+GOALS = {
+    "amp": "amplint.codemods.amp",
+    "bfloat16": "amplint.codemods.to_bfloat16",
+    "float8": "amplint.codemods.float8",
+}
 """Value of `--to` -> module."""
 
 SOURCES = {
@@ -25,6 +29,8 @@ SOURCES = {
 """Value of `--from` -> module."""
 DTYPES = ("float16", "bfloat16")
 DEVICES = ("cuda", "cpu", "auto")
+_ON_DEVICES = ("apex", "mmcv")
+"""The values of `--from` whose results name a device."""
 LEAST_WINDOW = 2
 """Batches for each step, the least that accumulation makes sense for."""
 ACCUMULATION = "amplint.codemods.accumulation"
@@ -53,6 +59,23 @@ def find(wish: Wish) -> Codemod:
     return in_turn
 
 
+def conflict(wish: Wish, dash: str = "") -> str | None:
+    """What in `wish` means nothing together, None where everything does; names begin with `dash`."""
+    source = f"{dash}from {wish.source}" if dash else f"source_api {wish.source!r}"
+    if wish.source is not None and wish.to is not None:
+        return f"{source} decides what the code becomes: leave {dash}to {wish.to} out"
+    if wish.dtype != "float16" and wish.to != "amp":
+        return f"{dash}dtype says what {dash}to amp computes in, and means nothing without it"
+    if wish.device != "cuda" and wish.to != "amp" and wish.source not in _ON_DEVICES:
+        return f"{dash}device says what {dash}to amp is for, and means nothing without it"
+    if wish.device == "auto" and wish.source is not None:
+        return f"{source} asks no torch.device: {dash}device is cuda or cpu"
+    add_flag = f"{dash}add-flag" if dash else "add_flag"
+    if wish.add_flag and (wish.source is not None or (wish.to != "amp" and wish.accumulate is None)):
+        return f"{add_flag} adds options for {dash}to amp and {dash}accumulate, and means nothing without them"
+    return None
+
+
 def require(wish: Wish) -> None:
     """Check that every part of `wish` is one that can be fulfilled. Raises ValueError with what can be said instead."""
     for what, word, known in (
@@ -66,6 +89,9 @@ def require(wish: Wish) -> None:
     if wish.accumulate is not None and wish.accumulate < LEAST_WINDOW:
         raise ValueError(f"accumulate is at least {LEAST_WINDOW}, not {wish.accumulate!r}")
     find(wish)
+    why = conflict(wish)
+    if why is not None:
+        raise ValueError(why)
 
 
 def _plan(module: str) -> Codemod:

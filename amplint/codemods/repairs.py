@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 
 from amplint.codemods.conversion import Change, Plan, Remark
+from amplint.codemods.surroundings import modules
 from amplint.engine.analyse import Job, analyse
 from amplint.engine.diagnostics import ALWAYS_ON
-from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import follows, screen
 from amplint.findings import Finding
@@ -40,12 +40,12 @@ def findings_of(
     """
     raw = encode(text)
     if whole:
-        return analyse(Job(path, path, raw, (), rules, asked=asked, whole=True), Modules()).findings
+        return analyse(Job(path, path, raw, (), rules, asked=asked, whole=True), modules()).findings
     screened = screen(rules, raw, asked)
     others = tuple(rule for rule in rules if rule not in screened) if path and follows(raw) else ()
     if not screened and not others:
         return []
-    return analyse(Job(path, path, raw, screened, others, asked=asked), Modules()).findings
+    return analyse(Job(path, path, raw, screened, others, asked=asked), modules()).findings
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:

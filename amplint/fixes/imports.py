@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator
 
 from amplint.findings import Position, Span
@@ -18,7 +19,9 @@ from amplint.fixes.names import (
 from amplint.fixes.splice import Located, place, splice
 from amplint.source.rewrite_lines import LINE_TAIL, Lines, deletions
 from amplint.source.source import NEWLINE
+from amplint.torchlib.names import LIBRARIES
 
+_STANDARD = sys.stdlib_module_names - {"__future__"}
 _NOQA = re.compile(r"[^#]*#.*\bnoqa\b", re.IGNORECASE)
 
 
@@ -39,8 +42,8 @@ def can_import(text: str, wanted: Iterable[str]) -> bool:
 def add_imports(text: str, wanted: Iterable[str]) -> str:
     """The text with those import statements of `wanted` (`"from torch import nn"`) that it lacks at the top level.
 
-    They go below the last top-level import above the first use of a name they bind, or else below the docstring.
-    A text that `ast` cannot parse is returned as it is.
+    They go where isort would put them, above the first use of a name they bind, or else below the docstring. A text
+    that `ast` cannot parse is returned as it is.
     """
     needed = list(dict.fromkeys(spellings(_statements(wanted))))
     tree = parse(text) if needed else None
@@ -52,8 +55,13 @@ def add_imports(text: str, wanted: Iterable[str]) -> str:
     if not missing:
         return text
     newline = found.group() if (found := NEWLINE.search(text)) else "\n"
-    code = "".join(line + newline for line in missing.values())
-    return _insert_imports(text, tree, code, newline, before_row=_first_use(tree, set(missing)))
+    for line in missing.values():
+        now = parse(text)
+        if now is not None:
+            first = _first_use(now, set(missing))
+            sorted_in = _insert_sorted(text, now, line, newline, before_row=first)
+            text = sorted_in or _insert_imports(text, now, line + newline, newline, before_row=first)
+    return text
 
 
 def remove_stale_imports(old_text: str, new_text: str, keep: Collection[str] = ()) -> str:
@@ -96,6 +104,57 @@ def _first_use(tree: ast.Module, names: set[str]) -> float:
     return min(rows, default=float("inf"))
 
 
+def _insert_sorted(text: str, tree: ast.Module, line: str, newline: str, *, before_row: float) -> str | None:
+    """The text with the import `line` among those of its kind, None where there are none that it is known to be with.
+
+    Imports of the standard library come first, those of one library together, and `import a` before `from a import b`.
+    """
+    new = _statements([line])[0]
+    head = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom)) and one.lineno < before_row]
+    standard = _root(new) in sys.stdlib_module_names
+    kin = (
+        [one for one in head if _root(one) in _STANDARD]
+        if standard
+        else [one for one in head if _root(one) == _root(new)]
+    )
+    if not kin and _root(new) in LIBRARIES:
+        kin = [one for one in head if _root(one) in LIBRARIES]
+    above = [one for one in kin if _order(one) <= _order(new)]
+    lines = Lines(text)
+    if above:
+        row = _last_row(tree, above[-1])
+        return _with_row(text, lines, row + 1, line, newline) if row < len(lines) else None
+    if kin:
+        return _with_row(text, lines, kin[0].lineno, line, newline)
+    first = next((one for one in head if _root(one) != "__future__"), None)
+    if standard and first is not None:
+        return _with_row(text, lines, first.lineno, line + newline, newline)
+    return None
+
+
+def _root(node: ast.stmt) -> str:
+    """The top-level package that an import is from, empty for a relative one."""
+    if isinstance(node, ast.Import):
+        return node.names[0].name.partition(".")[0]
+    return (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) and not node.level else ""
+
+
+def _order(node: ast.stmt) -> tuple[bool, str]:
+    """By what isort orders the imports of a section."""
+    module = node.names[0].name if isinstance(node, ast.Import) else getattr(node, "module", None) or ""
+    return isinstance(node, ast.ImportFrom), module.lower()
+
+
+def _last_row(tree: ast.Module, node: ast.stmt) -> int:
+    """The last row of the statements that share rows with `node`."""
+    return max(one.end_lineno or 0 for one in tree.body if one.lineno <= (node.end_lineno or 0))
+
+
+def _with_row(text: str, lines: Lines, row: int, code: str, newline: str) -> str:
+    """The text with `code` above the row."""
+    return text[: lines.start(row)] + code + newline + text[lines.start(row) :]
+
+
 def _insert_imports(text: str, tree: ast.Module, code: str, newline: str, *, before_row: float) -> str:
     lines = Lines(text)
     anchor: ast.stmt | None = None
@@ -109,7 +168,7 @@ def _insert_imports(text: str, tree: ast.Module, code: str, newline: str, *, bef
     if anchor is None:
         above = min(node.lineno for node in [tree.body[0], *getattr(tree.body[0], "decorator_list", [])])
         return text[: lines.start(above)] + code + newline + text[lines.start(above) :]
-    row = max(node.end_lineno or 0 for node in tree.body if node.lineno <= (anchor.end_lineno or 0))
+    row = _last_row(tree, anchor)
     apart = isinstance(anchor, ast.Expr) or getattr(anchor, "module", None) == "__future__"
     before = newline if apart else ""
     after = newline if apart and row < len(lines) and not lines.blank(row + 1) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -11,7 +12,8 @@ from amplint.reports.context import Sources
 from amplint.reports.text import one_line, visible
 from amplint.reports.trace import place
 from amplint.trace.gpus import GPUS, Gpu, fitting
-from amplint.trace.memory.estimates import KINDS, Estimate
+from amplint.trace.memory.derived import largest_batch
+from amplint.trace.memory.estimates import KINDS, Estimate, Holder
 from amplint.trace.memory.states import States
 
 _FITS = "fits"
@@ -41,6 +43,22 @@ def of_states(parameters: int, optimizer: str, found: Sequence[States], width: i
     return "\n".join(parts) + "\n"
 
 
+_MOST = 5
+"""Holders that are shown."""
+_EASY = ("AMP bfloat16", "AMP float16", "fused optimizer", "checkpointing")
+"""Variants by how little they change, the one that changes least first."""
+_WORTHWHILE, _LITTLE = 0.2, 0.1
+"""Shares of the peak: what is easy and saves the first comes first; what saves less than the second is not worth it."""
+_HOW = {
+    "AMP bfloat16": "run forward passes under autocast in bfloat16",
+    "AMP float16": "run forward passes under autocast in float16, with a GradScaler",
+    "fused optimizer": "give the optimizer fused=True",
+    "checkpointing": "put the repeated blocks under torch.utils.checkpoint",
+    "8-bit optimizer": "take an 8-bit optimizer",
+    "bfloat16 weights": "keep the weights in bfloat16",
+    "optimizer on CPU": "keep the optimizer's numbers on the CPU",
+}
+_BFLOAT16 = (8, 0)
 _PHASES = {"forward": "the forward pass of", "backward": "the backward pass of", "optimizer": "the step at"}
 _SHOWN = KINDS[:4]
 """Kinds of memory with a column of their own."""
@@ -49,17 +67,26 @@ _SHOWN = KINDS[:4]
 def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
     """The peak of each variant of a script by what the memory is used for, and where that of the first one is.
 
-    The first one has a peak.
+    The first one has a peak. Variants that come to the same are told once.
     """
+    first = found[0]
     unit = Unit.for_sizes(each.total for each in found)
-    rows = [_row(each, unit) for each in found]
+    rows = [_row(each, _twin(each, found[:index]), unit) for index, each in enumerate(found)]
     head = f"peak memory on {gpu.name}, in {unit.name}"
     parts = [head, "", *table(("", *_SHOWN, "other", "total", _FITS), rows), ""]
-    first = found[0]
-    parts += [f"{first.variant}: the peak is in {_PHASES[first.phase]}", f"  {_place(first)}"[:width]]
+    if any(each.derived for each in found):
+        parts += ["~: worked out from the rows above, not run", ""]
+    parts += [
+        f"{first.variant}: the peak is in {_PHASES[first.phase]}",
+        f"  {_place(first.filename, first.row)}"[:width],
+    ]
+    if first.holders:
+        parts += ["what holds most of it:", *(f"  {line}"[:width] for line in _holders(first.holders, unit))]
     others = [f"{kind} {unit.of(first.peak[kind])}" for kind in KINDS[4:] if first.peak[kind]]
-    parts += textwrap.wrap(f"other, {first.variant}: {', '.join(others)}", width)
-    return "\n".join([*parts, *textwrap.wrap(gpus(), width)]) + "\n"
+    texts = [f"other, {first.variant}: {', '.join(others)}", _batches(first), _advice(found, gpu, unit), gpus()]
+    for text in filter(None, texts):
+        parts += textwrap.wrap(text, width)
+    return "\n".join(parts) + "\n"
 
 
 def refusal(each: Estimate) -> str:
@@ -67,17 +94,61 @@ def refusal(each: Estimate) -> str:
     return one_line(f"{each.refused} ({place(each.filename, each.row)})" if each.row else each.refused)
 
 
-def _row(each: Estimate, unit: Unit) -> tuple[str, ...]:
+def _twin(each: Estimate, before: Sequence[Estimate]) -> Estimate | None:
+    """The first of those before that comes to the same."""
+    return next((one for one in before if each.peak and one.peak == each.peak), None)
+
+
+def _row(each: Estimate, twin: Estimate | None, unit: Unit) -> tuple[str, ...]:
+    name = f"{'~ ' if each.derived else ''}{visible(each.variant)}"
     if each.refused:
-        return visible(each.variant), refusal(each)
+        return name, refusal(each)
+    if twin is not None:
+        return name, f'the same as "{visible(twin.variant)}"'
     shown = [each.peak[kind] for kind in _SHOWN]
     sizes = [*shown, each.total - sum(shown), each.total]
-    return (visible(each.variant), *map(unit.of, sizes), _smallest(each.total))
+    return (name, *map(unit.of, sizes), _smallest(each.total))
 
 
-def _place(found: Estimate) -> str:
-    source = Sources().line(found.filename, found.row) if found.row else None
-    return f"{place(found.filename, found.row)}  {visible((source or '').strip())}".rstrip()
+def _place(filename: str, row: int) -> str:
+    source = Sources().line(filename, row) if row else None
+    return f"{place(filename, row)}  {visible((source or '').strip())}".rstrip()
+
+
+def _holders(holders: Sequence[Holder], unit: Unit) -> Iterator[str]:
+    """Lines with the size, the kind, the module and the line of what holds most."""
+    cells = [(unit.of(each.size), each.kind, visible(each.module) or "-") for each in holders[:_MOST]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for (size, kind, module), each in zip(cells, holders, strict=False):
+        columns = size.rjust(widths[0]), kind.ljust(widths[1]), module.ljust(widths[2])
+        yield "  ".join((*columns, _place(each.filename, each.row))).rstrip()
+
+
+def _batches(first: Estimate) -> str:
+    """The largest batch for each size of GPUs."""
+    sizes = sorted({gpu.memory for gpu in GPUS.values()})
+    times = {size: largest_batch(first, size) for size in sizes}
+    if not all(map(math.isfinite, times.values())):
+        return ""
+    if first.batch:
+        told = [f"{math.floor(first.batch * factor):,} on {size} GiB" for size, factor in times.items()]
+        return f"largest batch, {first.variant}, of {first.batch:,} now: about {', '.join(told)}."
+    told = [f"{factor:.1f} on {size} GiB" for size, factor in times.items()]
+    return f"largest batch, {first.variant}, in batches of now: about {', '.join(told)}."
+
+
+def _advice(found: Sequence[Estimate], gpu: Gpu, unit: Unit) -> str:
+    """What to change first, and what it saves."""
+    first = found[0]
+    saved = {each.variant: 1 - each.total / first.total for each in found[1:] if each.peak}
+    preferred = [name for name in _EASY if saved.get(name, 0) >= _WORTHWHILE]
+    if gpu.capability < _BFLOAT16:
+        preferred = [name for name in preferred if name not in ("AMP bfloat16", "bfloat16 weights")]
+    best = next(iter(preferred), max(saved, key=lambda name: saved[name], default=""))
+    if saved.get(best, 0) < _LITTLE:
+        return "change first: nothing of this saves a tenth; a smaller batch does."
+    size = unit.of(round(saved[best] * first.total))
+    return f"change first: {_HOW.get(best, best)}, which saves {size} {unit.name}, {saved[best]:.0%} of the peak."
 
 
 def _smallest(size: int) -> str:

@@ -55,6 +55,25 @@ class NameUses(RewriterBase):
                         found.append(node)
         return found
 
+    def is_only_called(self, name: str) -> bool:
+        """Whether a variable is only set, handed on by the keyword `name`, and called without positional arguments."""
+        for chunk in self.source.chunks:
+            for node in walk(chunk.module) if name in chunk.words else ():
+                if not isinstance(node, cst.Name) or node.value != name or self._is_member_or_keyword(node):
+                    continue
+                above = self.source.parent(node)
+                keyword = above.keyword if isinstance(above, cst.Arg) else None
+                called = isinstance(above, cst.Call) and above.func is node
+                plain = called and all(one.keyword is not None for one in above.args)  # type: ignore[union-attr]
+                set_or_declared = isinstance(above, (cst.AssignTarget, cst.Param)) and not self._is_default(node, above)
+                if not plain and not set_or_declared and (keyword is None or keyword.value != name):
+                    return False
+        return True
+
+    @staticmethod
+    def _is_default(node: cst.CSTNode, above: cst.CSTNode) -> bool:
+        return isinstance(above, cst.Param) and above.default is node
+
     def bound_for(self, places: Sequence[cst.CSTNode], allowed: cst.CSTNode) -> bool:
         """Whether a variable that `places` bind is mentioned elsewhere in their function, except in `allowed`."""
         bound = {n.value for place in places for n in walk(place) if isinstance(n, cst.Name) and self._binds(n)}

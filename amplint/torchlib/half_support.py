@@ -28,6 +28,9 @@ COMPLEX = having("no-bfloat16") & called_as("f")
 CUDA_LACKS = having("no-half-on-cuda")
 """Operations of `torch`, `torch.linalg` and `torch.special` that refuse both on CUDA alone."""
 
+CUDA_GAINED = {"angle": (2, 14)}
+"""Operation of `CUDA_LACKS` -> the version of PyTorch since which CUDA takes float16."""
+
 SINGULAR_VALUES = {"norm": frozenset({"nuc"}), "matrix_norm": frozenset({"nuc", 2, -2})}
 """Operation -> orders of a norm that are computed from singular values, which refuse both on every device."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -14,53 +16,84 @@ from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from amplint.trace.frames import Line, calling_line, is_own
+from amplint.trace.frames import NOWHERE, Line, calling_frame, calling_line, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.placement import device_type
 from amplint.trace.record import Call, Failure, dtype_name
+from amplint.trace.regions import Regions
 
 _FAILURES = 100
 """So many are kept: a script may try and fail in a loop."""
-_COUNTED = frozenset({Tensor.numpy, Tensor.backward})
+_BACKWARD: Any = Tensor.backward
+_COUNTED = frozenset({Tensor.numpy, _BACKWARD})
 """Calls that may run no operation at their line."""
-_BACKWARD = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+_GRADIENTS = frozenset({_BACKWARD, torch.autograd.backward, torch.autograd.grad})
 """Calls that compute gradients."""
+_PLAIN = (Tensor, nn.Parameter)
+_OTHERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
+"""Most of what operators are handed besides tensors and lists."""
 _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], Any]
 
 
 class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`. `on_gradients` is told of the losses that gradients were computed
-    of, and of what that returned.
+    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives. `on_gradients` is
+    told of the losses that gradients were computed of, and of what that returned.
     """
 
-    def __init__(self, modules: Modules, is_on: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        modules: Modules,
+        regions: Regions,
+        is_on: Callable[[], bool],
+        around: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         super().__init__()
         self.current: Any = None
         self.backwards = 0
         self.on_gradients: Callable[[Any, Any], None] | None = None
+        self._line: Line | None = None
         self._modules = modules
+        self._regions = regions
         self._is_on = is_on
+        self._around = around
         self._counts: Counter[_Key] = Counter()
         self._failures: dict[Failure, None] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and remember it meanwhile."""
-        before, self.current = self.current, func
+        before, line, self.current, self._line = self.current, self._line, func, None
         if func in _COUNTED:
-            self.backwards += func is Tensor.backward
+            self.backwards += func is _BACKWARD
             self._count(name_of(func), "", calling_line(), args, ())
         try:
-            result = func(*args, **kwargs) if kwargs else func(*args)
+            if func not in _GRADIENTS:
+                return func(*args, **kwargs) if kwargs else func(*args)
+            with self._around() if func is _BACKWARD else contextlib.nullcontext():
+                result = func(*args, **(kwargs or {}))
+            if self.on_gradients is not None:
+                self.on_gradients(args[0] if args else None, result)
+            return result
         except Exception as failure:
             self.failed(failure, *calling_line(), api=name_of(func))
             raise
         finally:
-            self.current = before
-        if func in _BACKWARD and self.on_gradients is not None:
-            self.on_gradients(args[0] if args else None, result)
-        return result
+            self.current, self._line = before, line
+
+    def line(self, frame: FrameType | None) -> Line:
+        """The innermost line of the user's code, from `frame` on; of one call it is looked up once.
+
+        But where that calls code of theirs, in which lines have to be looked for.
+        """
+        frame = calling_frame(frame, until=_CALL)
+        if frame is None:
+            return NOWHERE
+        if frame.f_code is not _CALL:
+            return frame.f_code.co_filename, frame.f_lineno
+        if self._line is None:
+            self._line = calling_line(frame)
+        return self._line
 
     def follow_modules(self) -> Callable[[], None]:
         """Count calls of modules by the user's code; what is returned ends that.
@@ -111,9 +144,12 @@ class Calls(TorchFunctionMode):
         if self._is_on():
             with torch._C.DisableTorchFunction():  # every attribute of a tensor is a call that a mode sees
                 took, gave = tensors(inputs), tensors(outputs)
-                region = region_of(device_type((took or gave)[0])) if took or gave else None
+                region = self._regions.outside(device_type((took or gave)[0])) if took or gave else None
                 dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
             self._counts[name, path, line, dtypes[0], dtypes[1], region] += 1
+
+
+_CALL = Calls.__torch_function__.__code__
 
 
 def name_of(func: Any) -> str:
@@ -121,19 +157,16 @@ def name_of(func: Any) -> str:
     return str(resolve_name(func) or getattr(func, "__name__", ""))
 
 
-def region_of(device: str) -> torch.dtype | None:
-    """The dtype of the region that is on for `device`, None where none is."""
-    try:
-        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    except RuntimeError:  # a device without autocast, such as meta
-        return None
-
-
 def tensors(values: Iterable[Any]) -> list[Tensor]:
     """The tensors among `values` and in lists and tuples there."""
     found: list[Tensor] = []
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind in _PLAIN:
+            found.append(value)
+        elif kind in _OTHERS:
+            continue
+        elif isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
             found += tensors(value)

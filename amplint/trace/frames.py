@@ -38,13 +38,14 @@ def is_own(code: CodeType) -> bool:
     return own
 
 
-def calling_frame(frame: FrameType | None = None) -> FrameType | None:
-    """The innermost frame of the user's code, from `frame` or what calls this on."""
+def calling_frame(frame: FrameType | None = None, *, until: CodeType | None = None) -> FrameType | None:
+    """The innermost frame of the user's code, or that runs `until`, from `frame` or what calls this on."""
     frame = frame or sys._getframe(1)
     known = _known.get
     while frame is not None:
-        own = known(frame.f_code.co_filename)
-        if own or (own is None and is_own(frame.f_code)):
+        code = frame.f_code
+        own = known(code.co_filename)
+        if own or code is until or (own is None and is_own(code)):
             break
         frame = frame.f_back
     return frame

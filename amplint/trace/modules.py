@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch import nn
@@ -23,7 +24,7 @@ class Modules:
 
     def __init__(self) -> None:
         self._running: list[str] = []
-        self._paths: MutableMapping[nn.Module, str] = WeakIdKeyDictionary()
+        self._paths: dict[int, tuple[ReferenceType[nn.Module], str]] = {}
         self._parameters: MutableMapping[torch.Tensor, str] = WeakIdKeyDictionary()
         self._handles: list[Any] = []
         self.on_return: Callable[..., None] | None = None
@@ -55,11 +56,11 @@ class Modules:
         return iter(list(self._parameters))
 
     def _enter(self, module: nn.Module, inputs: object) -> None:
-        path = self._paths.get(module)
-        if path is None:
+        known = self._paths.get(id(module))
+        if known is None or known[0]() is not module:
             self._name_all(module)
-            path = self._paths[module]
-        self._running.append(path)
+            known = self._paths[id(module)]
+        self._running.append(known[1])
 
     def _leave(self, module: nn.Module, inputs: object, output: object) -> None:
         if self._running:
@@ -72,7 +73,9 @@ class Modules:
         holders = (held for held in _variables() if any(part is module for part in held[1].modules()))
         name, root = next(holders, (type(module).__name__, module))
         for path, part in root.named_modules():
-            self._paths.setdefault(part, f"{name}.{path}" if path else name)
+            known = self._paths.get(id(part))
+            if known is None or known[0]() is not part:
+                self._paths[id(part)] = ref(part), f"{name}.{path}" if path else name
         for path, parameter in root.named_parameters():
             self._parameters.setdefault(parameter, f"{name}.{path}")
 

@@ -50,6 +50,8 @@ class Origins:
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
     ) -> None:
         """Look at what `kind` made. `began` is what `begins_finite` told, true for what does not work in place."""
+        if kind.device == "cpu" and not kind.computes:
+            return
         if not all(map(is_on_host, outputs)):
             self._flags.look(kind, inputs, outputs, _is_meant(args, kwargs))
         elif kind.computes:

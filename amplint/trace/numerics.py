@@ -60,8 +60,8 @@ class Numerics:
         self._path = path
         self._trained = trained
         self._compare = compare
-        self._rewrites: dict[Any, bool] = {}
-        self._makes_numbers: dict[Any, bool] = {}
+        self._rewrites: dict[int, tuple[bool, Any]] = {}
+        self._makes_numbers: dict[int, tuple[bool, Any]] = {}
         self._last: Tensor | None = None
         self._origins = Origins(lambda: (self.step, self.scale, self.scaling))
         self._spoilt = Spoilt()
@@ -80,19 +80,20 @@ class Numerics:
         """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
         if self.on and self._comparer is not None:
             self._comparer.before(func, args, kwargs or {})
-        known = self._rewrites.get(func)
+        known = self._rewrites.get(id(func))  # its own hash costs as much as all of this
         if known is None:
-            known = self._rewrites[func] = rewrites(func)
-        if known and self.on:
+            known = self._rewrites[id(func)] = rewrites(func), func
+        if known[0] and self.on:
             self._watchers.states.before(func, args, kwargs)
-        return not known or self._origins.begins_finite(args)
+        return not known[0] or self._origins.begins_finite(args)
 
     def makes_numbers(self, func: Any) -> bool:
         """Whether `func` may make inf or NaN, in any dtype."""
-        makes = self._makes_numbers.get(func)
-        if makes is None:
-            makes = self._makes_numbers[func] = not isinstance(func, HigherOrderOperator) and makes_numbers(func)
-        return makes
+        known = self._makes_numbers.get(id(func))
+        if known is None:
+            makes = not isinstance(func, HigherOrderOperator) and makes_numbers(func)
+            known = self._makes_numbers[id(func)] = makes, func
+        return known[0]
 
     def look(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool

@@ -10,28 +10,33 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, is_grad_enabled
 from torch._C import _current_autograd_node as _autograd_node
-from torch._C import _RestorePythonTLSSnapshot as _outside  # type: ignore[attr-defined]
-from torch._ops import HigherOrderOperator
+from torch._ops import OpOverload
 from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[attr-defined]
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from amplint.trace.calls import Calls, region_of, tensors
-from amplint.trace.frames import NOWHERE, Line, calling_line, is_called_back, is_own
+from amplint.trace.calls import Calls, tensors
+from amplint.trace.frames import NOWHERE, Line, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.placement import device_type
 from amplint.trace.record import Operation
+from amplint.trace.regions import Regions
 from amplint.trace.tally import Kind, may_overflow, replayable
 from amplint.trace.values import is_sound
+
+_dtype = attrgetter("dtype")
+_UNKNOWN: tuple[Line, str] = (NOWHERE, "")
 
 
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -52,7 +57,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._optimizing = False
         self._attached = False
         self._depth = (0, 0)
-        self.calls = Calls(modules, lambda: self.on)
+        self.regions = Regions()
+        self.calls = Calls(modules, self.regions, lambda: self.on, self._resting)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
         self._origins: dict[int, tuple[Line, str]] = {}
@@ -64,14 +70,15 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func` and count it."""
-        if not self.on or isinstance(func, HigherOrderOperator):
+        if not self.on or not isinstance(func, OpOverload):
             if self.alert and self.numerics is not None and self.numerics.makes_numbers(func):
                 return self._run_alert(self.numerics, func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
         numerics = self.numerics
         began = numerics is None or numerics.before(func, args, kwargs)
+        run = func._op if type(func) is OpOverload else func
         started = perf_counter()
-        result = func(*args, **kwargs) if kwargs else func(*args)
+        result = run(*args, **kwargs) if kwargs else run(*args)
         seconds = perf_counter() - started
         inputs = tensors(args)
         if kwargs:
@@ -119,6 +126,18 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         finally:
             self.on, self.alert = before
 
+    @contextlib.contextmanager
+    def _resting(self) -> Iterator[None]:
+        """Leave the stack for a backward pass of which nothing is counted."""
+        if self.on or not self._attached or _get_current_dispatch_mode() is not self:
+            yield
+            return
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            self.__enter__()  # type: ignore[no-untyped-call]
+
     def end_step(self) -> None:
         """Forget which lines the backward pass of this step belongs to."""
         self._origins.clear()
@@ -158,23 +177,21 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return _get_current_dispatch_mode() is self and calls is self.calls
 
     def _kind(self, func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> Kind:
-        first = outputs[0] if outputs else inputs[0]
-        device = device_type(first)
+        device = device_type(outputs[0] if outputs else inputs[0])
         node = _autograd_node()
-        if node is not None and not (torch.is_grad_enabled() and is_called_back()):
+        if node is not None and not ((graph := is_grad_enabled()) and is_called_back()):
             phase, api = "backward", None
-            line, module = self._origins.get(node._sequence_nr(), (NOWHERE, ""))
+            line, module = self._origins.get(node._sequence_nr(), _UNKNOWN)
             if _is_written_out(type(node)):
-                line = calling_line()
-            if torch.is_grad_enabled():
+                line = self.calls.line(sys._getframe(2))
+            if graph:
                 self._origins.setdefault(_sequence_number() - 1, (line, module))
         else:
             phase = "optimizer" if self._optimizing else "forward" if node is None else "recomputation"
-            api, line, module = self.calls.current, calling_line(), self._modules.current
+            api, line, module = self.calls.current, self.calls.line(sys._getframe(2)), self._modules.current
             self._origins.setdefault(_sequence_number() - 1, (line, module))
-        with _outside():  # the flag reads as off inside of a dispatch mode
-            region = region_of(device)
-        took, gave = tuple([tensor.dtype for tensor in inputs]), tuple([tensor.dtype for tensor in outputs])
+        region = self.regions[device]
+        took, gave = tuple(map(_dtype, inputs)), tuple(map(_dtype, outputs))
         key = (id(func), phase, api, line, module, took, gave, region, device)
         kind = self._kinds.get(key)
         if kind is None:

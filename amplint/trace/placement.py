@@ -79,11 +79,6 @@ class Placement:
         """Whether those without operands lie there."""
         return self._wishes.around
 
-    @property
-    def used(self) -> bool:
-        """Whether anything lies on the GPU."""
-        return bool(self._storages)
-
     @contextlib.contextmanager
     def making(self, wanted: bool | None, *, around: bool = False) -> Iterator[None]:
         """Say where tensors lie that are made in this context."""
@@ -129,10 +124,12 @@ def device_type(tensor: torch.Tensor) -> str:
     """`cuda`, `cpu`, ..., also in a dry run."""
     if not tensor.is_cpu:
         return tensor.device.type
-    return "cuda" if placement.used and placement.on_gpu(tensor) else "cpu"
+    return "cuda" if placement._storages and placement.on_gpu(tensor) else "cpu"
 
 
 def is_on_host(tensor: torch.Tensor) -> bool:
     """Whether the CPU's memory holds `tensor`, as it holds all in a dry run."""
+    if tensor.is_cpu:
+        return True
     storage = _storage(tensor)
     return storage is not None and storage.device.type == "cpu"

@@ -68,6 +68,9 @@ class Steps:
         before = register_optimizer_step_pre_hook(self._begin)
         after = register_optimizer_step_post_hook(self._stepped)
         self._undo = [before.remove, after.remove]
+        original = Optimizer.zero_grad
+        Optimizer.zero_grad = _wrapped(original, self._clear)  # type: ignore[method-assign]
+        self._undo.append(functools.partial(setattr, Optimizer, "zero_grad", original))
         for kind in _with_subclasses(torch.amp.GradScaler):
             self._follow(kind)
         torch.amp.GradScaler.__init_subclass__ = classmethod(self._follow)  # type: ignore[assignment]
@@ -168,6 +171,17 @@ class Steps:
         self._open[id(scaler)] = []
         self._scales[id(scaler)] = after
         self._announce()
+
+    def _clear(self, run: Callable[..., None], optimizer: Optimizer, set_to_none: bool = True) -> None:
+        """Let no mode see how gradients are taken away: no operation runs, and the attributes of all are asked for."""
+        if not set_to_none:
+            run(optimizer, set_to_none)
+            return
+        self._on_optimizing(True)
+        try:
+            run(optimizer)
+        finally:
+            self._on_optimizing(self._scaler is not None)
 
     def _working(self, scaler: torch.amp.GradScaler, run: Callable[[], Any]) -> Any:
         outer, self._scaler = self._scaler, scaler

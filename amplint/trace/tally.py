@@ -130,6 +130,6 @@ def rewrites(func: Any) -> bool:
     name = op_name(func)
     return bool(
         func._schema.is_mutable
-        and torch.Tag.out not in func.tags
+        and not any(argument.is_out for argument in func._schema.arguments)
         and name.rstrip("_") not in _MOVERS | _FILLERS | _BOUNDED | _CASTS
     )

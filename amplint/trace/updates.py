@@ -21,9 +21,11 @@ _STEPS = 32
 
 @dataclass(slots=True)
 class _Before:
-    name: str
-    parameter: Tensor
-    weight: Tensor
+    """Parameters of one device with their names; `weights` are numbers of all of them, `pushed` which should move."""
+
+    names: list[str]
+    parameters: list[Tensor]
+    weights: Tensor
     pushed: Tensor
 
 
@@ -34,36 +36,42 @@ class Updates:
         self._size = size
         self._path = path
         self._before: dict[Optimizer, list[_Before]] = {}
-        self._stepped: dict[tuple[Optimizer, torch.device], tuple[list[_Before], Tensor]] = {}
+        self._stepped: dict[tuple[Optimizer, torch.device], tuple[_Before, Tensor]] = {}
         self._steps: list[list[Update]] = []
         self._stride, self._ended = 1, 0
 
     def begin(self, optimizer: Optimizer) -> None:
         """`optimizer` is about to step."""
+        devices: dict[torch.device, list[tuple[str, Tensor, Tensor]]] = {}
+        for name, parameter, group in parameters(optimizer, self._path):
+            gradient = parameter.grad
+            if gradient is not None and is_plain(parameter) and is_plain(gradient) and float(group.get("lr") or 0.0):
+                devices.setdefault(parameter.device, []).append((name, parameter, gradient))
         self._before[optimizer] = [
-            _Before(name, parameter, sample(parameter, self._size).clone(), sample(parameter.grad, self._size) != 0)
-            for name, parameter, group in parameters(optimizer, self._path)
-            if parameter.grad is not None and is_plain(parameter) and is_plain(parameter.grad)
-            if float(group.get("lr") or 0.0) != 0
+            _Before(
+                [name for name, _, _ in found],
+                [parameter for _, parameter, _ in found],
+                torch.cat([sample(parameter, self._size) for _, parameter, _ in found]),
+                torch.cat([sample(gradient, self._size) for _, _, gradient in found]) != 0,
+            )
+            for found in devices.values()
         ]
 
     def end(self, optimizer: Optimizer) -> None:
         """`optimizer` has stepped."""
-        all_before = self._before.pop(optimizer, [])
-        for device in {before.weight.device for before in all_before}:
-            rows = [before for before in all_before if before.weight.device == device]
-            self._stepped[optimizer, device] = rows, _sums(rows, self._size)
+        for before in self._before.pop(optimizer, []):
+            self._stepped[optimizer, before.weights.device] = before, _sums(before, self._size)
 
     def end_step(self, step: int, lines: Mapping[Optimizer, Line], skipped: Collection[str]) -> None:
         """Keep what was seen in `step`, without optimizers whose kinds are in `skipped`: a scaler kept them from it."""
         found: list[Update] = []
-        for (optimizer, _), (rows, sums) in self._stepped.items():
+        for (optimizer, _), (before, sums) in self._stepped.items():
             kind = type(optimizer).__name__
             if kind not in skipped:
                 place = (kind, *lines.get(optimizer, NOWHERE), step)
                 found += [
-                    Update(row.name, *place, dtype_name(row.weight.dtype), *_shares(*values))
-                    for row, values in zip(rows, sums.T.tolist(), strict=True)
+                    Update(name, *place, dtype_name(parameter.dtype), *_shares(*values))
+                    for name, parameter, values in zip(before.names, before.parameters, sums.T.tolist(), strict=True)
                 ]
         self._stepped.clear()
         self._keep(found)
@@ -81,18 +89,17 @@ class Updates:
             self._stride *= 2
 
 
-def _sums(rows: list[_Before], size: int) -> Tensor:
-    """For each of `rows` the squares of update and weight, the pushed numbers, and those of them that stayed."""
-    weight = torch.cat([row.weight for row in rows])
-    after = torch.cat([sample(row.parameter, size) for row in rows])
-    pushed = torch.cat([row.pushed for row in rows])
-    lengths = torch.tensor([row.weight.numel() for row in rows])
-    index = torch.arange(len(rows)).repeat_interleave(lengths).to(weight.device)
+def _sums(before: _Before, size: int) -> Tensor:
+    """For each parameter the squares of update and weight, the pushed numbers, and those of them that stayed."""
+    weight, pushed, rows = before.weights, before.pushed, len(before.names)
+    samples = [sample(parameter, size) for parameter in before.parameters]
+    after, lengths = torch.cat(samples), torch.tensor([one.numel() for one in samples])
+    index = torch.arange(rows).repeat_interleave(lengths).to(weight.device)
     update = after.double() - weight.double()
     numbers = torch.stack(
         [update.square(), weight.double().square(), pushed.double(), (pushed & (update == 0)).double()]
     )
-    return numbers.new_zeros(4, len(rows)).index_add_(1, index, numbers)
+    return numbers.new_zeros(4, rows).index_add_(1, index, numbers)
 
 
 def _shares(update: float, weight: float, pushed: float, stayed: float) -> tuple[float | None, float]:

@@ -93,6 +93,7 @@ class Watch:
             self._pretence.enter_context(dry_run(self.gpu))
         Watch._running = True
         self._modes.enter_context(torch.compiler.set_stance("force_eager"))
+        self._modes.enter_context(self._operators.regions.following())
         self._operators.attach()
         self._modes.callback(self._operators.calls.follow_modules())
         self._modules.attach()

@@ -38,7 +38,8 @@ class ManualCastInAutocast(Rule):
         loss = criterion(model(inputs), targets)
     ```
 
-    Half weights of models that only infer, or that no optimizer updates, are a choice and not reported.
+    Half weights of models that only infer, or that no optimizer updates, are a choice and not reported. Neither is the
+    other half dtype for what is stored on the CPU: NumPy has no bfloat16.
 
     ## Fix safety
     An input is converted to float32 instead. The same elsewhere, or for a model, is unsafe: code may rely on half.
@@ -89,7 +90,8 @@ class ManualCastInAutocast(Rule):
     def on_half_cast(self, event: HalfCast) -> Iterator[Report]:
         dtypes = event.region.dtypes if event.region is not None else None
         other = HALF_DTYPES - {event.dtype}
-        if event.region_with is not None and dtypes is not None and event.dtype not in dtypes and dtypes & other:
+        differs = dtypes is not None and event.dtype not in dtypes and dtypes & other
+        if event.region_with is not None and differs and not event.stored:
             region = next(iter(other))
             overflows = event.dtype == "float16"
             yield self.report(

@@ -39,8 +39,10 @@ class DeprecatedAmpApi(Rule):
 
     ## Fix safety
     The device type is added, arguments that change their place are named, imports follow; an imported name is changed
-    with all its uses or not at all. The result needs PyTorch 2.4. Where `dtype` is left out, the old CUDA `autocast`
-    takes float16 even inside a bfloat16 region; the new one keeps the dtype of the region around it.
+    with all its uses or not at all. A class of regions that is kept in a variable becomes a `functools.partial` with
+    the device type, where the file calls it by keywords alone. The result needs PyTorch 2.4. Where `dtype` is left
+    out, the old CUDA `autocast` takes float16 even inside a bfloat16 region; the new one keeps the dtype of the region
+    around it.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
@@ -67,7 +69,11 @@ class DeprecatedAmpApi(Rule):
             root = rewrite.text(event.node).removesuffix(event.name.removeprefix("torch"))
             if root == rewrite.text(event.node):
                 root, imports = "torch", ["import torch"]
-            edits = list(_change_use(event.node, event.name, root + successor.removeprefix("torch"), rewrite))
+            spelled = root + successor.removeprefix("torch")
+            edits = list(_change_use(event.node, event.name, spelled, rewrite))
+            if None in edits and _is_handed_on(event.node, event.name, rewrite):
+                edits = [rewrite.replace(event.node, f'functools.partial({spelled}, "{SUCCESSORS[event.name][1]}")')]
+                imports.append("import functools")
         done = tuple(filter(None, edits))
         return Fix(f"Use {successor}", done, imports=tuple(imports)) if len(done) == len(edits) else None
 
@@ -75,7 +81,8 @@ class DeprecatedAmpApi(Rule):
 def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit | None]:
     """The edits of an import and of all uses of what it imports, None for each that is not possible."""
     module, names = rewrite.import_uses(alias) or (alias, {})
-    yield rewrite.replace(module, "torch.amp") if names and all(names.values()) else None
+    used = all(names.values()) or (any(names.values()) and "__main__" in rewrite.source.text)
+    yield rewrite.replace(module, "torch.amp") if names and used else None
     for imported, uses in names.items():
         name = f"{rewrite.text(module)}.{imported}"
         if SUCCESSORS.get(name, ("",))[0] != f"torch.amp.{imported}":
@@ -94,5 +101,17 @@ def _change_use(node: cst.CSTNode, name: str, spelled: str, rewrite: Rewriter) -
         if name.endswith(".autocast"):
             yield from rewrite.name_arguments(above, AUTOCAST_PARAMETERS[device])
         yield rewrite.insert_argument(above, len(above.args) if custom else 0, argument)
-    elif not bare and not rewrite.names_type(node):
+    elif not bare and not rewrite.names_type(node) and not _is_asked_for(node, above):
         yield None
+
+
+def _is_asked_for(node: cst.CSTNode, above: cst.CSTNode | None) -> bool:
+    """Whether `getattr(torch.cuda.amp, "autocast")` is only compared: `is not None` asks whether it is there."""
+    return isinstance(node, cst.Call) and isinstance(above, cst.Comparison)
+
+
+def _is_handed_on(node: cst.CSTNode, name: str, rewrite: Rewriter) -> bool:
+    """Whether `node` is the class of regions, kept in a variable that code of this file calls by keywords alone."""
+    above = rewrite.source.parent(node)
+    target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
+    return name.endswith(".autocast") and isinstance(target, cst.Name) and rewrite.is_only_called(target.value)

@@ -202,7 +202,8 @@ REFUSALS = {
     "a whole kept": ("net, optimizer = amp", "both = amp", 7, "not assigned to a model and an optimizer"),
     "hidden arguments": ('opt_level="O1"', "**args.amp", 7, "not written out"),
     "no level": ('"O1"', '"O4"', 7, "no opt_level O4"),
-    "a level worked out": ('"O1"', '"O%d" % args.level', 7, "worked out"),
+    "a level worked out": ('"O1"', "level(args)", 7, "worked out"),
+    "no import": ("from apex import amp\n", "", 6, "amp.initialize is called here, and nothing in this file imports"),
     "other loss": ("        optimizer.step()\n", "", 7, "the step of optimizer is not in this file"),
     "a closure": ("optimizer.step()", "optimizer.step(lambda: loss)", 13, "closure"),
     "patched functions": (
@@ -240,6 +241,63 @@ def test_refusals_leave_the_text(old: str, new: str, row: int, why: str) -> None
     assert conversion.done == conversion.left == ()
     assert [remark.row for remark in conversion.refused] == [row]
     assert why in conversion.refused[0].text
+
+
+CHOICE = """        if not args.half:
+            loss.backward()
+        else:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+"""
+SCALED = "        with amp.scale_loss(loss, optimizer) as scaled_loss:\n            scaled_loss.backward()\n"
+SETUP = '    net, optimizer = amp.initialize(net, optimizer, opt_level="O1")\n'
+
+
+def test_the_sides_of_a_choice_can_stand_in_either_order() -> None:
+    text = LOOP.replace(SCALED, CHOICE).replace(SETUP, f"    if args.half:\n    {SETUP}")
+    conversion = convert(text, APEX)
+    assert conversion.refused == ()
+    assert "        optimizer.zero_grad()\n        scaler.scale(loss).backward()\n" in conversion.text
+    assert "if not" not in conversion.text
+    assert convert(conversion.text, APEX).text == conversion.text
+
+
+@pytest.mark.parametrize("level", ['"O%d" % args.level', 'f"O{args.level}"', '"O" + str(args.level)'])
+def test_a_level_can_be_spelled_from_a_number(level: str) -> None:
+    conversion = convert(LOOP.replace('"O1"', level), APEX)
+    assert conversion.refused == ()
+    assert f'scaler = torch.amp.GradScaler("cuda", enabled={level} != "O0")\n' in conversion.text
+
+
+def test_the_first_scale_is_kept() -> None:
+    begun = f"{SETUP}    amp._amp_state.loss_scalers[0]._loss_scale = 2**20\n"
+    conversion = convert(LOOP.replace(SETUP, begun), APEX)
+    assert conversion.refused == ()
+    assert '    scaler = torch.amp.GradScaler("cuda", init_scale=2**20)\n    for step' in conversion.text
+
+
+def test_a_condition_that_is_emptied_goes_also_where_another_one_asked_for_apex() -> None:
+    text = LOOP.replace(
+        "from apex import amp\n", "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"
+    )
+    text = text.replace(SETUP, f"    if args.half:\n        assert amp is not None\n    if args.half:\n    {SETUP}")
+    conversion = convert(text, APEX)
+    assert conversion.refused == ()
+    assert "pass" not in conversion.text
+
+
+def test_a_region_holds_what_a_condition_adds_to_the_loss() -> None:
+    text = LOOP.replace(
+        "loss = torch.nn.functional.mse_loss(net(inputs)", "out = net(inputs)\n        loss = distance(out"
+    )
+    text = text.replace(
+        "        optimizer.zero_grad()\n",
+        "        if args.teacher:\n            soft = distance(out, targets)\n            loss = loss + soft\n"
+        "        optimizer.zero_grad()\n",
+    )
+    conversion = convert(text, APEX)
+    assert conversion.refused == ()
+    assert "                loss = loss + soft\n        optimizer.zero_grad()\n" in conversion.text
 
 
 def test_what_a_person_has_to_know() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,65 @@ def test_the_result_means_the_same(old: str, new: str) -> None:
         assert not run(False)
         assert run(True) is (torch.cuda.is_available() or old is CALLED_WITHOUT_TORCH)
     assert convert(conversion.text, Wish(source="cuda-amp")).text == conversion.text
+
+
+HANDED_ON = """import contextlib
+import torch
+
+region = contextlib.nullcontext
+if getattr(torch.cuda.amp, "autocast") is not None:
+    region = torch.cuda.amp.autocast
+
+
+def run(use_amp):
+    with region(enabled=use_amp):
+        return torch.is_autocast_enabled("cuda")
+"""
+
+
+def test_a_class_of_regions_can_be_handed_on() -> None:
+    conversion = convert(HANDED_ON, CUDA_AMP)
+    assert conversion.refused == ()
+    assert 'if torch.amp.autocast is not None:\n    region = functools.partial(torch.amp.autocast, "cuda")\n' in (
+        conversion.text
+    )
+    assert conversion.text.startswith("import contextlib\nimport functools\n")
+    module: dict[str, Callable[[bool], bool]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that there is no GPU
+        exec(conversion.text, module)
+        assert module["run"](True) is torch.cuda.is_available()
+    for old, new in (("region(enabled=use_amp)", "region(use_amp)"), ("def run(", "use(region)\n\n\ndef run(")):
+        assert convert(HANDED_ON.replace(old, new), CUDA_AMP).refused
+
+
+GUARDED = """import torch
+if torch.__version__ >= "1.6":
+    from torch.cuda.amp import autocast
+else:
+    from dummies import autocast
+
+
+def run(model, x):
+    with autocast():
+        return model(x)
+"""
+
+
+def test_a_name_that_can_mean_two_things_is_refused() -> None:
+    conversion = convert(GUARDED, CUDA_AMP)
+    why = "torch.cuda.amp.autocast is deprecated, and what autocast stands for where it is called cannot be told"
+    assert [(remark.row, remark.text) for remark in conversion.refused] == [(3, why)]
+    migrated = GUARDED.replace("from torch.cuda.amp", "from torch.amp").replace("from dummies", "from torch.cuda.amp")
+    assert convert(migrated, CUDA_AMP).refused == ()
+
+
+@pytest.mark.parametrize("end", ["", 'if __name__ == "__main__":\n    run(True)\n'], ids=["module", "script"])
+def test_an_import_that_only_others_could_use_stops_a_module_and_no_script(end: str) -> None:
+    text = f"from torch.cuda.amp import GradScaler, autocast\n\n\ndef run(x):\n    with autocast():\n        x()\n{end}"
+    conversion = convert(text, CUDA_AMP)
+    assert bool(conversion.refused) is not bool(end)
+    assert ("from torch.amp import GradScaler, autocast\n" in conversion.text) is bool(end)
 
 
 @pytest.mark.parametrize("case", [*of_cuda_amp()], ids=str)

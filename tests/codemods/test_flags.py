@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from amplint.codemods import Wish, convert
+from tests.codemods.running import losses
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 PROGRAM = """{imports}
 import torch
@@ -108,3 +113,31 @@ for x in torch.ones(3, 4, 2):
     assert [(remark.row, remark.text) for remark in conversion.refused] == [
         (5, "the arguments of the script are not known yet here")
     ]
+
+
+STEPS = 'parser.add_argument("--accumulation-steps", type=int, default=4, help="batches for each step")'
+
+
+@pytest.mark.parametrize("to", [None, "amp"])
+def test_the_number_of_batches_is_an_option(to: str | None) -> None:
+    text = (PROGRAMS / "classify_argparse.py").read_text(encoding="utf-8")
+    wish = Wish(to=to, accumulate=4, add_flag=True, device="cpu")
+    conversion = convert(text, wish)
+    assert conversion.refused == ()
+    assert STEPS in conversion.text
+    assert ("--amp" in conversion.text) is (to == "amp")
+    assert " = 4\n" not in conversion.text
+    assert convert(conversion.text, wish).text == conversion.text
+    if to is None:
+        fixed = convert(text, Wish(accumulate=4, device="cpu")).text
+        assert losses(conversion.text) == losses(fixed)
+        assert losses(conversion.text, "--accumulation-steps", "1") == losses(text)
+
+
+def test_commands_take_it_as_well() -> None:
+    decorated = program("import click\n", '@click.command()\n@click.option("--lr", default=0.1)', "lr")
+    conversion = convert(decorated, Wish(accumulate=4, add_flag=True))
+    assert conversion.refused == ()
+    option = '@click.option("--accumulation-steps", "accumulation_steps", default=4, help="batches for each step")'
+    assert f"{option}\ndef main(lr, accumulation_steps):\n" in conversion.text
+    assert "accumulation_steps = " not in conversion.text

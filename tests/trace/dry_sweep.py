@@ -69,7 +69,13 @@ GIVEN: dict[str, Callable[[], tuple[Any, ...]]] = {
     "cuda.gds.gds_deregister_buffer": lambda: (there().untyped_storage(),),
     "cuda.gds.GdsFile": lambda: ("x", 0),
     "cuda.memory._dump_snapshot": lambda: ("x",),
-    "cuda.tunable.mgpu_tune_gemm_in_file": lambda: ("x", 1),
+    "cuda.tunable.mgpu_tune_gemm_in_file": lambda: ("x?", 1),
+    "cuda.tunable.set_cublaslt_requested_algo_count": lambda: (1,),
+    "cuda.tunable.write_file_on_exit": lambda: (True,),
+    "cuda.profiler.init": lambda: ("x",),
+    "cuda.MemPoolContext": lambda: (cuda.MemPool(),),
+    "cuda.export_dot": lambda: ("x",),
+    "cuda.export_graph_data": lambda: ("x",),
     "cuda.tunable.set_rotating_buffer_size": lambda: (1,),
     "cuda.tunable.set_numerical_check_tolerances": lambda: (True,),
     "accelerator.set_device_index": lambda: (0,),
@@ -117,5 +123,5 @@ def called(name: str) -> str:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for one in names():
-        print(one, end=" ", flush=True)
-        print(called(one), flush=True)
+        print(f"calling {one}", flush=True)  # PyTorch's C++ prints, too, and may end the process
+        print(one, called(one), flush=True)

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import amplint.trace
 from amplint.trace.dry import CannotFollow, dry_run
 from amplint.trace.gpus import GPUS
+from tests.trace.versions import VERSION
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +73,7 @@ def test_fully_sharded() -> None:
 @pytest.mark.usefixtures("group")
 def test_collectives() -> None:
     there = torch.ones(2, device="cuda")
-    distributed.all_reduce(there, op=distributed.ReduceOp.AVG)
+    distributed.all_reduce(there, op=distributed.ReduceOp.AVG if VERSION >= (2, 7) else distributed.ReduceOp.SUM)
     distributed.all_to_all_single(torch.empty_like(there), there)
     distributed.barrier(device_ids=[0])
     distributed.new_group(backend="nccl")
@@ -243,6 +244,7 @@ def test_seeds_of_the_gpu_count() -> None:
     assert torch.equal(*drawn)
 
 
+@pytest.mark.skipif(VERSION < (2, 7), reason="PyTorch 2.6 runs no flex_attention under a mode")
 @pytest.mark.filterwarnings("ignore")
 def test_higher_order_operators() -> None:
     from torch.nn.attention.flex_attention import flex_attention

@@ -158,7 +158,7 @@ def test_regions_for_the_cpu_stay_apart() -> None:
     with torch.autocast("cuda"), torch.autocast("cpu"):
         assert (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")) == (True, torch.float16)
         assert (there @ there).dtype == torch.float16
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
     assert not torch.is_autocast_enabled("cuda")
 
 

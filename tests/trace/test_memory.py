@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import runpy
 import subprocess
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from amplint.trace.dry import dry_run
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory import estimating
+from amplint.trace.memory.blocks import repeated
 from amplint.trace.memory.estimates import KINDS, Variant, variants
 from amplint.trace.memory.refused import Refused
-from amplint.trace.memory.running import tracked
+from amplint.trace.memory.regions import Seen, seeing
+from amplint.trace.memory.running import estimate, tracked
 from amplint.trace.memory.tracker import Tracker
 from tests.conftest import Command
 from tests.trace.forked import python
@@ -294,6 +299,71 @@ class Layers(nn.Module):
         return x
 
 
+@pytest.mark.parametrize("part", [nn.Tanh, lambda: nn.Sequential(nn.Linear(512, 512), nn.Tanh())])
+def test_a_long_sequence_runs_again_in_parts(part: Callable[[], nn.Module]) -> None:
+    def train() -> None:
+        model = nn.Sequential(*(part() for _ in range(9))).cuda()
+        model(torch.ones(8192, 512, device="cuda", requires_grad=True)).sum().backward()
+
+    whole, parts = (peak(train, checkpoint=wanted)["activations"] for wanted in (False, True))
+    assert whole - parts >= 3 * 16 * MIB
+
+
+def test_blocks_that_are_attributes_count_where_no_list_has_any() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Feedforward(), Feedforward()
+
+    assert [type(block) for block in repeated(Two())] == [Feedforward, Feedforward]
+    assert [type(block) for block in repeated(nn.ModuleList([Two(), Two()]))] == [Two, Two]
+
+
+def test_what_the_forward_pass_lets_go_of_is_no_activation() -> None:
+    def train() -> None:
+        x = torch.ones(512, 512, device="cuda", requires_grad=True)
+        x.add(1).add(2).add(3).exp().sum().backward()
+
+    assert peak(train)["activations"] // MIB == 1  # the result of exp
+
+
+def test_what_holds_most_is_told_by_module_and_line(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    lines = (
+        "import torch",
+        "from torch import nn",
+        "blocks = [nn.Sequential(nn.Linear(512, 512), nn.Tanh()) for _ in 'ab']",
+    )
+    step = "model(torch.ones(4096, 512, device='cuda')).sum().backward()"
+    script.write_text("\n".join([*lines, "model = nn.Sequential(*blocks).cuda()", step]), encoding="utf-8")
+    found = estimate(str(script), [], Variant("as it is"), GPUS["a100"])
+    assert found.phase == "backward"
+    holders = {(each.kind, each.row, each.module): each.size for each in found.holders}
+    assert holders["activations", 5, "model.*.*"] == 8 * MIB  # what the first part gives
+    assert (found.batch, found.autocast, found.unit) == (4096, "off", 2 * 4 * 512 * 513)
+
+
+@pytest.mark.parametrize(
+    ("made", "autocast"),
+    [
+        ([], "off"),
+        ([{"enabled": False}], "off"),
+        ([{"dtype": torch.bfloat16}], "bfloat16"),
+        ([{}, {"dtype": torch.float16}], "float16"),
+        ([{"dtype": torch.bfloat16}, {"enabled": False}], ""),
+        ([{"dtype": torch.bfloat16}, {"dtype": torch.float16}], ""),
+    ],
+)
+def test_which_variant_has_the_regions_of_the_script(made: list[dict[str, Any]], autocast: str) -> None:
+    seen = Seen()
+    with warnings.catch_warnings(), seeing(seen):
+        warnings.simplefilter("ignore")
+        with dry_run(GPUS["a100"]):
+            for options in made:
+                torch.autocast("cuda", **options)
+    assert seen.autocast == autocast
+
+
 def test_optimizers_that_rarely_step_are_waited_for() -> None:
     taken = {"often": 0, "rarely": 0}
 
@@ -466,11 +536,14 @@ def test_packed_sequences_are_as_long_as_they_are() -> None:
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scripts run in forks of a process that has PyTorch loaded."""
 
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+    @contextlib.contextmanager
+    def started(command: list[str], stderr: BinaryIO, **_: object) -> Iterator[SimpleNamespace]:
         ran = python(Path.cwd(), os.environ, *command[1:])
-        return subprocess.CompletedProcess(command, ran.returncode, ran.stdout.encode(), ran.stderr.encode())
+        stderr.write(ran.stderr.encode())
+        yield SimpleNamespace(stdout=ran.stdout.encode().splitlines(), returncode=ran.returncode)
 
-    monkeypatch.setattr(estimating, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL))
+    pipes = {"DEVNULL": subprocess.DEVNULL, "PIPE": subprocess.PIPE}
+    monkeypatch.setattr(estimating, "subprocess", SimpleNamespace(Popen=started, **pipes))
 
 
 def test_the_command_tells_peaks_and_reasons(amplint: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -516,6 +589,18 @@ def test_all_variants_draw_the_same_numbers(amplint: Command, project: Path) -> 
     first, second = (amplint("memory", "train.py").err for _ in range(2))
     assert "by saying: (0." in first
     assert first == second
+
+
+@pytest.mark.usefixtures("forked")
+def test_variants_are_forks_of_one_process_and_regions_that_are_the_same_are_not_run_again(
+    amplint: Command, project: Path
+) -> None:
+    lines = "import os, torch", "open('runs', 'a').write(f'{os.getppid()}\\n')", "torch.ones(2**20, device='cuda')"
+    (project / "train.py").write_text("\n".join(lines), encoding="utf-8")
+    done = amplint("memory", "train.py")
+    assert 'float32        the same as "as it is"' in done.out, done.err
+    runs = (project / "runs").read_text(encoding="utf-8").split()
+    assert (len(runs), len({*runs})) == (5, 1)
 
 
 def test_an_option_that_does_not_exist_is_no_script(amplint: Command) -> None:

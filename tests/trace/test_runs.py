@@ -250,3 +250,44 @@ def test_workers_of_a_loader_are_not_watched() -> None:
             model(batch)
     assert not any(op.op == "mul" for op in record.operations)
     assert sum(count for op, count in record.operations.items() if op.op == "addmm") == 4
+
+
+def test_a_region_counts_from_the_line_that_sets_it_on() -> None:
+    """Which regions are on is remembered from operation to operation, until something sets them."""
+    x = torch.ones(2, 2)
+    with amplint.trace.watch() as record:
+        x @ x
+        torch.set_autocast_enabled("cpu", True)
+        x @ x
+        torch.set_autocast_enabled("cpu", False)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            x @ x
+            with torch.autocast("cpu", dtype=torch.float16):
+                x @ x
+            with torch.autocast("cpu", enabled=False):
+                x @ x
+    products = sorted((each for each in record.operations if each.op == "mm"), key=lambda each: each.row)
+    assert [each.autocast for each in products] == ["", "bfloat16", "bfloat16", "float16", ""]
+
+
+def test_code_of_ones_own_that_a_function_calls_has_lines_of_its_own() -> None:
+    def far(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return (one - other).abs().sum(-1)
+
+    x = torch.randn(3, 2, 4)
+    with amplint.trace.watch() as record:
+        nn.functional.triplet_margin_with_distance_loss(x[0], x[1], x[2], distance_function=far)
+    rows = {each.op: each.row - far.__code__.co_firstlineno for each in record.operations}
+    assert rows["abs"] == 1
+    assert rows["clamp_min"] == 5
+
+
+def test_backward_passes_outside_the_window_are_not_looked_into() -> None:
+    seen = []
+    model = nn.Linear(4, 4)
+    model.weight.register_hook(lambda gradient: seen.append(torch._C._len_torch_dispatch_stack()))
+    with amplint.trace.watch(steps=1, skip=2) as record:
+        train(model, 4)
+        assert torch._C._len_torch_dispatch_stack() == 1
+    assert seen == [1, 0, 1, 0]  # the first is recorded until it is known that there are others
+    assert (record.steps, record.backwards) == (1, 4)

@@ -14,7 +14,9 @@ from amplint.codemods.accumulation.parts import Parts
 from amplint.codemods.accumulation.reductions import Reduction, Reductions
 from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder
 from amplint.codemods.accumulation.windows import Names, Window
+from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.observed import framework
+from amplint.codemods.amp.options import number_of_batches
 from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
@@ -34,18 +36,19 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         return Plan()
     script = Script(text, path)
     try:
-        return _planned(script, wish.accumulate)
+        return _planned(script, wish.accumulate, add_flag=wish.add_flag)
     except Refusal as refusal:
         return Plan(refused=refusal.remarks(script.source))
 
 
-def _planned(script: Script, count: int) -> Plan:
+def _planned(script: Script, count: int, *, add_flag: bool) -> Plan:
     _check(script)
     observed = observe(script)
     rounds = find(script, observed)
     if not rounds:
         return Plan()
-    conversion = _Conversion(script, observed, count)
+    flag = Flag(script, observed.calls, number_of_batches(count)) if add_flag else None
+    conversion = _Conversion(script, observed, count, flag)
     reasons = Reasons()
     for place in dict.fromkeys(one.place for one in rounds):
         with reasons.gathered():
@@ -70,7 +73,7 @@ def _check(script: Script) -> None:
 class _Conversion:
     """Collects the edits of all loops of a file."""
 
-    def __init__(self, script: Script, observed: Observed, count: int) -> None:
+    def __init__(self, script: Script, observed: Observed, count: int, flag: Flag | None) -> None:
         self._script = script
         self._observed = observed
         self._uses = gradient_uses(script, observed.calls)
@@ -79,6 +82,7 @@ class _Conversion:
         self._reductions = Reductions(script, observed.calls)
         self._parallel = Parallel(script, observed.calls)
         self._number = count
+        self._flag = flag
         self._count = self._names.new("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
         self._helper = self._names.new("micro_batches", "batch_windows")
         self._defined: list[cst.CSTNode] = []
@@ -176,8 +180,12 @@ class _Conversion:
             if isinstance(node, cst.Call) and "BatchNorm" in (dotted(node.func) or "").rpartition(".")[2]:
                 self._left.append((node, "the statistics of batch normalization remain those of single batches"))
                 break
-        edits = (*self._edits, *self._blocks.edits())
-        fix = Fix("Accumulate gradients", edits, imports=tuple(dict.fromkeys(self._imports)))
+        edits = [*self._edits, *self._blocks.edits()]
+        if self._flag is not None:
+            edits += self._flag.edits
+            self._done += self._flag.done
+            self._imports += self._flag.imports
+        fix = Fix("Accumulate gradients", tuple(edits), imports=tuple(dict.fromkeys(self._imports)))
         new, _ = apply_round(self._script.text, [fix])
         left = [
             Remark(row_edited(self._script.text, new, edits, self._script.row(node)), why) for node, why in self._left
@@ -192,7 +200,9 @@ class _Conversion:
         block = self._script.block_of(outermost)
         if not any(self._script.block_of(one) is block for one in self._defined):
             self._defined.append(outermost)
-            self._blocks.above(outermost, f"{self._count} = {self._number}")
+            number = self._flag.at(outermost) if self._flag is not None else str(self._number)
+            if number != self._count:
+                self._blocks.above(outermost, f"{self._count} = {number}")
 
     def _divide(self, parts: Parts, window: Window) -> bool:
         """Divide the losses that are means; whether there is one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp import devices, limits, managed
+from amplint.codemods.amp import devices, limits, managed, sharded
 from amplint.codemods.amp.checkpoints import hand_on_scaler
 from amplint.codemods.amp.flags import Flag
 from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import observe
+from amplint.codemods.amp.options import SWITCH
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers
@@ -15,7 +16,7 @@ from amplint.codemods.logits import to_logits
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Fix
+from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
 from amplint.source import syntax as cst
 
@@ -54,7 +55,10 @@ def _planned(script: Script, wish: Wish) -> Plan:
     observed = observe(script, scales=scales)
     if observed.mixed:
         return Plan()
-    limits.check(script, observed, scales=scales)
+    shards = sharded.sharded(script)
+    if sharded.is_decided(script, shards):
+        return Plan()
+    limits.check(script, observed, scales=scales, sharded=bool(shards))
     if not observed.backwards:
         return Plan()
     moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs runs either
@@ -62,9 +66,12 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Plan((moved,))
     flow = Flow(script, observed)
     regions = Regions(script, observed, flow)
-    flag = Flag(script, observed.calls) if wish.add_flag else None
-    edits: list[Edit] = []
-    done: list[Remark] = []
+    flag = Flag(script, observed.calls, SWITCH) if wish.add_flag else None
+    if shards and flag is not None:
+        raise Refusal(shards[0].node, "a policy is no switch: sharded models are converted without --add-flag")
+    policies = sharded.policies(script, shards, wish.dtype)
+    edits = [*policies.edits]
+    done = [*policies.done]
 
     def switch(place: cst.CSTNode) -> str:
         return f", enabled={flag.at(place)}" if flag is not None else ""
@@ -72,7 +79,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if scales:
 
         def construction(below: cst.CSTNode) -> str:
-            return f"torch.amp.GradScaler({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
+            return f"{policies.scaler}({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
 
         scalers = Scalers(script, observed, construction)
         protocol = Protocol(script, observed, scalers, regions)
@@ -91,7 +98,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     done += flag.done if flag is not None else []
     done += [Remark(row, "run the forward pass in an autocast region") for row in regions.rows()]
     done.sort(key=lambda remark: remark.row)
-    imports = ("import torch", *(flag.imports if flag is not None else ()))
+    imports = ("import torch", *(flag.imports if flag is not None else ()), *policies.imports)
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     new, _ = apply_round(script.text, [fix])
     left = [

@@ -1,9 +1,9 @@
-"""`--add-flag`: an option `--amp/--no-amp` of the script that switches the regions and the scaler."""
+"""`--add-flag`: what the options of the script decide, and who is told."""
 
 from __future__ import annotations
 
-from amplint.codemods.amp.options import NAME, add_option
-from amplint.codemods.amp.parameters import switch_behind
+from amplint.codemods.amp.options import Kind, add_option
+from amplint.codemods.amp.parameters import declared_behind
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
@@ -13,14 +13,15 @@ from amplint.source import syntax as cst
 
 
 class Flag:
-    """Adds the option to the script's command line, and says how code elsewhere asks for it. Raises Refusal."""
+    """Adds an option to the script's command line, and says how code elsewhere asks for it. Raises Refusal."""
 
-    def __init__(self, script: Script, calls: Calls) -> None:
+    def __init__(self, script: Script, calls: Calls, kind: Kind) -> None:
         self._script = script
+        self._kind = kind
         self._calls = calls
         self._handed: dict[cst.FunctionDef, str] = {}
         self._known: dict[cst.FunctionDef | None, bool] = {}
-        self._option = option = add_option(script)
+        self._option = option = add_option(script, kind)
         self.edits = list(option.edits)
         self.done = [option.done]
         self.imports = option.imports
@@ -35,7 +36,7 @@ class Flag:
         if function is None:
             raise Refusal(place, "the arguments of the script are not known here")
         if function not in self._handed:
-            self._handed[function] = NAME
+            self._handed[function] = self._kind.name
             self._hand_on(function, place)
         return self._handed[function]
 
@@ -65,10 +66,11 @@ class Flag:
         callers = self._calls.callers(function)
         if not callers or more or star or not every or any(one.star for call in callers for one in call.args):
             raise Refusal(place, f"{function.name.value}() would need the option, and cannot be given it here")
-        self.edits.append(switch_behind(self._script, every[-1], NAME))
+        kind = self._kind
+        self.edits.append(declared_behind(self._script, every[-1], kind.name, kind.kind, kind.default))
         self.done.append(Remark(self._script.row(function), "hand on the option"))
         for call in callers:
-            text = f"{NAME}={self.at(call)}"
+            text = f"{kind.name}={self.at(call)}"
             edit = self._script.rewrite.insert_argument(call, len(call.args), text)
             if edit is None:
                 raise Refusal(call, "the option cannot be passed to this call")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amplint.codemods.amp.observed import Observed, framework
+from amplint.codemods.amp.sharded import MODULES
 from amplint.codemods.hazards import is_sparse
 from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.script import Script
@@ -11,12 +12,15 @@ from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 
-def check(script: Script, observed: Observed, *, scales: bool) -> None:
-    """Raises Refusal where something in the file trains in a way that cannot be followed, or gets no scaler."""
+def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = False) -> None:
+    """Raises Refusal where something in the file trains in a way that cannot be followed, or gets no scaler.
+
+    Models that the file shards by itself, if any, get a policy.
+    """
     foreign = framework(script.source.text)
-    if foreign is not None:
-        sharded = foreign[1].startswith(("torch", "fairscale"))
-        why = "shards parameters, over which a plain scaler does not agree" if sharded else "scales losses by itself"
+    if foreign is not None and not (foreign[1].startswith(MODULES) and (sharded or not scales)):
+        shards = foreign[1].startswith(("torch", "fairscale"))
+        why = "shards parameters, over which a plain scaler does not agree" if shards else "scales losses by itself"
         raise Refusal(_at_row(script, foreign[0]), f"{foreign[1]} {why}")
     reasons, seen = Reasons(), set(observed.backwards)
     for node in script.nodes:

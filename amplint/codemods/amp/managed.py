@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 
 from amplint.codemods.conversion import Change, Plan, Remark
 from amplint.codemods.names import Use, imported, uses
 from amplint.codemods.script import Script
-from amplint.findings import Fix
+from amplint.codemods.surroundings import modules
+from amplint.findings import Edit, Fix
+from amplint.records import dataclass
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import MANAGERS, loop_kind
+from amplint.torchlib.frameworks import MANAGERS, PRECISIONS, is_lightning_module, loop_kind
 
 _LIBRARIES = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
 _MIXED = {"float16": '"16-mixed"', "bfloat16": '"bf16-mixed"'}
 _SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 _PARSER = "transformers.HfArgumentParser"
+_COMMAND = ".LightningCLI"
 _SWITCHED = ("arguments", "lightning loop")
+_OFF = frozenset({"False", "None"} | {str(name) for name, dtype in PRECISIONS.items() if dtype == "float32"})
+_OF_LAUNCHER = re.compile(rb"^mixed_precision:[ \t]*['\"]?(\w+)", re.MULTILINE)
 
 
 def may_be(text: str) -> bool:
@@ -23,51 +31,179 @@ def may_be(text: str) -> bool:
     return any(library in text for library in _LIBRARIES)
 
 
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """The argument `name` that switches mixed precision on with `value`, and `others` that do so too."""
+
+    name: str
+    value: str
+    others: tuple[str, ...] = ()
+
+
 def plan(script: Script, dtype: str) -> Plan | None:
     """Switch mixed precision on where a framework is set up; None where none is.
 
-    What is switched already, to whatever, is left alone.
+    What is switched on already, to whatever, is left alone.
     """
-    found = list(_setups(script))
-    if not found:
+    known = list(_uses(script))
+    found = [use for use in known if use.name in MANAGERS or loop_kind(use.name) in _SWITCHED]
+    told = list(_elsewhere(script, known, dtype, setup=bool(found)))
+    if not found and not told:
         return None
-    changes, refused, left = list[Change](), list[Remark](), list[Remark]()
+    setting = _Setting(script, dtype)
     for use in found:
-        row = script.row(use.node)
-        if use.name == _PARSER:
-            left.append(Remark(row, f"the Trainer brings mixed precision of its own: run this with --{_SHORT[dtype]}"))
-            continue
         assert use.call is not None
-        names, value = _switch(use.name, dtype)
-        if any(script.rewrite.find_argument(use.call, name) is not None for name in names):
-            continue
-        edit = script.rewrite.set_argument(use.call, names[0], value)
-        if edit is None:
-            refused.append(Remark(row, f"this takes {names[0]}={value}, and ** hides what it is given"))
-        else:
-            told = Remark(row, f"ask the framework for mixed precision: {names[0]}={value}")
-            changes.append(Change(Fix("Switch mixed precision on", (edit,)), (told,)))
-    return Plan(tuple(changes), tuple(refused), tuple(left))
+        setting.set(use, use.call)
+    return Plan(tuple(setting.changes), tuple(setting.refused), (*told, *setting.left))
 
 
-def _setups(script: Script) -> Iterator[Use]:
-    """The calls that set a framework up, and what parses such settings."""
-    known = {
+def _uses(script: Script) -> Iterator[Use]:
+    """The calls of these frameworks."""
+    bound = {
         bound: name
         for statement in script.of_kind(cst.Import, cst.ImportFrom)
         for library in _LIBRARIES
         for bound, name in imported(script, statement, library)
     }
-    for use in uses(script, known):
-        if use.call is not None and (use.name in MANAGERS or use.name == _PARSER or loop_kind(use.name) in _SWITCHED):
-            yield use
+    return (use for use in uses(script, bound) if use.call is not None or is_lightning_module(use.name))
 
 
-def _switch(name: str, dtype: str) -> tuple[tuple[str, ...], str]:
-    """The argument that switches mixed precision on, before others that do, and its value."""
+def _elsewhere(script: Script, known: list[Use], dtype: str, *, setup: bool) -> Iterator[Remark]:
+    """Who has to switch mixed precision on where the file leaves it to others."""
+    short, mixed = _SHORT[dtype], _MIXED[dtype].strip('"')
+    for use in known:
+        row = script.row(use.node)
+        if use.name == _PARSER:
+            yield Remark(row, f"the Trainer brings mixed precision of its own: run this with --{short}")
+        elif use.name.endswith(_COMMAND):
+            yield Remark(row, f"Lightning brings mixed precision of its own: run this with --trainer.precision {mixed}")
+        elif setup or any(other.name == _PARSER for other in known):
+            continue
+        elif loop_kind(use.name) == "loop":
+            yield Remark(row, f"the Trainer brings mixed precision of its own: its arguments take {short}=True")
+        elif is_lightning_module(use.name) and ".backward(" not in script.text:
+            yield Remark(row, f'Lightning brings mixed precision of its own: its Trainer takes precision="{mixed}"')
+
+
+class _Setting:
+    """Sets the switches of a file."""
+
+    def __init__(self, script: Script, dtype: str) -> None:
+        self._script = script
+        self._dtype = dtype
+        self.changes: list[Change] = []
+        self.refused: list[Remark] = []
+        self.left: list[Remark] = []
+        self._beside: list[Remark] = []
+
+    def set(self, use: Use, call: cst.Call) -> None:
+        """Switch mixed precision on in what `call` sets up."""
+        script, switch = self._script, _switch(use.name, self._dtype)
+        row = script.row(use.node)
+        self._beside.clear()
+        given = {name: script.rewrite.find_argument(call, name) for name in (switch.name, *switch.others)}
+        on = [name for name, found in given.items() if found is not None and not _is_off(script, found.value)]
+        if on:
+            found = given[on[0]]
+            if on[0] == switch.name and found is not None:
+                self._by_default(row, switch, found.value)
+            return
+        if MANAGERS.get(use.name) == "accelerate" and not self._launched(row):
+            return
+        own = given[switch.name]
+        if own is not None:
+            edit: Edit | None = script.rewrite.replace(own.value, switch.value)
+        else:
+            hidden = [argument.value for argument in call.args if argument.star == "**"]
+            display = self._display(hidden[0]) if len(hidden) == 1 else None
+            if display is not None:
+                self._in_dictionary(row, switch, display)
+                return
+            edit = script.rewrite.set_argument(call, switch.name, switch.value)
+        if edit is None:
+            self.refused.append(Remark(row, f"this takes {switch.name}={switch.value}, and ** hides what it is given"))
+            return
+        self._change(row, switch, edit)
+
+    def _change(self, row: int, switch: _Switch, edit: Edit) -> None:
+        told = Remark(row, f"ask the framework for mixed precision: {switch.name}={switch.value}")
+        self.changes.append(Change(Fix("Switch mixed precision on", (edit,)), (told,), tuple(self._beside)))
+
+    def _by_default(self, row: int, switch: _Switch, value: cst.BaseExpression) -> None:
+        """Set the default of the field that `value` reads, where the class of settings is in the file."""
+        if not isinstance(value, cst.Attribute):
+            return
+        field = next(
+            (one for one in self._script.of_kind(cst.AnnAssign) if self._declares(one, value.attr.value)), None
+        )
+        default = field.value if isinstance(field, cst.AnnAssign) else None
+        if default is None:
+            text = self._script.text_of(value)
+            self.left.append(Remark(row, f"{text} decides on mixed precision here: give it {switch.value}"))
+        elif _is_off(self._script, default):
+            self._change(self._script.row(default), switch, self._script.rewrite.replace(default, switch.value))
+
+    def _declares(self, node: cst.CSTNode, name: str) -> bool:
+        """Whether `node` declares the field `name` of a class."""
+        inside = isinstance(node, cst.AnnAssign) and self._script.function_of(node) is None
+        return inside and dotted(node.target) == name  # type: ignore[attr-defined]
+
+    def _display(self, node: cst.BaseExpression) -> cst.Dict | cst.Call | None:
+        """The dictionary that a variable holds, where it is given one once, by a display or `dict()`."""
+        given = self._script.assignments(self._script.function_of(node), dotted(node) or "")
+        given = given or self._script.assignments(None, dotted(node) or "")
+        value = getattr(given[0], "value", None) if len(given) == 1 else node if isinstance(node, cst.Dict) else None
+        if isinstance(value, cst.Call):
+            return value if dotted(value.func) == "dict" and value.args else None
+        return value if isinstance(value, cst.Dict) else None
+
+    def _in_dictionary(self, row: int, switch: _Switch, display: cst.Dict | cst.Call) -> None:
+        """Switch mixed precision on in the keywords that a call gets from a dictionary."""
+        script = self._script
+        if isinstance(display, cst.Call):
+            values = {one.keyword.value: one.value for one in display.args if one.keyword is not None}
+            last: cst.CSTNode = display.args[-1]
+            text, hidden = f"{switch.name}={switch.value}", any(one.star for one in display.args)
+        else:
+            entries = [one for one in display.elements if isinstance(one, cst.DictElement)]
+            values = {script.text_of(one.key).strip("'\""): one.value for one in entries}
+            hidden = len(entries) < len(display.elements) or not entries
+            last = display.elements[-1] if display.elements else display
+            text = f'"{switch.name}": {switch.value}'
+        on = [name for name in (switch.name, *switch.others) if name in values and not _is_off(script, values[name])]
+        if on:
+            return
+        if hidden:
+            self.refused.append(Remark(row, f"this takes {switch.name}={switch.value}, and ** hides what it is given"))
+        elif switch.name in values:
+            self._change(row, switch, script.rewrite.replace(values[switch.name], switch.value))
+        else:
+            assert isinstance(last, (cst.Arg, cst.DictElement))
+            before = script.rewrite.row_before(script.rewrite.span(last).start)
+            gap = " " if before.strip() else script.source.newline + before
+            self._change(row, switch, script.rewrite.replace(last.value, f"{script.text_of(last.value)},{gap}{text}"))
+
+    def _launched(self, row: int) -> bool:
+        """Whether the file beside the script that `accelerate launch` reads leaves mixed precision off."""
+        place = modules().launched_by(self._script.path) if self._script.path else None
+        found = _OF_LAUNCHER.search(modules().raw(place) or b"") if place is not None else None
+        if found is None or place is None:
+            return True
+        if found.group(1).decode() != "no":
+            return False
+        self._beside.append(Remark(row, f"{os.path.basename(place)} says no, and what the script says counts"))
+        return True
+
+
+def _is_off(script: Script, node: cst.BaseExpression) -> bool:
+    """Whether `node` spells float32, or that nothing is switched on."""
+    return script.text_of(node).strip("'\"") in _OFF
+
+
+def _switch(name: str, dtype: str) -> _Switch:
     if MANAGERS.get(name) == "accelerate":
-        return ("mixed_precision",), f'"{_SHORT[dtype]}"'
+        return _Switch("mixed_precision", f'"{_SHORT[dtype]}"')
     if loop_kind(name) == "arguments":
         other = "bf16" if dtype == "float16" else "fp16"
-        return (_SHORT[dtype], other, "half_precision_backend"), "True"
-    return ("precision", "plugins"), _MIXED[dtype]
+        return _Switch(_SHORT[dtype], "True", (other, "half_precision_backend"))
+    return _Switch("precision", _MIXED[dtype], ("plugins",))

@@ -29,6 +29,7 @@ from amplint.semantics.events import (
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
+from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import TITLES
 
@@ -73,11 +74,12 @@ def observe(script: Script, *, scales: bool) -> Observed:
     Raises Refusal where part of it is out of reach, and SourceError.
     """
     interpretation = Interpretation(script)
-    watch = _Watch(script, interpretation.calls, scales)
+    watch = _Watch(script, interpretation, scales)
     interpretation.follow(watch, *_KINDS)
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
     named = watch.found.forwards - watch.found.shared
-    watch.found.evaluations |= {(call,): None for call in script.calls if call in named and _only_looks(script, call)}
+    evaluating = (call for call in script.calls if call in named and _only_looks(script.source, call))
+    watch.found.evaluations |= {(call,): None for call in evaluating}
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
@@ -91,9 +93,9 @@ def records_nothing(function: cst.CSTNode) -> bool:
     return any(_switches_off(one.decorator) for one in decorators)
 
 
-def _only_looks(script: Script, call: cst.Call) -> bool:
-    """Whether nothing is recorded for gradients where `call` stands."""
-    for above in script.source.ancestors(call):
+def _only_looks(source: Source, node: cst.CSTNode) -> bool:
+    """Whether nothing is recorded for gradients where `node` stands."""
+    for above in source.ancestors(node):
         if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
             return True
         if isinstance(above, cst.FunctionDef):
@@ -107,10 +109,11 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 
 class _Watch:
-    def __init__(self, script: Script, calls: Calls, scales: bool) -> None:
+    def __init__(self, script: Script, interpretation: Interpretation, scales: bool) -> None:
         self.source = source = script.source
+        self._program = interpretation.program
         self.scales = scales
-        self.found = Observed(calls)
+        self.found = Observed(interpretation.calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
         self._models.update(_collections_of_models(script))
         self._methods: dict[str, list[cst.FunctionDef]] = {}
@@ -122,7 +125,7 @@ class _Watch:
     def __call__(self, event: Event) -> None:
         """Take note of what happens."""
         if isinstance(event, (AutocastCreated, ScalerCreated, ScalerStep, Unscale)):
-            self.found.mixed = True
+            self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
         elif isinstance(event, ManagedBackward):
             why = (
                 f"{TITLES.get(event.manager.kind, 'the framework')} scales the loss itself; ask it for mixed precision"
@@ -132,6 +135,11 @@ class _Watch:
             self._forward(event)
         elif isinstance(event, (Backward, OptimizerStep)):
             self._protocol(event)
+
+    def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
+        """Whether `node` stands in another file, where nothing is recorded for gradients."""
+        home = self._program.source_of(node)
+        return home is not None and home is not self.source and _only_looks(home, node)
 
     def _protocol(self, event: Backward | OptimizerStep) -> None:
         if not self.source.owns(event.node):

@@ -1,11 +1,11 @@
-"""An option `--amp/--no-amp` of the script's command line: argparse, click or typer."""
+"""A new option of the script's command line: argparse, click or typer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from amplint.codemods import names
-from amplint.codemods.amp.parameters import behind, switch_behind
+from amplint.codemods.amp.parameters import behind, declared_behind
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Refusal
@@ -16,9 +16,40 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
-NAME = "use_amp"
-_HELP = 'help="train in mixed precision"'
-_DONE = "add the option --amp/--no-amp"
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an option is for: `spelled` on the command line, of the type `kind`, and a variable `name` in functions."""
+
+    name: str
+    attribute: str
+    spelled: str
+    kind: str
+    default: str
+    argparse: str
+    purpose: str
+
+    @property
+    def help(self) -> str:
+        """The argument that tells users what it is for."""
+        return f'help="{self.purpose}"'
+
+
+SWITCH = Kind(
+    "use_amp",
+    "amp",
+    "--amp/--no-amp",
+    "bool",
+    "True",
+    "action=argparse.BooleanOptionalAction",
+    "train in mixed precision",
+)
+
+
+def number_of_batches(count: int) -> Kind:
+    """The option for the number of batches that are accumulated."""
+    name = "accumulation_steps"
+    return Kind(name, name, "--accumulation-steps", "int", str(count), "type=int", "batches for each step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +65,24 @@ class Option:
     since: int = 0
 
 
-def add_option(script: Script) -> Option:
+def add_option(script: Script, kind: Kind) -> Option:
     """The option, where the script's command line is made. Raises Refusal."""
-    if NAME in script.words or '"--amp"' in script.text.replace("'", '"'):
-        raise Refusal(script.top[0], f"the script has an option --amp or a variable {NAME} already")
+    spelled = kind.spelled.partition("/")[0]
+    if kind.name in script.words or f'"{spelled}"' in script.text.replace("'", '"'):
+        raise Refusal(script.top[0], f"the script has an option {spelled} or a variable {kind.name} already")
     known = {use.node: use for use in _uses(script)}
     parses = [
         call for call in script.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "parse_args"
     ]
     if parses:
-        return _of_argparse(script, parses, known)
+        return _of_argparse(script, kind, parses, known)
     commands = list(_commands(script, known))
     if len(commands) > 1:
         raise Refusal(commands[1][0], "there are several commands; which of them trains cannot be told")
     if not commands:
         raise Refusal(script.top[0], "an option needs an argparse parser, or a command of click or typer, in the file")
     command, library = commands[0]
-    return _of_click(script, command) if library == "click" else _of_typer(script, command)
+    return _of_click(script, kind, command) if library == "click" else _of_typer(script, kind, command)
 
 
 def _uses(script: Script) -> Iterator[names.Use]:
@@ -63,7 +95,9 @@ def _uses(script: Script) -> Iterator[names.Use]:
     yield from names.uses(script, known)
 
 
-def _of_argparse(script: Script, parses: list[cst.Call], known: dict[cst.BaseExpression, names.Use]) -> Option:
+def _of_argparse(
+    script: Script, kind: Kind, parses: list[cst.Call], known: dict[cst.BaseExpression, names.Use]
+) -> Option:
     makes = [use.call for use in known.values() if use.name == "argparse.ArgumentParser" and use.call is not None]
     for calls, what in ((parses, "parse_args()"), (makes, "argparse.ArgumentParser()")):
         if len(calls) != 1:
@@ -72,19 +106,21 @@ def _of_argparse(script: Script, parses: list[cst.Call], known: dict[cst.BaseExp
     named = _arguments(script, parse)
     parser, statement = _bound(script, make), script.statement_of(make)
     if named is None or len(parser) != 1 or statement is None:
-        raise Refusal(parse, "the parser and its arguments need names for an option --amp")
+        raise Refusal(parse, "the parser and its arguments need names for a new option")
     home, name = named
     last: cst.CSTNode = statement
     for following in script.block_of(statement):
         call = next((node for node in walk(following) if isinstance(node, cst.Call)), None)
         if call is not None and dotted(call.func) == f"{parser[0]}.add_argument":
             last = following
-    code = f'{parser[0]}.add_argument("--amp", action=argparse.BooleanOptionalAction, default=True, {_HELP})'
+    spelled = kind.spelled.partition("/")[0]
+    code = f'{parser[0]}.add_argument("{spelled}", {kind.argparse}, default={kind.default}, {kind.help})'
     edit = script.rewrite.insert_after(last, code)
     if edit is None:
-        raise Refusal(make, "there is no place for an option --amp here")
+        raise Refusal(make, "there is no place for a new option here")
     since = script.row(parse) if script.function_of(parse) is home else 0
-    return Option(home, name, f"{name}.amp", (edit,), Remark(script.row(last), _DONE), ("import argparse",), since)
+    done = Remark(script.row(last), f"add the option {kind.spelled}")
+    return Option(home, name, f"{name}.{kind.attribute}", (edit,), done, ("import argparse",), since)
 
 
 def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, str] | None:
@@ -161,21 +197,24 @@ def _callee(decorator: cst.Decorator) -> cst.BaseExpression:
     return made.func if isinstance(made, cst.Call) else made
 
 
-def _of_click(script: Script, command: cst.FunctionDef) -> Option:
+def _of_click(script: Script, kind: Kind, command: cst.FunctionDef) -> Option:
     """A decorator below those of the other options, and a parameter that takes its value."""
     last = command.decorators[-1]
     end = script.source.span(last).end.row
     start = script.rewrite.row_before(script.source.span(last).start)
     below = Position(end + 1, 1)
-    code = f'{start}@click.option("--amp/--no-amp", "{NAME}", default=True, {_HELP}){script.source.newline}'
-    edits = (Edit(Span(below, below), code), switch_behind(script, _last(command), NAME))
-    return Option(command, NAME, NAME, edits, Remark(script.row(last), _DONE), ("import click",))
+    named = f'"{kind.spelled}", "{kind.name}"'
+    code = f"{start}@click.option({named}, default={kind.default}, {kind.help}){script.source.newline}"
+    parameter = declared_behind(script, _last(command), kind.name, kind.kind, kind.default)
+    done = Remark(script.row(last), f"add the option {kind.spelled}")
+    return Option(command, kind.name, kind.name, (Edit(Span(below, below), code), parameter), done, ("import click",))
 
 
-def _of_typer(script: Script, command: cst.FunctionDef) -> Option:
-    text = f'{NAME}: bool = typer.Option(True, "--amp/--no-amp", {_HELP})'
+def _of_typer(script: Script, kind: Kind, command: cst.FunctionDef) -> Option:
+    text = f'{kind.name}: {kind.kind} = typer.Option({kind.default}, "{kind.spelled}", {kind.help})'
     edit = behind(script, _last(command), text)
-    return Option(command, NAME, NAME, (edit,), Remark(script.row(command), _DONE), ("import typer",))
+    done = Remark(script.row(command), f"add the option {kind.spelled}")
+    return Option(command, kind.name, kind.name, (edit,), done, ("import typer",))
 
 
 def _last(command: cst.FunctionDef) -> cst.Param:

@@ -16,8 +16,8 @@ def behind(script: Script, param: cst.Param, text: str) -> Edit:
     return Edit(Span(end, end), f",{gap}{text}")
 
 
-def switch_behind(script: Script, param: cst.Param, name: str) -> Edit:
-    """The edit that declares `name`, a boolean, behind `param`, as that is declared."""
-    annotation = ": bool" if param.annotation is not None else ""
-    default = "" if param.default is None else " = True" if annotation else "=True"
-    return behind(script, param, f"{name}{annotation}{default}")
+def declared_behind(script: Script, param: cst.Param, name: str, kind: str, default: str) -> Edit:
+    """The edit that declares `name`, of the type `kind` with this default, behind `param`, as that is declared."""
+    annotation = f": {kind}" if param.annotation is not None else ""
+    given = "" if param.default is None else f" = {default}" if annotation else f"={default}"
+    return behind(script, param, f"{name}{annotation}{given}")

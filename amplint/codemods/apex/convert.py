@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from amplint.codemods.apex.availability import unguard
@@ -10,7 +11,7 @@ from amplint.codemods.apex.others import drop_imports, replace_others
 from amplint.codemods.apex.pairs import Flags, join_pairs
 from amplint.codemods.apex.protocol import Protocol, leave_regions
 from amplint.codemods.apex.reach import Reach
-from amplint.codemods.apex.setup import Setup, setups
+from amplint.codemods.apex.setup import Setup, first_scale, setups
 from amplint.codemods.apex.start import scaler_made, start_edits
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
 from amplint.codemods.conditions import drop_empty, empty_conditions
@@ -28,14 +29,19 @@ _REPAIRS = (
         "scaler-not-checkpointed", "scheduler-after-skipped-step", "square-overflows-half",
 )  # fmt: skip
 """The rules whose repairs complete the conversion: for regions and scaler, and for what apex computed in float32."""
+_WITHOUT_IMPORT = re.compile(r"^[^#\n]*?\b(amp\.(?:initialize|scale_loss|master_params))\(", re.MULTILINE)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
     """Take `apex.amp` out of the text as a whole; refuse where a part of it cannot be understood."""
-    if "apex" not in text:
+    orphan = _WITHOUT_IMPORT.search(text) if "apex" not in text else None
+    if "apex" not in text and orphan is None:
         return Plan()
     try:
         script = Script(text, path)
+        if orphan is not None:
+            row = text.count("\n", 0, orphan.start(1)) + 1
+            raise Refusal(row, f"{orphan.group(1)} is called here, and nothing in this file imports amp from apex")
         if not any(f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}.")) for name in _used(script)):
             return Plan()
         if wish.dtype != "float16":
@@ -69,15 +75,20 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
 
     try:
         stages.append(unguard(original))
+        begun = first_scale(stages[-1], uses(stages[-1]))
+        if begun is not None:
+            stages.append(stages[-1].apply([begun[1]]))
         script = stages[-1]
         every = uses(script)
         calls = setups(script, every)
+        if begun is not None and calls:
+            calls[0] = replace(calls[0], scale=begun[0])
         if not calls:
             _without_setup(script)
             return _only_imported(script), remarks
         note([remark for setup in calls for remark in setup.remarks])
         _alike(script, calls)
-        empty = empty_conditions(script)
+        empty = empty_conditions(original)
         reach = Reach(script, calls)
         on = not calls[0].off
         training = on and reach.has_scaler

@@ -10,6 +10,7 @@ from amplint.codemods.conditions import conjunction, settled
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.source import syntax as cst
 
 
@@ -21,11 +22,11 @@ class Flags:
         self.switches = switches
         self.home = home
 
-    def imply(self, script: Script, reach: Reach, node: cst.If) -> bool:
-        """Whether the condition of `node` certainly holds where mixed precision is on."""
-        parts = [script.text_of(part) for part in conjunction(node.test)]
+    def imply(self, script: Script, reach: Reach, test: cst.BaseExpression) -> bool:
+        """Whether the condition `test` certainly holds where mixed precision is on."""
+        parts = [script.text_of(part) for part in conjunction(test)]
         known = {_plain(text) for text in self.texts}
-        scope = script.scope(node)
+        scope = script.scope(test)
         return all(_plain(part) in known and reach.same_flag(part, self.home, scope) for part in parts)
 
 
@@ -48,11 +49,11 @@ def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Scrip
         edit = None
         for node in reversed(found):
             assert isinstance(node.orelse, cst.Else)
-            sides = [_side(script, block) for block in (node.body, node.orelse.body)]
-            if f"{scaler}." not in sides[0] or not flags.imply(script, reach, node):
+            choice = _choice(script, node, node.orelse)
+            if f"{scaler}." not in choice.on or not flags.imply(script, reach, choice.test):
                 continue
-            if _normal(sides[0], scaler) == _normal(sides[1], scaler):
-                edit = settled(script, node, taken=True)
+            if _normal(choice.on, scaler) == _normal(choice.off, scaler):
+                edit = settled(script, node, taken=choice.taken)
                 break
         if edit is None:
             break
@@ -66,12 +67,30 @@ def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> N
         assert isinstance(node, cst.If)
         if node.orelse is None:
             continue
-        first, second = (_side(script, part) for part in (node.body, node.orelse))
-        if f"{scaler}.scale(" in first and ".backward(" in second and f"{scaler}.scale(" not in second:
-            if not flags.imply(script, reach, node):
-                raise Refusal(script.row(node), "this condition is not the one that amp.initialize depends on")
-        elif f"{scaler}.scale(" in second and ".backward(" in first and f"{scaler}.scale(" not in first:
+        choice = _choice(script, node, node.orelse)
+        scales = [f"{scaler}.scale(" in side for side in (choice.on, choice.off)]
+        if (scales == [True, False] and ".backward(" in choice.off and not flags.imply(script, reach, choice.test)) or (
+            scales == [False, True] and ".backward(" in choice.on
+        ):
             raise Refusal(script.row(node), "this condition is not the one that amp.initialize depends on")
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The code of the two sides of an `if`: `on` runs where `test` holds, which is the first side if `taken`."""
+
+    test: cst.BaseExpression
+    on: str
+    off: str
+    taken: bool
+
+
+def _choice(script: Script, node: cst.If, rest: cst.CSTNode) -> _Choice:
+    """The sides of an `if`, of which `not` changes the order."""
+    first, second = (_side(script, part) for part in (node.body, rest))
+    if isinstance(node.test, cst.UnaryOperation) and isinstance(node.test.operator, cst.Not):
+        return _Choice(node.test.expression, second, first, taken=False)
+    return _Choice(node.test, first, second, taken=True)
 
 
 def _side(script: Script, block: cst.CSTNode) -> str:

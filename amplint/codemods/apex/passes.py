@@ -185,11 +185,24 @@ def _name(call: cst.Call) -> str:
     return func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
 
 
+def _needed_inside(statement: cst.CSTNode, needed: set[str]) -> set[str]:
+    """What `statement` itself computes of the `needed` variables from."""
+    if isinstance(statement, cst.SimpleStatementLine):
+        return set()
+    assigned = [node for node in walk(statement) if isinstance(node, (cst.Assign, cst.AugAssign))]
+    found: set[str] = set()
+    for node in reversed(assigned):
+        if bound_paths(node) & (needed | found):
+            found |= paths(node.value)
+    return found
+
+
 def _computes(statement: cst.CSTNode, needed: set[str], made: set[str]) -> bool:
     """Whether a statement hands what was `made` to a function to get one of the `needed` variables.
 
     To average or divide a loss, or to take it out of a tuple, does not count.
     """
+    needed = needed | _needed_inside(statement, needed)
     for node in walk(statement):
         if isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign)):
             targets = bound_paths(node)

@@ -12,6 +12,7 @@ from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.source import syntax as cst
 
@@ -19,6 +20,7 @@ _PARAMETERS = (
     "models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",
     "master_weights", "loss_scale", "cast_model_outputs", "num_losses", "verbosity", "min_loss_scale", "max_loss_scale",
 )  # fmt: skip
+_SCALERS, _FIRST = f"{AMP}._amp_state.loss_scalers", ".loss_scalers[0]._loss_scale"
 _LEVELS = ("O0", "O1", "O2", "O3")
 Pair = tuple[str, str]
 
@@ -59,6 +61,29 @@ def setups(script: Script, uses: list[Use]) -> list[Setup]:
                 raise Refusal(script.row(use.node), "amp.initialize is handed on instead of being called")
             found.append(_read(script, use.call, uses))
     return found
+
+
+def first_scale(script: Script, uses: list[Use]) -> tuple[str, Edit] | None:
+    """The number that a statement lets the first loss scale begin with, and the edit that takes the statement away.
+
+    apex has no argument for it: scripts set `amp._amp_state.loss_scalers[0]._loss_scale`.
+    """
+    for use in uses:
+        if use.name == _SCALERS:
+            statement = script.statement(use.node)
+            simple = statement if isinstance(statement, cst.SimpleStatementLine) else None
+            only = simple.body[0] if simple is not None and len(simple.body) == 1 else None
+            named = isinstance(only, cst.Assign) and script.text_of(only.targets[0].target).endswith(_FIRST)
+            if isinstance(only, cst.Assign) and named and len(only.targets) == 1 and _is_number(only.value):
+                removal = script.rewrite.remove_statement(statement)
+                return (script.text_of(only.value), removal) if removal is not None else None
+    return None
+
+
+def _is_number(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.BinaryOperation):
+        return _is_number(node.left) and _is_number(node.right)
+    return isinstance(node, (cst.Integer, cst.Float))
 
 
 def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
@@ -205,7 +230,12 @@ def _level(script: Script, node: cst.BaseExpression | None) -> tuple[str | None,
         if level not in _LEVELS:
             raise Refusal(script.row(node), f"apex has no opt_level {level}")
         return None, level == "O0"
-    if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+    spelled = isinstance(node, cst.FormattedString) or (
+        isinstance(node, cst.BinaryOperation)
+        and isinstance(node.operator, (cst.Add, cst.Modulo))
+        and isinstance(node.left, cst.SimpleString)
+    )
+    if not spelled and not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
         raise Refusal(script.row(node), "which opt_level is meant is worked out here")
     return f'{script.text_of(node)} != "O0"', False
 

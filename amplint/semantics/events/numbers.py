@@ -81,6 +81,10 @@ class AnglesCast(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfCast(Event):
-    """A tensor is converted to a half dtype that is written out; `dtype` is that dtype."""
+    """A tensor is converted to a half dtype that is written out; `dtype` is that dtype.
+
+    `stored` tells that it leaves the GPU right before or behind, so that it is kept rather than computed with.
+    """
 
     dtype: str
+    stored: bool

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 from amplint.semantics.events import HalfCast
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models import models
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.seams import seams
 from amplint.semantics.tensors import subregions, sums
 from amplint.semantics.values.arguments import Arguments
@@ -45,4 +48,22 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
     if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
         return
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
-        machine.emit(state, HalfCast, node, dtype=dtype)
+        machine.emit(state, HalfCast, node, dtype=dtype, stored=_is_stored(machine, node, owner))
+
+
+def _is_stored(machine: Machine, node: cst.Call, owner: Value) -> bool:
+    """Whether what is converted comes from `cpu()`, or the result goes there by the next methods of the chain."""
+    symbol: int | None = symbol_of(machine, owner)
+    while symbol is not None:
+        method = machine.symbols.method(symbol)
+        if (method[0] if method is not None else machine.symbols.key(symbol)[0]) == "cpu":
+            return True
+        symbol = next(iter(method[1] if method is not None else machine.symbols.parts(symbol)), None)
+    source = machine.program.source_of(node)
+    chain = itertools.takewhile(_continues, source.ancestors(node)) if source is not None else ()
+    return any(isinstance(one, cst.Attribute) and one.attr.value in ("cpu", "numpy") for one in chain)
+
+
+def _continues(node: cst.CSTNode) -> bool:
+    """Whether a node belongs to a chain of methods."""
+    return isinstance(node, (cst.Attribute, cst.Call))

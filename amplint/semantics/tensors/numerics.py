@@ -116,7 +116,7 @@ def arithmetic(
         numbers.number_meets(machine, state, node, kind, (right[0], b), (left[0], a))
     if kind == "MatrixMultiply":
         subregions.computed(machine, state, node, "matmul", (left, right))
-    if kind == "MatrixMultiply" and regime(machine, state) is not None:
+    if kind == "MatrixMultiply" and regime(machine, state) is not None and not _of_arrays(machine, a, b):
         a, b = tensor(machine, a), tensor(machine, b)
     operand = a if isinstance(a, Tensor) and (a.dtype or not isinstance(b, Tensor)) else b
     if not isinstance(operand, Tensor):
@@ -155,6 +155,11 @@ def arithmetic(
         made=scaled.made,
         infinity=infinity, floor=floor,
     )  # fmt: skip
+
+
+def _of_arrays(machine: Machine, *operands: Value) -> bool:
+    """Whether NumPy computes this: no region casts for it."""
+    return any(isinstance(value, Unknown) and provenance.is_array(machine, value.symbol) for value in operands)
 
 
 def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:

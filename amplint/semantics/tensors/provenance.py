@@ -14,6 +14,7 @@ _LIKE, _KEPT = "made like another", "kept by a module"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
 _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
+_KEEP_ARRAYS = ARITHMETIC | words("attribute index part Minus MatrixMultiply Power")
 _NUMBERS_AS_TENSORS = having("of-content") | {"full"}
 """What can make a tensor without dimensions, which does not widen what it meets."""
 _VIEWS = KEEPS_DTYPE.union(
@@ -56,6 +57,26 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
     elif (callee := machine.symbols.method(symbol)) is not None:
         name, parts = callee
     return parts[0] if parts and name in _VIEWS else None
+
+
+def is_array(machine: Machine, symbol: int) -> bool:
+    """Whether `numpy()` or a function of NumPy gave this, or operators and methods computed it from that."""
+    todo, seen = [symbol], {symbol}
+    while todo:
+        current = todo.pop()
+        key, parts = machine.symbols.key(current), machine.symbols.parts(current)
+        if key[0] == "call" and str(key[1]).startswith("numpy."):
+            return True
+        if (method := machine.symbols.method(current)) is not None:
+            name, parts = method
+            if name == "numpy":
+                return True
+        elif key[0] not in _KEEP_ARRAYS:
+            continue
+        fresh = [part for part in parts if part not in seen]
+        seen.update(fresh)
+        todo += fresh
+    return False
 
 
 def conversion(machine: Machine, symbol: int) -> str | None:

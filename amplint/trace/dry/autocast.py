@@ -1,16 +1,17 @@
-"""CUDA's autocast on the CPU: its tables in place of the CPU's kernels, and its regions in place of the CPU's.
+"""CUDA's autocast on the CPU: regions for "cuda" treat what lies on the GPU, those for "cpu" what lies on the CPU.
 
 PyTorch keeps one state of autocast for each device type, and applies that of a tensor's own. All tensors are the CPU's
-here, so the state of the CPU stands for CUDA's; that of CUDA, which no tensor has, stands for the CPU's, whose regions
-therefore change nothing. Operands that do not lie on the GPU are left as they are.
+here, so its kernels of autocast are replaced by such as ask where the operands lie, and run in a region of either kind.
 
 What the treatments mean is in PyTorch's aten/src/ATen/autocast_mode.h. The names that begin with an underscore are not
-public API; tests/trace/test_dry_autocast.py compares what they give with the kernels of CUDA.
+public API; tests/trace/test_dry_autocast.py compares what they give with the kernels of CUDA, and with the CPU's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,12 +22,16 @@ from torch._ops import OpOverload
 from torch.library import Library
 from torch.utils._pytree import tree_leaves, tree_map
 
+from amplint.records import dataclass
 from amplint.torchlib.tables import operators, versions
+from amplint.trace.calls import tensors
 from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
 
 _KEY = torch._C.DispatchKey.AutocastCPU
 _KEYS = torch._C.DispatchKeySet(_KEY)
+_OVERRIDE = {"allow_override": True} if "allow_override" in inspect.signature(Library.impl).parameters else {}
+"""PyTorch before 2.8 lets kernels of its own be overridden unasked."""
 _RECURRENT = [f"{kind}.{form}" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu") for form in ("input", "data")]
 """Operators that cuDNN runs in float16, whatever the region's dtype: by a kernel that only builds with cuDNN have."""
 _BANNED = (
@@ -37,16 +42,25 @@ _BANNED = (
 Kernel = Callable[..., Any]
 
 
+class _Regions(threading.local):
+    """Whether a region for "cpu" is on in this thread: PyTorch's own state for it is on in regions of both kinds."""
+
+    on_cpu = False
+
+
 @contextlib.contextmanager
 def cuda_autocast() -> Iterator[None]:
-    """Let regions for "cuda" treat what lies on the GPU as CUDA does, in the newest known version at worst."""
+    """Let regions treat operands as on a machine with a GPU, by the tables of the newest known version at worst."""
     library: Any = Library("aten", "IMPL", _KEY.name)  # type: ignore[no-untyped-call]
-    weights = _Weights()
+    weights, regions = _Weights(), _Regions()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that kernels are overridden
-            _install(library, weights)
-        with _exchanged_states(), replaced(torch, clear_autocast_cache=weights.clearing(torch.clear_autocast_cache)):
+            _install(library, weights, regions)
+        with (
+            _both_kinds(regions),
+            replaced(torch, clear_autocast_cache=weights.clearing(torch.clear_autocast_cache)),
+        ):
             yield
     finally:
         library._destroy()
@@ -58,9 +72,9 @@ class _Weights:
     def __init__(self) -> None:
         self._copies: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
 
-    def cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """`tensor` in `dtype`, where it takes part in autocast."""
-        if not _takes_part(tensor) or tensor.dtype == dtype:
+    def cast(self, tensor: torch.Tensor, dtype: torch.dtype, gpu: bool) -> torch.Tensor:
+        """`tensor` in `dtype`, where it takes part in autocast on the GPU, or else on the CPU."""
+        if not _takes_part(tensor, gpu) or tensor.dtype == dtype:
             return tensor
         kept = tensor.requires_grad and tensor.is_leaf and tensor.dtype == torch.float32 and dtype != torch.float32
         if not kept or tensor._is_view() or not torch.is_autocast_cache_enabled():
@@ -82,28 +96,51 @@ class _Weights:
         return both
 
 
-def _install(library: Any, weights: _Weights) -> None:
-    makers: dict[str, Callable[[OpOverload, _Weights], Kernel]] = {
+def _install(library: Any, weights: _Weights, regions: _Regions) -> None:
+    """Replace the kernels of all operators that autocast treats on either device."""
+    version: str | None = ".".join(torch.__version__.split(".")[:2])
+    if version not in versions():
+        version = None
+    kernels = {device: _kernels(device, version, weights) for device in ("cuda", "cpu")}
+    for name in kernels["cuda"].keys() | kernels["cpu"].keys():
+        operator = _operator(name)
+        if operator is not None:
+            kernel = _choosing(operator, kernels["cuda"].get(name), kernels["cpu"].get(name), regions)
+            library.impl(name, kernel, with_keyset=True, **_OVERRIDE)
+
+
+def _kernels(device: str, version: str | None, weights: _Weights) -> dict[str, Kernel]:
+    """Operator (`pow.Scalar`) -> what autocast does to it on `device`, where the running PyTorch treats it at all."""
+    makers: dict[str, Callable[[OpOverload, _Run, str], Kernel]] = {
         "lower": _lower,
         "float32": _float32,
         "float32_set_dtype": _set_dtype,
         "float32_append_dtype": _append_dtype,
         "promote": _promote,
-        "banned": lambda operator, weights: _refuse,
+        "banned": lambda operator, run, device: _refuse,
     }
-    version: str | None = ".".join(torch.__version__.split(".")[:2])
-    if version not in versions():
-        version = None
-    table = operators("cuda", version)
-    kernels = {name: maker for treatment, maker in makers.items() for name in table[treatment]}
-    kernels |= dict.fromkeys(_RECURRENT, _recurrent)
-    on_cpu = {name for treated in operators("cpu", version).values() for name in treated}
-    for name in on_cpu - kernels.keys():
-        library.impl(name, torch.library.fallthrough_kernel, allow_override=True)
-    for name, maker in kernels.items():
-        operator = _operator(name)
-        if operator is not None:
-            library.impl(name, maker(operator, weights), allow_override=True)
+    table = operators(device, version)
+    treated = {name: maker for treatment, maker in makers.items() for name in table[treatment]}
+    known = torch._C._dispatch_has_kernel_for_dispatch_key
+    key = f"Autocast{device.upper()}"
+    treated = {name: maker for name, maker in treated.items() if _operator(name) and known(f"aten::{name}", key)}
+    if device == "cuda":
+        treated |= {name: _recurrent for name in _RECURRENT if _operator(name)}
+    run = _Run(weights, device == "cuda")
+    return {name: maker(_existing(name), run, device) for name, maker in treated.items()}
+
+
+def _choosing(operator: OpOverload, on_gpu: Kernel | None, on_cpu: Kernel | None, regions: _Regions) -> Kernel:
+    """What runs the kernel of the device that the operands lie on, or none where that has none or no region is on."""
+
+    def kernel(keys: Any, *args: Any, **options: Any) -> Any:
+        gpu = any(placement.on_gpu(operand) for operand in tensors((args, options)))
+        chosen = on_gpu if gpu else on_cpu
+        if chosen is not None and (torch.is_autocast_enabled("cuda") if gpu else regions.on_cpu):
+            return chosen(*args, **options)
+        return operator.redispatch(keys - _KEYS, *args, **options)
+
+    return kernel
 
 
 def _operator(name: str) -> OpOverload | None:
@@ -113,46 +150,53 @@ def _operator(name: str) -> OpOverload | None:
     return getattr(packet, overload or "default", None)
 
 
-def _takes_part(value: Any) -> bool:
+def _existing(name: str) -> OpOverload:
+    operator = _operator(name)
+    assert operator is not None
+    return operator
+
+
+def _takes_part(value: Any, gpu: bool) -> bool:
     floating = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float64
-    return floating and placement.on_gpu(value)
+    return floating and placement.on_gpu(value) == gpu
 
 
-def _below(operator: OpOverload, weights: _Weights, dtype: torch.dtype, args: Any, options: Any) -> Any:
-    """Run `operator` without autocast, its operands cast to `dtype`."""
+@dataclass(frozen=True)
+class _Run:
+    """Runs operators without autocast, their operands cast where they lie on the GPU, or else on the CPU."""
 
-    def cast(value: Any) -> Any:
-        return weights.cast(value, dtype) if isinstance(value, torch.Tensor) else value
+    weights: _Weights
+    gpu: bool
 
-    with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-        return operator(*tree_map(cast, args), **tree_map(cast, options))
+    def __call__(self, operator: OpOverload, dtype: torch.dtype, args: Any, options: Any) -> Any:
+        """What `operator` gives for operands in `dtype`."""
+
+        def cast(value: Any) -> Any:
+            return self.weights.cast(value, dtype, self.gpu) if isinstance(value, torch.Tensor) else value
+
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            return operator(*tree_map(cast, args), **tree_map(cast, options))
 
 
-def _lower(operator: OpOverload, weights: _Weights) -> Kernel:
+def _lower(operator: OpOverload, run: _Run, device: str) -> Kernel:
+    return lambda *args, **options: run(operator, torch.get_autocast_dtype(device), args, options)
+
+
+def _float32(operator: OpOverload, run: _Run, device: str) -> Kernel:
+    return lambda *args, **options: run(operator, torch.float32, args, options)
+
+
+def _promote(operator: OpOverload, run: _Run, device: str) -> Kernel:
     def kernel(*args: Any, **options: Any) -> Any:
-        return _below(operator, weights, torch.get_autocast_dtype("cuda"), args, options)
+        taking_part = [value for value in tree_leaves((args, options)) if _takes_part(value, run.gpu)]
+        return run(operator, _widest(taking_part, torch.get_autocast_dtype(device)), args, options)
 
     return kernel
 
 
-def _float32(operator: OpOverload, weights: _Weights) -> Kernel:
-    def kernel(*args: Any, **options: Any) -> Any:
-        return _below(operator, weights, torch.float32, args, options)
-
-    return kernel
-
-
-def _promote(operator: OpOverload, weights: _Weights) -> Kernel:
-    def kernel(*args: Any, **options: Any) -> Any:
-        return _below(operator, weights, _widest(tree_leaves((args, options))), args, options)
-
-    return kernel
-
-
-def _widest(operands: list[Any]) -> torch.dtype:
+def _widest(operands: list[torch.Tensor], half: torch.dtype) -> torch.dtype:
     """Float32 where an operand has it, otherwise the region's dtype. Raises RuntimeError for the other half before."""
-    half = torch.get_autocast_dtype("cuda")
-    for operand in filter(_takes_part, operands):
+    for operand in operands:
         if operand.dtype == torch.float32:
             return torch.float32
         if operand.dtype != half:
@@ -160,13 +204,13 @@ def _widest(operands: list[Any]) -> torch.dtype:
     return half
 
 
-def _set_dtype(operator: OpOverload, weights: _Weights) -> Kernel:
+def _set_dtype(operator: OpOverload, run: _Run, device: str) -> Kernel:
     arguments = operator._schema.arguments
     position = next(number for number, argument in enumerate(arguments) if argument.name == "dtype")
 
     def kernel(*args: Any, **options: Any) -> Any:
         given = args[position] if position < len(args) else options.get("dtype")
-        if given is None and _takes_part(args[0]):
+        if given is None and _takes_part(args[0], run.gpu):
             args, options = args[:position], {**options, "dtype": torch.float32}
             missing = [argument for argument in arguments[len(args) : position] if not argument.kwarg_only]
             args += tuple(options.pop(argument.name, argument.default_value) for argument in missing)
@@ -178,21 +222,21 @@ def _set_dtype(operator: OpOverload, weights: _Weights) -> Kernel:
     return kernel
 
 
-def _append_dtype(operator: OpOverload, weights: _Weights) -> Kernel:
+def _append_dtype(operator: OpOverload, run: _Run, device: str) -> Kernel:
     def kernel(*args: Any, **options: Any) -> Any:
-        more = {"dtype": torch.float32} if _takes_part(args[0]) else {}
+        more = {"dtype": torch.float32} if _takes_part(args[0], run.gpu) else {}
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
             return operator.overloadpacket(*args, **options, **more)
 
     return kernel
 
 
-def _recurrent(operator: OpOverload, weights: _Weights) -> Kernel:
+def _recurrent(operator: OpOverload, run: _Run, device: str) -> Kernel:
     def kernel(*args: Any, **options: Any) -> Any:
         enabled = torch._C._get_mkldnn_enabled()
         torch._C._set_mkldnn_enabled(False)  # `flags` would warn of TF32 each time
         try:
-            return _below(operator, weights, torch.float16, args, options)
+            return run(operator, torch.float16, args, options)
         finally:
             torch._C._set_mkldnn_enabled(enabled)
 
@@ -203,50 +247,32 @@ def _refuse(*args: Any, **options: Any) -> None:
     raise RuntimeError(_BANNED)
 
 
-def exchange_dtypes() -> None:
-    """Give each of this thread's two states the dtype of the other: each thread begins with PyTorch's own."""
-    cuda, cpu = torch.get_autocast_dtype("cuda"), torch.get_autocast_dtype("cpu")
-    torch.set_autocast_dtype("cuda", cpu)
-    torch.set_autocast_dtype("cpu", cuda)
-
-
 @contextlib.contextmanager
-def _exchanged_states() -> Iterator[None]:
-    """Let each state be asked and set under the name of the other device."""
-    other = {"cuda": "cpu", "cpu": "cuda"}
-    enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
-    enable, set_dtype = torch.set_autocast_enabled, torch.set_autocast_dtype
-    dtypes = {device: dtype(device) for device in other}
+def _both_kinds(regions: _Regions) -> Iterator[None]:
+    """Let regions be switched on and asked for one by one, and PyTorch's state for the CPU be on in both kinds."""
+    enabled, enable = torch.is_autocast_enabled, torch.set_autocast_enabled
+    before = enabled("cpu")
 
     def is_enabled(device_type: str = "cuda") -> bool:
-        return enabled(other.get(device_type, device_type))
+        return regions.on_cpu if device_type == "cpu" else enabled(device_type)
 
     def set_enabled(*args: Any) -> None:
         device, on = args if len(args) == 2 else ("cuda", *args)
-        enable(other.get(device, device), on)
+        if device == "cpu":
+            regions.on_cpu = on
+        else:
+            enable(device, on)
+        enable("cpu", regions.on_cpu or enabled("cuda"))
 
-    def get(device_type: str) -> torch.dtype:
-        return dtype(other.get(device_type, device_type))
-
-    def put(device_type: str, half: torch.dtype) -> None:
-        set_dtype(other.get(device_type, device_type), half)
-
-    for device, half in dtypes.items():
-        put(device, half)
+    set_enabled("cpu", before)
     try:
         with replaced(
             torch,
             is_autocast_enabled=is_enabled,
             set_autocast_enabled=set_enabled,
-            get_autocast_dtype=get,
-            set_autocast_dtype=put,
             is_autocast_cpu_enabled=lambda: is_enabled("cpu"),
-            get_autocast_gpu_dtype=lambda: get("cuda"),
-            get_autocast_cpu_dtype=lambda: get("cpu"),
-            set_autocast_gpu_dtype=lambda half: put("cuda", half),
-            set_autocast_cpu_dtype=lambda half: put("cpu", half),
+            set_autocast_cpu_enabled=lambda on: set_enabled("cpu", on),
         ):
             yield
     finally:
-        for device, half in dtypes.items():
-            set_dtype(device, half)
+        enable("cpu", before)

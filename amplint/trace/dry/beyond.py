@@ -7,9 +7,11 @@ import os
 import traceback
 from typing import Any, NoReturn
 
-from amplint.trace.frames import Line, calling_line, raising_line
+from amplint.trace.frames import Line, calling_line, is_own, raising_line
 
 _WIDTH = 80
+_BOILERPLATE = " This could be because"
+"""With this the dispatcher begins to list its registrations."""
 _EAGER = "Let the script do without it in this run, or trace it on a GPU."
 _KERNELS = "Let the script take its way in plain PyTorch in this run, or trace it on a GPU."
 _TRITON = f"TRITON_INTERPRET=1 in the environment lets Triton run kernels on the CPU. {_KERNELS}"
@@ -23,7 +25,10 @@ REFUSED = {
     "torch.cuda.jiterator._create_multi_output_jit_fn": ("kernels written in CUDA", _KERNELS),
     "torch.cuda.caching_allocator_alloc": ("memory that is taken by hand", _EAGER),
     "torch.cuda.caching_allocator_delete": ("memory that is taken by hand", _EAGER),
-    "torch.cuda.gds.GdsFile": ("GPUDirect storage", _EAGER),
+    **{
+        f"torch.cuda.gds.{name}": ("GPUDirect storage", _EAGER)
+        for name in ("GdsFile", "gds_register_buffer", "gds_deregister_buffer")
+    },
     "torch.cuda.GreenContext.create": ("green contexts", _EAGER),
     **{
         f"torch.cuda.nccl.{name}": ("calls of NCCL", "Use torch.distributed, whose nccl is gloo here.")
@@ -38,7 +43,7 @@ _SIGNS = (
     (("libcud", "libc10_cuda", "libtorch_cuda", "libnvrtc", "libcublas"), "compiled CUDA extensions", _KERNELS),
     (("nccl", "NCCL", "with Gloo", "not support gloo"), "calls that only NCCL has", "Trace it on a GPU."),
     (("arguments from the 'CPU' backend",), "operators that only CUDA has", _KERNELS),
-    (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver"), "what needs a real GPU", _EAGER),
+    (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver", "CUDA driver"), "what needs a real GPU", _EAGER),
     (("compiled with CUDA", "compiled without CUDA", "CUDA build"), "what needs a real GPU", _EAGER),
     (
         ("with support for cuda", "recognized: cuda", "CUDA support", "dummy base", "_gds_"),
@@ -71,10 +76,10 @@ def refused(what: str, instead: str) -> CannotFollow:
 def understood(failure: Exception) -> CannotFollow | None:
     """What `failure`, which ended the script, means where a GPU is missing, otherwise None.
 
-    A package that is not there is the script's own failure.
+    A package that is not there is the script's own failure, and so is a dtype that CUDA has no kernel for.
     """
     text = f"{failure} {failure.__cause__} {_file(failure)}"
-    if isinstance(failure, (CannotFollow, ModuleNotFoundError)):
+    if isinstance(failure, (CannotFollow, ModuleNotFoundError)) or '_cuda" not implemented for' in text:
         return None
     for signs, what, instead in _SIGNS:
         if any(sign in text for sign in signs):
@@ -95,7 +100,22 @@ def _message(line: Line, what: str, instead: str, failure: Exception | None = No
     source = linecache.getline(filename, row).strip()[:_WIDTH]
     near = os.path.relpath(filename) if filename else ""
     place = f"{filename if near.startswith(os.pardir) else near}:{row}: " if filename else ""
-    told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}\n{instead}"
-    if failure is not None:
-        told += f"\nPyTorch said: {type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
-    return told
+    told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}"
+    if failure is None:
+        return f"{told}\n{instead}"
+    said = str(failure).strip().partition("\n")[0].partition(_BOILERPLATE)[0]
+    return f"{told}{_in_library(failure)}\n{instead}\nPyTorch said: {type(failure).__name__}: {said}"
+
+
+def _in_library(failure: Exception) -> str:
+    """Where a library has failed that the user's code calls: another line, empty where there is none but PyTorch."""
+    found = ""
+    for frame, row in traceback.walk_tb(failure.__traceback__):
+        name = frame.f_code.co_filename.replace(os.sep, "/")
+        _, packages, inside = name.rpartition("-packages/")
+        if is_own(frame.f_code):
+            found = ""
+        elif packages and not inside.startswith(("torch/", "amplint/")):
+            source = linecache.getline(frame.f_code.co_filename, row).strip()[:_WIDTH]
+            found = f"\n  in {inside}:{row}: {source}"
+    return found

@@ -129,6 +129,7 @@ def _functions(gpu: Gpu) -> dict[str, Any]:
         "list_gpu_processes": _always(f"GPU:{index}\nno processes are running"),
         "CUDAPluggableAllocator": _Ignored,
         "MemPool": _Ignored,
+        "MemPoolContext": _Ignored,
         "use_mem_pool": lambda *_, **__: contextlib.nullcontext(),
         "make_graphed_callables": lambda callables, *_, **__: callables,
         "get_rng_state": lambda *_: torch.get_rng_state(),

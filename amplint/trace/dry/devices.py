@@ -39,10 +39,12 @@ class Devices(TorchFunctionMode):
         kwargs.pop("pin_memory", None)
         if type(kwargs.get("device")) is int:
             kwargs["device"] = torch.device("cuda", kwargs["device"])
-        elif kwargs.get("device") is None and func in _device_constructors():
-            kwargs["device"] = default_device()
+        elif kwargs.get("device") is None and func in _device_constructors() and (default := default_device()):
+            kwargs["device"] = default
         asked = [gpu for gpu in map(_asks_for_gpu, (*args, kwargs.get("device"))) if gpu is not None]
         if not asked:
+            if not placement.used and "generator" not in kwargs:
+                return func(*args, **kwargs)
             around = any(map(placement.on_gpu, tensors((*args, *kwargs.values()))))
             _check_generator(kwargs.get("generator"), around)
             with placement.making(placement.wanted, around=around):
@@ -76,6 +78,7 @@ def devices() -> Iterator[Devices]:
         replaced(torch.autograd, _engine_run_backward=on(backward)),
         replaced(hooks, __init__=made),
         replaced(FakeTensor, __new__=staticmethod(_fake)),
+        replaced(torch.Tensor, _make_wrapper_subclass=staticmethod(_wrapper)),
         mode,
     ):
         yield mode
@@ -87,6 +90,14 @@ _new_fake: Callable[..., FakeTensor] = FakeTensor.__new__
 def _fake(cls: type, mode: Any, element: torch.Tensor, device: torch.device, *args: Any, **kwargs: Any) -> FakeTensor:
     """A fake tensor on the CPU: PyTorch ends the process where one on a GPU takes part in autograd without CUDA."""
     return _new_fake(cls, mode, element, CPU if device.type == "cuda" else device, *args, **kwargs)
+
+
+_new_wrapper: Callable[..., torch.Tensor] = torch.Tensor._make_wrapper_subclass
+
+
+def _wrapper(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
+    """A tensor that wraps others, such as a distributed one, on the CPU as they are."""
+    return _new_wrapper(*args, device=_on_cpu(device), **kwargs)
 
 
 def _check_generator(generator: torch.Generator | None, gpu: bool) -> None:

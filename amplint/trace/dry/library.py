@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -35,19 +36,19 @@ def library() -> Iterator[None]:
             (torch._C, {"_group_tensors_by_device_and_dtype": _grouping(), **_TRANSFERS}),
             (torch._C, {"_get_accelerator": lambda *_: torch.device("cuda")}),
             (torch.backends.cudnn, {"version": lambda: 91002}),
+            (torch, {"_use_cudnn_rnn_flatten_weight": lambda: False}),
             (torch.backends.cuda, {"cufft_plan_cache": _Plans(), "preferred_linalg_library": _kept}),
         ):
             stack.enter_context(replaced(owner, **attributes))
         if distributed.is_available():
-            for owner in (distributed, distributed.distributed_c10d):
-                stack.enter_context(
-                    replaced(
-                        owner,
-                        init_process_group=_with_gloo(distributed.init_process_group),
-                        new_group=_with_gloo(distributed.new_group),
-                        is_nccl_available=lambda: True,
-                    )
-                )
+            gloo = {
+                "init_process_group": _with_gloo(distributed.init_process_group),
+                "new_group": _with_gloo(distributed.new_group),
+                "is_nccl_available": lambda: True,
+            }
+            for owner in (distributed, distributed.distributed_c10d, import_module("torch.distributed.device_mesh")):
+                there = {name: function for name, function in gloo.items() if hasattr(owner, name)}
+                stack.enter_context(replaced(owner, **there))
             parallel = nn.parallel.DistributedDataParallel
             ways = {name: _on_gpu(vars(parallel)[name]) for name in ("__init__", "_pre_forward")}
             stack.enter_context(replaced(parallel, **ways))
@@ -163,10 +164,12 @@ def _started(
 
 
 def _without_device(init: Callable[..., None]) -> Callable[..., None]:
-    """A profiler that asks no GPU for its events."""
+    """A profiler that asks no GPU for its events. PyTorch had `use_cuda` until 2.13."""
+    off = {"use_cuda": False, "use_device": None}
+    taken = {name: value for name, value in off.items() if name in inspect.signature(init).parameters}
 
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **{**kwargs, "use_cuda": False, "use_device": None})
+        init(self, *args, **{**kwargs, **taken})
 
     return made
 

@@ -30,6 +30,11 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not to be wrapped by what keeps dynamo out, which costs 2 us per operation: nothing is compiled meanwhile."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`. Raises RuntimeError where a GPU would refuse its operands."""
         with torch._C.DisableTorchFunction():  # on in a backward pass, and slow
@@ -42,6 +47,8 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
         with placement.making(True):
             on_cpu = [_CPU if _is_gpu(value) else value for value in given]
             return _run(func, on_cpu[: len(args)], dict(zip(kwargs, on_cpu[len(args) :], strict=True)))
+    if not placement.used and not placement.wanted:  # nothing lies on the GPU yet: a script prepares its data
+        return func(*args, **kwargs)
     operands = tensors(given)
     placed = [placement.on_gpu(operand) for operand in operands]
     name = op_name(func) if isinstance(func, OpOverload) else ""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from amplint.torchlib.catalogue import having
-from amplint.torchlib.half_support import CUDA_LACKS, LIFTED, NEVER
+from amplint.torchlib.half_support import CUDA_GAINED, CUDA_LACKS, LIFTED, NEVER
 from amplint.torchlib.policy import words
 from amplint.trace.placement import placement
 
@@ -31,6 +31,8 @@ _ONE_DTYPE = words("native_layer_norm native_group_norm")
 _NOT_FOR_INTEGERS = having("blas") | words(
     "convolution avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices"
 )
+_VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+_LACKING = CUDA_LACKS - {name for name, since in CUDA_GAINED.items() if since <= _VERSION}
 _NOT_ON_CUDA = words("histogram _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors")
 _NAMES = {torch.float16: "Half", torch.bfloat16: "BFloat16", torch.float32: "Float"}
 _INTEGERS = {torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte"}
@@ -43,7 +45,7 @@ def refuse(name: str, args: Sequence[Any], operands: Sequence[torch.Tensor], pla
         check(name, args, operands, placed)
     dtypes = {operand.dtype for operand in operands}
     half = next((_NAMES[dtype] for dtype in dtypes if dtype in (torch.float16, torch.bfloat16)), None)
-    if half and function(name) in CUDA_LACKS:
+    if half and function(name) in _LACKING:
         raise NotImplementedError(f"\"{name}_cuda\" not implemented for '{half}'")
     if name in _NOT_FOR_INTEGERS and operands[0].dtype in _INTEGERS:
         raise NotImplementedError(f"\"{name}_cuda\" not implemented for '{_INTEGERS[operands[0].dtype]}'")

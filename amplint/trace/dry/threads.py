@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from amplint.trace.dry.autocast import exchange_dtypes
 from amplint.trace.dry.devices import Devices
 from amplint.trace.dry.operators import Placing
 from amplint.trace.replaced import replaced
@@ -21,7 +20,6 @@ def threads(devices: Devices) -> Iterator[None]:
         run = thread.run
 
         def inside() -> None:
-            exchange_dtypes()
             with Placing(), devices:  # type: ignore[no-untyped-call]
                 run()
 

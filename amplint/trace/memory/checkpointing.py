@@ -1,10 +1,13 @@
-"""Activation checkpointing: the blocks that a model repeats keep their inputs only, and run again in backward."""
+"""Activation checkpointing: blocks that a model repeats keep their inputs only, and run again in backward.
+
+A model without any, but with a long `Sequential`, has parts of that in their place.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections import Counter
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +16,11 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.checkpoint import checkpoint
 
+from amplint.trace.memory.blocks import repeated
 from amplint.trace.memory.refused import Refused
 from amplint.trace.replaced import replaced
+
+_LONG = 4
 
 
 @contextlib.contextmanager
@@ -30,15 +36,18 @@ def checkpointing(wanted: bool) -> Iterator[None]:
     def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if id(module) not in known:
             known.update(map(id, module.modules()))
-            found = [*_repeated(module)]
+            found = repeated(module)
             for block in found:
                 block.forward = functools.partial(_again, block.forward)
+            for long in [] if found else _long(module):
+                long.forward = functools.partial(_in_parts, [*long])
+                found.append(long)
             blocks.extend(found)
         return call(module, *args, **kwargs)
 
     def demand(*_: object) -> None:
         if not blocks:
-            raise Refused("no model has blocks that repeat in a ModuleList or Sequential")
+            raise Refused("no model has blocks that repeat, or a Sequential of four modules")
 
     hook = register_optimizer_step_pre_hook(demand)
     try:
@@ -49,24 +58,27 @@ def checkpointing(wanted: bool) -> Iterator[None]:
         hook.remove()
 
 
-def _repeated(module: nn.Module) -> Iterator[nn.Module]:
-    """Modules with children of their own of which one list has several, or lists in it; none inside of others."""
-    children = [*_flat(module)]
-    counts = Counter(type(child) for child in children if any(True for _ in child.children()))
-    lists = isinstance(module, (nn.ModuleList, nn.Sequential))
-    for child in children:
-        if lists and counts[type(child)] > 1 and not isinstance(child, nn.Sequential):
-            yield child
-        else:
-            yield from _repeated(child)
+def _long(module: nn.Module) -> Iterator[Any]:
+    """The outermost `Sequential`s of enough modules."""
+    if isinstance(module, nn.Sequential) and len(module) >= _LONG:
+        yield module
+    else:
+        for child in module.children():
+            yield from _long(child)
 
 
-def _flat(module: nn.Module) -> Iterator[nn.Module]:
-    for child in module.children():
-        if isinstance(module, nn.ModuleList) and isinstance(child, nn.ModuleList):
-            yield from _flat(child)
-        else:
-            yield child
+def _in_parts(modules: list[nn.Module], value: Any) -> Any:
+    """Run `modules` in some sqrt(N) parts."""
+    size = math.isqrt(len(modules))
+    for begin in range(0, len(modules), size):
+        value = _again(functools.partial(_one_by_one, modules[begin : begin + size]), value)
+    return value
+
+
+def _one_by_one(modules: list[nn.Module], value: Any) -> Any:
+    for module in modules:
+        value = module(value)
+    return value
 
 
 def _again(forward: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,36 +1,112 @@
-"""One variant in a process of its own."""
+"""The process that variants of a script run in: PyTorch is loaded once, and each variant is a fork of it."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+import os
 import random
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.estimates import Estimate, Variant
-from amplint.trace.memory.running import estimate
+from amplint.trace.memory.running import estimate, tracked
+from amplint.trace.memory.tracker import Tracker
 from amplint.trace.run import NoScript
+
+_AT_A_TIME = 2
 
 
 def main() -> None:
-    """Run what the first argument of the process says, in JSON, and write the estimate to the file that is the second.
+    """Run what the first argument of the process says, in JSON, and print an estimate a line, as they are there.
 
-    Takes over the process.
+    One variant alone runs in this process. Of several, those that change nothing of the regions are not run again, and
+    where the first, which is the script as it is, cannot be run, the others are not tried. Takes over the process.
     """
-    request, result = sys.argv[1:]
-    asked = json.loads(request)
-    variant = Variant(**asked["variant"])
+    asked = json.loads(sys.argv[1])
+    variants = [Variant(**each) for each in asked["variants"]]
+    told = os.dup(sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for found in [_found(asked, variants[0])] if len(variants) == 1 else _all(asked, variants):
+        os.write(told, f"{found.to_json()}\n".encode())
+
+
+def _all(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
+    _load(asked["gpu"])
+    (first,) = _forked(asked, variants[:1])
+    yield first
+    others = []
+    for each in variants[1:]:
+        if first.refused:
+            yield Estimate(each.name, refused="the script does not run as it is")
+        elif each.autocast and each.autocast == first.autocast:
+            yield replace(first, variant=each.name)
+        else:
+            others.append(each)
+    yield from _forked(asked, others)
+
+
+def _load(gpu: str) -> None:
+    """Import what every variant needs. No gradient is computed: that could begin threads, which forks have not."""
+    with tracked(Variant(""), GPUS[gpu], Tracker(GPUS[gpu])):
+        torch.nn.functional.gelu(torch.zeros(2**17, device="cuda") + 1)
+    gc.collect()
+    gc.freeze()
+
+
+def _forked(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
+    """The estimates of `variants`, each of a fork of this process, as they end."""
+    left = [*variants]
+    running: dict[int, tuple[Variant, Path]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        while left or running:
+            while left and len(running) < _AT_A_TIME:
+                variant = left.pop(0)
+                written = Path(folder, str(len(left)))
+                process = os.fork()
+                if not process:
+                    _run(asked, variant, written)
+                running[process] = variant, written
+            process, status = os.wait()
+            if process in running:
+                variant, written = running.pop(process)
+                yield _read(variant, written, os.waitstatus_to_exitcode(status))
+
+
+def _run(asked: Any, variant: Variant, written: Path) -> None:
+    """Write the estimate of a variant, and what the script says on its standard error, and end the process."""
+    try:
+        os.dup2(os.open(f"{written}.err", os.O_WRONLY | os.O_CREAT), 2)
+        written.write_text(_found(asked, variant).to_json(), encoding="utf-8")
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(1)
+
+
+def _read(variant: Variant, written: Path, status: int) -> Estimate:
+    if written.exists():
+        return Estimate.from_json(written.read_text(encoding="utf-8"))
+    said = Path(f"{written}.err").read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    ended = f"the process ended with status {status}"
+    return Estimate(variant.name, refused=f"{ended}: {said}" if said else ended)
+
+
+def _found(asked: Any, variant: Variant) -> Estimate:
     _seed()
     try:
-        found = estimate(asked["script"], asked["arguments"], variant, GPUS[asked["gpu"]], module=asked["module"])
+        return estimate(asked["script"], asked["arguments"], variant, GPUS[asked["gpu"]], module=asked["module"])
     except NoScript as failure:
-        found = Estimate(variant.name, refused=str(failure).removeprefix(f"{asked['script']}: "))
-    Path(result).write_text(found.to_json(), encoding="utf-8")
+        return Estimate(variant.name, refused=str(failure).removeprefix(f"{asked['script']}: "))
 
 
 def _seed() -> None:

@@ -34,11 +34,25 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Bytes of one kind that what is made at a line held at the peak; `module` is the path of the one that ran."""
+
+    kind: str
+    filename: str
+    row: int
+    module: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """The peak of one variant, in bytes by kind, or why there is none.
 
-    `phase` is what ran then, `forward`, `backward` or `optimizer`; in the backward pass, the line is the one whose
-    gradient was computed.
+    `phase` is what ran then, `forward`, `backward` or `optimizer`, and `peaks` are the highest of each phase; in the
+    backward pass, the line is the one whose gradient was computed. `holders` are the largest at the peak. `batch` is
+    how many samples a step's batch has, 0 where that is not known, `unit` the bytes of the parameters of the largest
+    block that the model repeats, `wide` whether all that is trained is float32. `autocast` is the variant whose regions
+    are the same, if one is. `derived` says that it was not run, but worked out from others.
     """
 
     variant: str
@@ -47,6 +61,13 @@ class Estimate:
     row: int = 0
     phase: str = ""
     refused: str = ""
+    peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+    batch: int = 0
+    unit: int = 0
+    wide: bool = False
+    autocast: str = ""
+    derived: bool = False
 
     @property
     def total(self) -> int:
@@ -60,7 +81,8 @@ class Estimate:
     @classmethod
     def from_json(cls, text: str) -> Estimate:
         """What `to_json` wrote."""
-        return cls(**json.loads(text))
+        fields = json.loads(text)
+        return cls(**{**fields, "holders": tuple(Holder(**each) for each in fields["holders"])})
 
 
 def variants(accumulate: int) -> list[Variant]:

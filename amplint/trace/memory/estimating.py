@@ -1,19 +1,17 @@
-"""Estimates of all variants of a script, each in a process of its own, two at a time."""
+"""Estimates of all variants of a script, in a process of their own."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from amplint.trace.memory.estimates import Estimate, Variant
 
-_AT_A_TIME = 2
 _CHILD = """
 import sys
 sys.path[0] = sys.path[0] or sys.prefix  # not the current folder, whose modules would come before all others
@@ -35,34 +33,36 @@ def estimates(
 
     Where the first, which is the script as it is, cannot be run, the others are not tried.
     """
-
-    def one(variant: Variant) -> Estimate:
+    found: dict[str, Estimate] = {}
+    for together in [variants] if hasattr(os, "fork") else [[each] for each in variants]:
+        if found and found[variants[0].name].refused:
+            found |= {each.name: Estimate(each.name, refused="the script does not run as it is") for each in together}
+            continue
         request = {
-            "variant": asdict(variant),
+            "variants": [asdict(each) for each in together],
             "script": script,
             "arguments": list(arguments),
             "gpu": gpu,
             "module": module,
         }
-        found = _run(variant, json.dumps(request))
-        done(variant.name)
-        return found
-
-    first, *others = variants
-    found = [one(first)]
-    if found[0].refused:
-        return found + [Estimate(each.name, refused="the script does not run as it is") for each in others]
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        return found + list(pool.map(one, others))
+        for estimate in _run(json.dumps(request), [each.name for each in together]):
+            found[estimate.variant] = estimate
+            done(estimate.variant)
+    return [found[each.name] for each in variants]
 
 
-def _run(variant: Variant, request: str) -> Estimate:
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "estimate.json"
-        command = [sys.executable, "-c", _CHILD, request, str(result)]
-        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        if result.exists():
-            return Estimate.from_json(result.read_text(encoding="utf-8"))
-        last = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        ended = f"the process ended with status {ran.returncode}"
-        return Estimate(variant.name, refused=f"{ended}: {last}" if last else ended)
+def _run(request: str, names: Sequence[str]) -> Iterator[Estimate]:
+    """What the process says, and of those of `names` that it says nothing of, how it has ended."""
+    left = set(names)
+    with tempfile.TemporaryFile() as said:
+        command = [sys.executable, "-c", _CHILD, request]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said) as process:
+            for line in process.stdout or ():
+                estimate = Estimate.from_json(line.decode())
+                left.remove(estimate.variant)
+                yield estimate
+        said.seek(0)
+        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
+    ended = f"the process ended with status {process.returncode}"
+    for name in sorted(left, key=names.index):
+        yield Estimate(name, refused=f"{ended}: {last}" if last else ended)

@@ -12,6 +12,38 @@ from torch import nn
 from amplint.trace.replaced import replaced
 
 
+class Seen:
+    """The outermost regions of a script, as it is."""
+
+    def __init__(self) -> None:
+        self._dtypes: set[str] = set()
+
+    def add(self, dtype: torch.dtype | None) -> None:
+        """One of this dtype was made, or with None one that is off."""
+        self._dtypes.add(str(dtype).rpartition(".")[2])
+
+    @property
+    def autocast(self) -> str:
+        """The `autocast` of the variant that changes nothing of them, empty where none is known."""
+        if self._dtypes <= {"None"}:
+            return "off"
+        return next(iter(self._dtypes)) if len(self._dtypes) == 1 else ""
+
+
+@contextlib.contextmanager
+def seeing(seen: Seen) -> Iterator[None]:
+    """Let `seen` hear of the regions that are made."""
+    init: Any = torch.autocast.__init__
+
+    def made(region: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        init(region, device_type, *args, **kwargs)
+        if device_type == "cuda" and not torch.is_autocast_enabled("cuda"):
+            seen.add(region.fast_dtype if region._enabled else None)
+
+    with replaced(torch.autocast, __init__=made):
+        yield
+
+
 @contextlib.contextmanager
 def regions(autocast: str) -> Iterator[None]:
     """Let regions be `off`, or on in `float16` or `bfloat16`; a script without any gets one for each forward pass."""

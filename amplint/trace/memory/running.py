@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,17 +18,19 @@ from amplint.trace.gpus import Gpu
 from amplint.trace.memory.accumulation import accumulation, arguments_of_loader
 from amplint.trace.memory.answers import faked
 from amplint.trace.memory.checkpointing import checkpointing
-from amplint.trace.memory.estimates import Estimate, Variant
+from amplint.trace.memory.estimates import Estimate, Holder, Variant
 from amplint.trace.memory.fakes import Fakes
 from amplint.trace.memory.kernels import cuda_kernels
 from amplint.trace.memory.parallel import one_process
 from amplint.trace.memory.refused import DependsOnValues, Refused
-from amplint.trace.memory.regions import regions
+from amplint.trace.memory.regions import Seen, regions, seeing
 from amplint.trace.memory.tracker import Tracker
 from amplint.trace.replaced import replaced
 from amplint.trace.run import NoScript, begin
 
 _STEPS, _MANY = 2, 12
+_HOLDERS = 8
+_NUMBER = re.compile(r"\.\d+")
 
 
 class _Enough(BaseException):
@@ -36,9 +39,9 @@ class _Enough(BaseException):
 
 def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, *, module: bool = False) -> Estimate:
     """Run `script` as `variant` for two steps or so; the peak. Takes over the process. Raises NoScript."""
-    tracker = Tracker(gpu)
+    tracker, seen = Tracker(gpu), Seen()
     try:
-        with tracked(variant, gpu, tracker):
+        with seeing(seen) if not variant.autocast else contextlib.nullcontext(), tracked(variant, gpu, tracker):
             code, main = begin(script, arguments, module=module)
             exec(code, vars(main))
     except SystemExit as ended:
@@ -56,7 +59,26 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
         return Estimate(variant.name, {}, *raising_line(failure), refused=message)
     if not sum(tracker.peak.values()):
         return Estimate(variant.name, refused="the script put nothing on a GPU")
-    return Estimate(variant.name, tracker.peak, *tracker.line, tracker.phase)
+    return Estimate(
+        variant.name,
+        tracker.peak,
+        *tracker.line,
+        tracker.phase,
+        peaks={phase: peak.sizes for phase, peak in tracker.peaks.items()},
+        holders=tuple(_largest(tracker)),
+        batch=tracker.batch,
+        unit=tracker.unit,
+        wide=tracker.trained == {torch.float32},
+        autocast=variant.autocast or seen.autocast,
+    )
+
+
+def _largest(tracker: Tracker) -> list[Holder]:
+    """What held most at the peak; layers that a list repeats are one, with `*` in the place of their numbers."""
+    sizes: Counter[tuple[str, str, int, str]] = Counter()
+    for (kind, ((filename, row), module)), size in tracker.holders().items():
+        sizes[kind, filename, row, _NUMBER.sub(".*", module)] += size
+    return [Holder(*place, size) for place, size in sizes.most_common(_HOLDERS)]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import weakref
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -22,41 +24,76 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from amplint.records import dataclass
 from amplint.trace.frames import NOWHERE, Line, calling_line
 from amplint.trace.gpus import Gpu
+from amplint.trace.memory.blocks import repeated
 from amplint.trace.memory.estimates import KINDS
 from amplint.trace.memory.workspaces import cublas, transient
+from amplint.trace.modules import Modules
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
 _BLOCK = 512
 
+Place = tuple[Line, str]
+"""A line of the user's code, and the path of the module that ran."""
 
+
+@dataclass(slots=True)
 class _Block:
-    """Bytes on the GPU, as the allocator rounds them, what for, and how many operations came before."""
+    """Bytes on the GPU, as the allocator rounds them, what for, how many operations came before, and where it is made.
 
-    __slots__ = ("born", "kind", "reference", "size")
+    `passes` is how many backward passes had begun.
+    """
 
-    def __init__(self, kind: str, size: int, born: int, reference: Any) -> None:
-        self.kind, self.size, self.born, self.reference = kind, size, born, reference
+    kind: str
+    size: int
+    born: int
+    passes: int
+    place: Place
+    reference: Any
+
+
+@dataclass(slots=True)
+class Peak:
+    """How bytes stood, by kind, when there were most, after how many operations that was, and the line that ran then.
+
+    `gone` are the blocks that lay there then and do not any more.
+    """
+
+    sizes: dict[str, int]
+    at: int = 0
+    line: Line = NOWHERE
+    gone: list[_Block] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(self.sizes.values())
 
 
 class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts bytes on `gpu` by kind. `peak` is how they stood when the sum was highest, the last time.
+    """Counts bytes on `gpu` by kind. `peaks` tells how they stood when there were most in each phase, the last time.
 
-    `phase` and `line` say what ran then: in the backward pass, the line whose gradient was computed.
+    In the backward pass, its line is the one whose gradient was computed. What the forward pass makes and lets go of
+    before a backward pass begins is temporary, also at the peak. `batch` is how many samples the first tensor has that
+    a model is trained on, 0 where that is not known, `unit` the bytes of the largest block that a model repeats, and
+    `trained` are the dtypes of what optimizers step.
     """
 
     def __init__(self, gpu: Gpu) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = dict.fromkeys(KINDS, 0)
-        self.peak = dict(self.now)
-        self.line: Line = NOWHERE
-        self.phase = ""
-        self._lines: dict[int, Line] = {}
+        self.peaks: dict[str, Peak] = {}
+        self.batch = self.unit = 0
+        self.trained: set[torch.dtype] = set()
+        self._roots: set[int] = set()
+        self._modules = Modules()
+        self._places: dict[int, Place] = {}
         self._gpu = gpu
-        self._total = self._highest = 0
-        self._operations = self._peak_at = 0
+        self._total = self._operations = self._passes = 0
+        self._passing = False
         self._blocks: dict[int, _Block] = {}
         self._handles: set[bool] = set()
         self._stepping = self._evaluates = False
@@ -68,7 +105,8 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             register_optimizer_step_pre_hook(self._begin_step),
             register_optimizer_step_post_hook(self._end_step),
         )
-        self._undo = [hook.remove for hook in hooks]
+        self._undo = [*(hook.remove for hook in hooks), self._modules.detach]
+        self._modules.attach()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -76,6 +114,34 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__exit__(*failure)  # type: ignore[no-untyped-call]
         while self._undo:
             self._undo.pop()()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not to be wrapped by what keeps dynamo out: nothing is compiled meanwhile."""
+        return False
+
+    @property
+    def phase(self) -> str:
+        """The phase with the highest peak, the last of them; empty where nothing lay on the GPU."""
+        return max(reversed(self.peaks), key=lambda phase: self.peaks[phase].total, default="")
+
+    @property
+    def peak(self) -> dict[str, int]:
+        """How bytes stood when there were most."""
+        return self.peaks[self.phase].sizes if self.peaks else dict.fromkeys(KINDS, 0)
+
+    @property
+    def line(self) -> Line:
+        """The line that ran then."""
+        return self.peaks[self.phase].line if self.peaks else NOWHERE
+
+    def holders(self) -> dict[tuple[str, Place], int]:
+        """The bytes of each kind that what is made at each place held at the peak."""
+        peak = self.peaks[self.phase]
+        found: Counter[tuple[str, Place]] = Counter()
+        for block in (*peak.gone, *(block for block in self._blocks.values() if block.born <= peak.at)):
+            found[block.kind, block.place] += block.size
+        return dict(found)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`, and count what it makes."""
@@ -87,8 +153,11 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _ran(self, func: Any, args: Any, result: Any) -> None:
         backward = torch._C._current_graph_task_id() != -1
+        self._passes += backward and not self._passing
+        self._passing = backward
         if not backward:
-            self._lines.setdefault(torch._C._autograd._get_sequence_nr() - 1, calling_line())
+            place = calling_line(), self._modules.current
+            self._places.setdefault(torch._C._autograd._get_sequence_nr() - 1, place)
         made = [value for value in tree_leaves(result) if isinstance(value, torch.Tensor)]
         fresh = [block for block in map(functools.partial(self._add, func, args, backward), made) if block]
         if backward and made and _accumulates():
@@ -112,7 +181,14 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             known.size = size
             return None
         forget = functools.partial(self._forget, storage._cdata)
-        block = _Block(self._kind(func, args, backward), size, self._operations, weakref.ref(storage, forget))
+        block = _Block(
+            self._kind(func, args, backward),
+            size,
+            self._operations,
+            self._passes,
+            self._place(backward),
+            weakref.ref(storage, forget),
+        )
         self._blocks[storage._cdata] = block
         self._grow(block.kind, size)
         return block
@@ -134,39 +210,63 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         block = self._blocks.get(tensor.untyped_storage()._cdata)
         return block.kind if block else ""
 
+    def _place(self, backward: bool) -> Place:
+        """Where what is made now comes from: in the backward pass the line, and the module, of the forward pass."""
+        node: Any = torch._C._current_autograd_node() if backward else None
+        known = self._places.get(node._sequence_nr()) if node is not None else None
+        return known or (calling_line(), self._modules.current)
+
     def _forget(self, key: int, _: object) -> None:
         block = self._blocks.pop(key)
+        if block.kind == "activations" and block.passes == self._passes and not self._passing:
+            self._turn(block, "temporary")
         self._grow(block.kind, -block.size)
+        for peak in self.peaks.values():
+            if block.born <= peak.at:
+                peak.gone.append(block)
 
     def _grow(self, kind: str, size: int) -> None:
         self.now[kind] += size
         self._total += size
 
     def _compare(self, passing: int, backward: bool) -> None:
-        if self._total + passing >= self._highest:
-            self._highest = self._total + passing
-            self._peak_at = self._operations
-            self.peak = dict(self.now)
-            self.peak["workspaces"] += passing
-            self.phase = "backward" if backward else "optimizer" if self._updates() else "forward"
-            node: Any = torch._C._current_autograd_node() if backward else None
-            known = self._lines.get(node._sequence_nr()) if node is not None else None
-            self.line = known or calling_line()
+        phase = "backward" if backward else "optimizer" if self._updates() else "forward"
+        highest = self.peaks.get(phase)
+        if highest is None or self._total + passing >= highest.total:
+            sizes = {**self.now, "workspaces": self.now["workspaces"] + passing}
+            self.peaks.pop(phase, None)  # for the order
+            self.peaks[phase] = Peak(sizes, self._operations, self._place(backward)[0])
+
+    def _turn(self, block: _Block, kind: str) -> None:
+        """`block` is of this kind, and was so at the peaks, where it was there."""
+        for sizes in (self.now, *(peak.sizes for peak in self.peaks.values() if block.born <= peak.at)):
+            sizes[block.kind] -= block.size
+            sizes[kind] += block.size
+        block.kind = kind
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:
         """What `tensor` holds is of this kind, and was so at the peak, if it was there."""
         block = self._blocks.get(tensor.untyped_storage()._cdata)
         if block is not None and block.kind != kind:
-            for sizes in (self.now, self.peak) if block.born <= self._peak_at else (self.now,):
-                sizes[block.kind] -= block.size
-                sizes[kind] += block.size
-            block.kind = kind
+            self._turn(block, kind)
 
-    def _called(self, module: nn.Module, *_: object) -> None:
+    def _called(self, module: nn.Module, inputs: tuple[object, ...]) -> None:
         with torch._C.DisableTorchFunction():
+            if not self._modules.current:
+                self._train(module, inputs)
             for parameter in module._parameters.values():
                 if parameter is not None:
                     self.mark(parameter, "parameters")
+
+    def _train(self, model: nn.Module, inputs: tuple[object, ...]) -> None:
+        if id(model) not in self._roots:
+            self._roots.add(id(model))
+            blocks = repeated(model) or [model]
+            sizes = [sum(one.nbytes for one in block.parameters()) for block in blocks]
+            self.unit = max(self.unit, *sizes)
+        first = next((value for value in inputs if isinstance(value, torch.Tensor)), None)
+        if not self.batch and torch.is_grad_enabled() and first is not None and first.dim():
+            self.batch = len(first)
 
     def _updates(self) -> bool:
         """Whether an optimizer computes; passes that its step takes, as LBFGS does, are passes."""
@@ -178,11 +278,12 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with torch._C.DisableTorchFunction():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
+                    self.trained.add(parameter.dtype)
                     self.mark(parameter, "parameters")
 
     def _end_step(self, optimizer: Optimizer, *_: object) -> None:
         self._stepping = False
-        self._lines.clear()
+        self._places.clear()
         with torch._C.DisableTorchFunction():
             for value in tree_leaves([*optimizer.state.values()]):
                 if isinstance(value, torch.Tensor):

@@ -14,7 +14,8 @@ from unittest.mock import MagicMock, NonCallableMagicMock
 
 MOCKED = frozenset(
     {
-        *("lmdb", "lpips", "panopticapi", "requests", "sentencepiece", "skimage", "submitit"),
+        *("boto3", "botocore", "inflect", "librosa", "lmdb", "lpips", "panopticapi", "requests", "sentencepiece"),
+        *("skimage", "submitit", "unidecode"),
         *("tensorboardX", "tensorboard_logger", "torch.utils.tensorboard", "wandb"),
     }
 )

@@ -1,4 +1,4 @@
-"""Residual networks with the layers' names and widths of the published ones, and random weights."""
+"""Residual networks and one of VGG's, with the layers' names and widths of the published ones, and random weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["ResNet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
+from torchvision.models import vgg
+from torchvision.models.vgg import VGG, VGG16_Weights, vgg16
+
+__all__ = [
+    "VGG",
+    "ResNet",
+    "VGG16_Weights",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "vgg",
+    "vgg16",
+]
 
 
 class _Block(nn.Module):

@@ -1,0 +1,213 @@
+"""`--to float8`: linear layers of a bfloat16 training script multiply in float8, by torchao.
+
+Both sizes of a layer have to be multiples of 16, and the last layer stays as it is: its logits go into the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.codemods.bindings import paths
+from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.script import Script
+from amplint.findings import Fix
+from amplint.records import dataclass
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.tree import every, walk
+from amplint.torchlib.float8 import MULTIPLE
+
+_CONVERTS = "convert_to_float8_training"
+_IMPORT = f"from torchao.float8 import {_CONVERTS}"
+_OPTIMIZERS, _LINEAR, _SEQUENTIAL = "torch.optim.", "torch.nn.Linear", "torch.nn.Sequential"
+_WRAPPERS = frozenset({"compile", "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "fully_shard"})
+_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A linear layer: where it is made, its name in the model, and its sizes."""
+
+    call: cst.Call
+    name: str
+    sizes: tuple[int, int]
+
+    @property
+    def fits(self) -> bool:
+        """Whether float8 products take it."""
+        return all(size % MULTIPLE == 0 for size in self.sizes)
+
+
+def plan(text: str, wish: Wish, path: str) -> Plan:
+    """Convert the layers of the one model that the script makes, before an optimizer gets its parameters."""
+    if ".backward(" not in text or "optim" not in text or _CONVERTS in text:
+        return Plan()
+    script = Script(text, path)
+    try:
+        return _planned(script)
+    except Refusal as refusal:
+        return Plan(refused=refusal.remarks(script.source))
+
+
+def _planned(script: Script) -> Plan:
+    statements = script.of_kind(cst.Import, cst.ImportFrom)
+    known = uses(script, {bound: name for one in statements for bound, name in imported(script, one, "torch")})
+    named = {use.call: use.name for use in known if use.call is not None}
+    optimizers = [use for use in known if use.call is not None and use.name.startswith(_OPTIMIZERS) and use.call.args]
+    optimizers = [use for use in optimizers if ".lr_scheduler" not in use.name]
+    models = list(dict.fromkeys(model for use in optimizers for model in _models(use)))
+    if not optimizers or len(models) != 1:
+        why = "several models are optimized" if len(models) > 1 else "no optimizer gets the parameters of a model"
+        raise Refusal(
+            optimizers[0].node if optimizers else script.top[0], f"{why}, so which layers train cannot be told"
+        )
+    first, model = optimizers[0].node, models[0]
+    if "bfloat16" not in script.text:
+        raise Refusal(first, "float8 layers are for training in bfloat16: convert --to amp --dtype bfloat16 first")
+    made = [node for node in script.assignments(script.function_of(first), model) if isinstance(node, cst.Assign)]
+    making = next((node for node in made if not _is_wrapped(node, model)), None)
+    if making is None:
+        raise Refusal(first, f"where {model} is made is not in sight")
+    layers = list(_Layers(script, named).of(_construction(making.value), ""))
+    fitting = [layer for layer in layers[:-1] if layer.fits]
+    if not fitting:
+        raise Refusal(making, f"no layer of {model} but the last has sizes that are multiples of {MULTIPLE}")
+    place = _place(script, making, model, first)
+    fits = " and ".join(f"layer.{size} % {MULTIPLE} == 0" for size in ("in_features", "out_features"))
+    code = (
+        f"{_CONVERTS}(\n    {model},\n    module_filter_fn=lambda layer, name: (\n"
+        f'        name != "{layers[-1].name}" and {fits}\n    ),\n)'
+    )
+    edit = script.rewrite.insert_before(place, code)
+    if edit is None:
+        raise Refusal(place, "there is no place for the conversion of the layers here")
+    row = script.row(place)
+    told = Remark(row, f"multiply in float8 ({len(fitting)} of {len(layers)} layers)")
+    fix = Fix("Multiply in float8", (edit,), imports=(_IMPORT,))
+    what = (
+        f"float8 products take a GPU of compute capability 8.9 or newer, and a multiple of {MULTIPLE} rows from every "
+        "batch, the last one too (drop_last=True)"
+    )
+    return Plan((Change(fix, (told,), (Remark(row + 1, what),)),))
+
+
+def _models(use: Use) -> Iterator[str]:
+    """What has its parameters handed to an optimizer."""
+    assert use.call is not None
+    for call in every(use.call, cst.Call):
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("parameters", "named_parameters"):
+            yield dotted(call.func.value) or ""
+
+
+def _is_wrapped(node: cst.Assign, model: str) -> bool:
+    return model in paths(node.value)
+
+
+def _construction(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What makes the model, without what moves or casts it."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
+        node = node.func.value
+    return node
+
+
+def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNode) -> cst.CSTNode:
+    """The first statement behind `making` that wraps the model, or hands its parameters on."""
+    statement = script.statement_of(making)
+    block = list(script.block_of(statement)) if statement is not None else []
+    behind = block[next(index for index, one in enumerate(block) if one is statement) + 1 :] if statement else []
+    for one in behind:
+        if script.inside(one, optimizer):
+            return one
+        calls = (call for call in every(one, cst.Call) if (dotted(call.func) or "").rpartition(".")[2] in _WRAPPERS)
+        if any(model in paths(call) for call in calls):
+            return one
+    raise Refusal(optimizer, f"the optimizer is not made in the block that makes {model}")
+
+
+class _Layers:
+    """The linear layers of a model, in the order in which they are made."""
+
+    def __init__(self, script: Script, named: dict[cst.Call, str]) -> None:
+        self._script = script
+        self._named = named
+        self._classes = {one.name.value: one for one in script.top if isinstance(one, cst.ClassDef)}
+
+    def of(self, node: cst.BaseExpression, prefix: str, depth: int = 0) -> Iterator[_Layer]:
+        """Those that the expression `node` makes, by their names below `prefix`. Raises Refusal for what hides some."""
+        if not isinstance(node, cst.Call):
+            raise Refusal(node, "the layers of the model are not in this file")
+        name = self._named.get(node, "")
+        cls = self._classes.get(dotted(node.func) or "")
+        if name == _LINEAR:
+            yield _Layer(node, prefix, (self._size(node, "in_features", 0), self._size(node, "out_features", 1)))
+        elif name == _SEQUENTIAL:
+            for index, argument in enumerate(node.args):
+                if argument.star:
+                    raise Refusal(argument.value, "which layers these are is not written out")
+                if isinstance(argument.value, cst.Call):
+                    yield from self.of(argument.value, _joined(prefix, str(index)), depth)
+        elif cls is not None and depth < _DEPTH:
+            yield from self._of_class(cls, prefix, depth)
+        elif not name.startswith("torch.nn."):
+            raise Refusal(node, f"the layers of {self._script.text_of(node.func)} are not in this file")
+
+    def _of_class(self, cls: cst.ClassDef, prefix: str, depth: int) -> Iterator[_Layer]:
+        for assign in every(cls, cst.Assign):
+            path = dotted(assign.targets[0].target) or ""
+            made = _construction(assign.value)
+            if path.startswith("self.") and path.count(".") == 1 and isinstance(made, cst.Call):
+                yield from self._attribute(made, _joined(prefix, path.removeprefix("self.")), depth)
+
+    def _attribute(self, made: cst.Call, name: str, depth: int) -> Iterator[_Layer]:
+        known = self._named.get(made, "") or (dotted(made.func) or "") in self._classes
+        if known:
+            yield from self.of(made, name, depth + 1)
+        elif any(self._named.get(call) == _LINEAR for call in walk(made) if isinstance(call, cst.Call)):
+            raise Refusal(made, "which layers these are is not written out")
+
+    def _size(self, call: cst.Call, keyword: str, position: int) -> int:
+        found = self._script.rewrite.find_argument(call, keyword, position)
+        size = self._number(found.value, self._script.function_of(call), _DEPTH) if found is not None else None
+        if size is None:
+            raise Refusal(call, f"a size of this layer is not known here, and float8 takes multiples of {MULTIPLE}")
+        return size
+
+    def _number(self, node: cst.BaseExpression, home: cst.FunctionDef | None, depth: int) -> int | None:
+        """The whole number that `node` is, by what is written in the file."""
+        if isinstance(node, cst.Integer):
+            return int(node.value, 0)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+            left, right = self._number(node.left, home, depth), self._number(node.right, home, depth)
+            return left * right if left is not None and right is not None else None
+        if not isinstance(node, cst.Name) or not depth:
+            return None
+        given = self._given(node.value, home)
+        values = {self._number(value, where, depth - 1) for value, where in given}
+        return values.pop() if len(values) == 1 else None
+
+    def _given(
+        self, name: str, home: cst.FunctionDef | None
+    ) -> Iterator[tuple[cst.BaseExpression, cst.FunctionDef | None]]:
+        """What a variable or parameter is given, and where that stands."""
+        bound = self._script.assignments(home, name)
+        parameter = self._script.parameter(home, name) if home is not None else None
+        for one in bound:
+            if isinstance(one, (cst.Assign, cst.AnnAssign)) and one.value is not None:
+                yield one.value, home
+        if parameter is not None and home is not None:
+            owner = self._script.method_owner(home)
+            callee = owner.name.value if owner is not None else home.name.value
+            for call in self._script.calls:
+                if dotted(call.func) == callee:
+                    found = self._script.rewrite.find_argument(call, name, parameter[0] - (owner is not None))
+                    value = found.value if found is not None else parameter[1].default
+                    if value is not None:
+                        yield value, self._script.function_of(call)
+        elif not bound and home is not None:
+            yield from self._given(name, self._script.function_of(home))
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name

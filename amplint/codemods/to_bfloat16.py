@@ -1,0 +1,129 @@
+"""`--to bfloat16`: all of a file that computes in float16 does so in bfloat16, regions, casts and settings included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from amplint.codemods import bfloat16, cuda_amp
+from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.names import imported, uses
+from amplint.codemods.script import Script
+from amplint.codemods.surroundings import modules
+from amplint.findings import Edit, Fix
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.tree import every
+from amplint.torchlib.frameworks import DTYPE_NAMES, loop_kind
+
+_WORDS = ("half", "float16", "fp16", '"16', "'16", "precision=16")
+_DTYPES = ("torch.float16", "torch.half")
+_LIBRARIES = ("torch", "accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
+_SPELLED = {"16-mixed": "bf16-mixed", "16-true": "bf16-true", "16": "bf16-mixed", "fp16": "bf16"}
+_NAMES = frozenset({*DTYPE_NAMES, "float32", "fp32"})
+_SETTINGS = (".json", ".yaml", ".yml")
+_Found = tuple[Edit, Remark]
+
+
+def plan(text: str, wish: Wish, path: str) -> Plan:
+    """Regions and scalers first, then what else makes or asks for float16; what is left is named."""
+    if not any(word in text for word in (*_WORDS, "autocast", "GradScaler")):
+        return Plan()
+    named = cuda_amp.plan(text, wish, path)
+    if named.changes or named.refused:
+        return named
+    regions = bfloat16.plan(text, wish, path)
+    if regions.refused:
+        return regions
+    if regions.changes:
+        changes = [replace(one, left=tuple(_but_halves(one.left))) for one in regions.changes]
+        return replace(regions, changes=tuple(changes))
+    script = Script(text, path)
+    found = [*_casts(script), *_switches(script), *_deepspeed(script)]
+    if found:
+        fix = Fix("Compute in bfloat16", tuple(edit for edit, _ in found))
+        done = sorted({remark for _, remark in found}, key=lambda remark: remark.row)
+        return Plan((Change(fix, tuple(done)),), repairs=bfloat16.REPAIRS)
+    return Plan(left=(*bfloat16.halves(text), *_files(script)))
+
+
+def _but_halves(remarks: tuple[Remark, ...]) -> Iterator[Remark]:
+    """`remarks` without those about what is converted in turn."""
+    return (remark for remark in remarks if remark.text != bfloat16.STILL)
+
+
+def _casts(script: Script) -> Iterator[_Found]:
+    """`torch.float16`, and `half()` of tensors and modules."""
+    statements = script.of_kind(cst.Import, cst.ImportFrom)
+    known = {bound: name for one in statements for bound, name in imported(script, one, "torch")}
+    for use in uses(script, known):
+        if use.name in _DTYPES and isinstance(use.node, cst.Attribute) and not _is_chosen(script, use.node):
+            edit = script.rewrite.replace(use.node.attr, "bfloat16")
+            yield edit, Remark(script.row(use.node), "name bfloat16")
+    own = "half" in {function.name.value for function in script.functions.values()}
+    for call in script.calls if not own else ():
+        halves = isinstance(call.func, cst.Attribute) and call.func.attr.value == "half" and not call.args
+        if halves and not _is_chosen(script, call):
+            assert isinstance(call.func, cst.Attribute)
+            yield script.rewrite.replace(call.func.attr, "bfloat16"), Remark(script.row(call), "cast to bfloat16")
+
+
+def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
+    """Whether the name of a dtype chooses what `node` is: as a key, or in what a condition compares."""
+    for above in script.source.ancestors(node):
+        names: list[cst.CSTNode] = [above.key] if isinstance(above, cst.DictElement) else []
+        if isinstance(above, (cst.If, cst.IfExp)):
+            for comparison in every(above.test, cst.Comparison):
+                names += [comparison.left, *(target.comparator for target in comparison.comparisons)]
+        texts = [str(one.evaluated_value) for one in names if isinstance(one, cst.SimpleString)]
+        if not _NAMES.isdisjoint(texts):
+            return True
+    return False
+
+
+def _switches(script: Script) -> Iterator[_Found]:
+    """The switches of frameworks: `fp16=True`, `precision="16-mixed"`, `mixed_precision="fp16"`."""
+    known = {
+        bound: name
+        for one in script.of_kind(cst.Import, cst.ImportFrom)
+        for library in _LIBRARIES[1:]
+        for bound, name in imported(script, one, library)
+    }
+    for use in uses(script, known):
+        for argument in use.call.args if use.call is not None else ():
+            name = argument.keyword.value if argument.keyword is not None else ""
+            told = Remark(script.row(argument), "ask the framework for bfloat16")
+            if name == "fp16" and loop_kind(use.name) == "arguments" and dotted(argument.value) == "True":
+                assert argument.keyword is not None
+                yield script.rewrite.replace(argument.keyword, "bf16"), told
+            elif name in ("precision", "mixed_precision"):
+                spelled = script.text_of(argument.value).strip("'\"")
+                if spelled in _SPELLED and isinstance(argument.value, (cst.SimpleString, cst.Integer)):
+                    yield script.rewrite.replace(argument.value, f'"{_SPELLED[spelled]}"'), told
+
+
+def _deepspeed(script: Script) -> Iterator[_Found]:
+    """DeepSpeed's `"fp16": {"enabled": ...}` in a dictionary; what else stands there is about the loss scale."""
+    for element in script.of_kind(cst.DictElement):
+        assert isinstance(element, cst.DictElement)
+        if script.text_of(element.key).strip("'\"") != "fp16" or not isinstance(element.value, cst.Dict):
+            continue
+        entries = [one for one in element.value.elements if isinstance(one, cst.DictElement)]
+        enabled = [one for one in entries if script.text_of(one.key).strip("'\"") == "enabled"]
+        if len(enabled) == 1 and len(entries) == len(element.value.elements):
+            said = f'{{"enabled": {script.text_of(enabled[0].value)}}}'
+            told = Remark(script.row(element.key), "let DeepSpeed compute in bfloat16")
+            yield script.rewrite.replace(element.key, '"bf16"'), told
+            yield script.rewrite.replace(element.value, said), told
+
+
+def _files(script: Script) -> Iterator[Remark]:
+    """The files of settings that the script names and that speak of float16."""
+    for node in script.of_kind(cst.SimpleString):
+        assert isinstance(node, cst.SimpleString)
+        name = str(node.evaluated_value)
+        if script.path and name.endswith(_SETTINGS):
+            place = modules().file(script.path, name)
+            raw = (modules().raw(place) or b"") if place is not None else b""
+            if b"fp16" in raw or b"float16" in raw:
+                yield Remark(script.row(node), f"{name} speaks of float16 as well")
