@@ -49,7 +49,10 @@ class _Size:
 
 
 class Gradients:
-    """Follows the gradients of `parameters()` from a backward pass of a scaled loss until they are unscaled."""
+    """Follows the gradients of `parameters()` from a backward pass of a scaled loss until they are unscaled.
+
+    `scaled_ones` has the storages of those that carry a scale.
+    """
 
     def __init__(self, sightings: Sightings, parameters: Callable[[], Iterable[Tensor]]) -> None:
         self._sightings = sightings
@@ -58,13 +61,8 @@ class Gradients:
         self._losses: set[int] = set()
         self._pending = False
         self._all: dict[int, int] = {}
-        self._scaled: dict[int, StorageWeakRef] = {}
+        self.scaled_ones: dict[int, StorageWeakRef] = {}
         self._sizes: dict[int, _Size] = {}
-
-    @property
-    def any(self) -> bool:
-        """Whether there are gradients that carry a scale."""
-        return bool(self._scaled)
 
     def is_gradient(self, storage: int) -> bool:
         """Whether a storage, by its address, holds the gradient of a parameter."""
@@ -98,7 +96,7 @@ class Gradients:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._scaled.pop(_address(parameter.grad), None)
+                    self.scaled_ones.pop(_address(parameter.grad), None)
 
     def step(self, optimizer: Optimizer) -> None:
         """`optimizer` steps, and no scaler has called it."""
@@ -112,7 +110,7 @@ class Gradients:
     def end_step(self) -> None:
         """A step is over: what was made of its gradients counts no more."""
         self._sizes.clear()
-        self._scaled = {key: one for key, one in self._scaled.items() if not one.expired()}  # type: ignore[no-untyped-call]
+        self.scaled_ones = {key: one for key, one in self.scaled_ones.items() if not one.expired()}  # type: ignore[no-untyped-call]
 
     def look(self, kind: Kind, args: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Look at an operator of `WATCHED` that has run in the forward phase."""
@@ -133,7 +131,7 @@ class Gradients:
                 self._carry(one)
         elif name in _RESCALES and kind.op.endswith("_"):
             for one in tensors(args[:1]):
-                self._scaled.pop(_address(one), None)
+                self.scaled_ones.pop(_address(one), None)
 
     def _compare(self, kind: Kind, name: str, args: Any, outputs: list[Tensor]) -> None:
         found = [self._size(one) for one in tensors(args)]
@@ -168,10 +166,10 @@ class Gradients:
     def _carry(self, tensor: Tensor) -> None:
         address = _address(tensor)
         if address:
-            self._scaled[address] = _reference(tensor)
+            self.scaled_ones[address] = _reference(tensor)
 
     def _carries(self, tensor: Tensor) -> bool:
-        reference = self._scaled.get(_address(tensor))
+        reference = self.scaled_ones.get(_address(tensor))
         return reference is not None and not reference.expired()  # type: ignore[no-untyped-call]
 
 

@@ -102,8 +102,11 @@ class Numerics:
         self._origins.look(kind, args, kwargs, inputs, outputs, began)
         if not self.on:
             return
-        if kind.watchers is None or kind.watchers:
-            self._watchers.look(kind, args, kwargs, inputs, outputs)
+        watchers = kind.watchers
+        if watchers is None:
+            watchers = kind.watchers = self._watchers.of(kind)
+        for watcher in watchers:
+            watcher(kind, args, kwargs, inputs, outputs)
         if kind.replayable and kind.computes:
             self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
         if self._comparer is not None:

@@ -76,8 +76,11 @@ class States:
 
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
         """To be told before `func`, which works in place, runs."""
-        self._pending.clear()
+        if self._pending:
+            self._pending.clear()
         first = args[0] if args else None
+        if isinstance(first, Tensor) and first.dtype not in HALF:
+            return
         targets = first if isinstance(first, (list, tuple)) else (first,)
         if not any(isinstance(one, Tensor) and one.dtype in HALF for one in targets) or _functional(func) is None:
             return

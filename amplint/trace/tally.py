@@ -50,7 +50,7 @@ class Kind:
     replayable: bool
     count: int = 0
     seconds: float = 0.0
-    watchers: frozenset[str] | None = None
+    watchers: tuple[Any, ...] | None = None
 
     @property
     def op(self) -> str:

@@ -16,6 +16,8 @@ from amplint.trace.states import FOLLOWED, States
 from amplint.trace.tally import HALF, Kind
 from amplint.trace.values import is_plain, unseen
 
+Watcher = Callable[[Kind, Any, Any, list[Tensor], list[Tensor]], None]
+"""Looks at a kind of operations with its arguments, inputs and outputs."""
 _NORMALISES = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "miopen_batch_norm"})
 
 
@@ -27,23 +29,23 @@ class Watchers:
         self.gradients = Gradients(self._sightings, parameters)
         self.states = States(self._sightings, self.gradients.is_gradient)
 
-    def look(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """`kind` has run."""
-        watchers = kind.watchers
-        if watchers is None:
-            watchers = kind.watchers = _concerned(kind)
-        if not watchers:
-            return
-        if "written" in watchers:
-            self.states.wrote(kind, args, kwargs)
-        if "made" in watchers and outputs and not (torch.is_grad_enabled() and any(i.requires_grad for i in inputs)):
-            self.states.made(kind, args, kwargs, outputs[0])
-        if "gradients" in watchers and self.gradients.any:
-            self.gradients.look(kind, args, inputs, outputs)
-        if "coarse" in watchers and outputs:
-            coarse.look(kind, args, outputs[0], self._sightings)
-        if "statistics" in watchers:
-            self._look_at_statistics(kind, args)
+    def of(self, kind: Kind) -> tuple[Watcher, ...]:
+        """Who is to be told of `kind`; kept with it, for most are told of nothing."""
+        name = kind.op.rstrip("_")
+        in_place = kind.func._schema.is_mutable
+        forward = kind.phase == "forward"
+        found: list[Watcher] = []
+        if in_place and not HALF.isdisjoint(kind.inputs) and kind.op != "copy_":
+            found.append(self._wrote)
+        if forward and name in FOLLOWED and (not in_place or kind.op == "copy_"):
+            found.append(self._made)
+        if forward and name in gradients.WATCHED:
+            found.append(self._used)
+        if forward and name in _NORMALISES and not HALF.isdisjoint(kind.inputs):
+            found.append(self._normalised)
+        if coarse.concerns(kind):
+            found.append(self._counted)
+        return tuple(found)
 
     def end_step(self) -> None:
         """A step is over."""
@@ -55,26 +57,27 @@ class Watchers:
         """What was seen."""
         return list(self._sightings.observations())
 
-    def _look_at_statistics(self, kind: Kind, args: Any) -> None:
+    def _wrote(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        self.states.wrote(kind, args, kwargs)
+
+    def _made(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        if torch.is_grad_enabled():
+            for one in inputs:
+                if one.requires_grad:
+                    return
+        if outputs:
+            self.states.made(kind, args, kwargs, outputs[0])
+
+    def _used(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        if self.gradients.scaled_ones:
+            self.gradients.look(kind, args, inputs, outputs)
+
+    def _counted(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        if outputs:
+            coarse.look(kind, args, outputs[0], self._sightings)
+
+    def _normalised(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         for one in args[3:5]:
             if isinstance(one, Tensor) and one.dtype in HALF and is_plain(one):
                 with unseen():
                     self._sightings.add("infinite", kind, one.dtype, (~one.isfinite()).sum().double(), one.numel())
-
-
-def _concerned(kind: Kind) -> frozenset[str]:
-    name = kind.op.rstrip("_")
-    found = set()
-    in_place = kind.func._schema.is_mutable
-    if in_place and not HALF.isdisjoint(kind.inputs) and kind.op != "copy_":
-        found.add("written")
-    if kind.phase == "forward":
-        if name in FOLLOWED and (not in_place or kind.op == "copy_"):
-            found.add("made")
-        if name in gradients.WATCHED:
-            found.add("gradients")
-        if name in _NORMALISES and not HALF.isdisjoint(kind.inputs):
-            found.add("statistics")
-    if coarse.concerns(kind):
-        found.add("coarse")
-    return frozenset(found)
