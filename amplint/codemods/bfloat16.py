@@ -8,7 +8,7 @@ import re
 from amplint.codemods.bfloat16_scalers import Scalers
 from amplint.codemods.conditions import drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.names import Use, library_uses
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
@@ -61,12 +61,7 @@ def halves(text: str) -> list[Remark]:
 
 def _torch(script: Script) -> list[Use]:
     """The uses of autocast and of scalers."""
-    known = {
-        bound: name
-        for statement in script.of_kind(cst.Import, cst.ImportFrom)
-        for bound, name in imported(script, statement, "torch")
-    }
-    return [use for use in uses(script, known) if use.name in AUTOCASTS or use.name in GRAD_SCALERS]
+    return [use for use in library_uses(script, "torch") if use.name in AUTOCASTS or use.name in GRAD_SCALERS]
 
 
 def _scalers(script: Script) -> Scalers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.conversion import Plan, Remark, Wish
-from amplint.codemods.names import imported, uses
+from amplint.codemods.names import imported, library_uses
 from amplint.codemods.repairs import plan_repairs, rule_named
 from amplint.codemods.script import Script
 from amplint.source import syntax as cst
@@ -24,8 +24,7 @@ def _left(script: Script) -> Iterator[Remark]:
     """The imports of deprecated names that nothing has repaired, unless their successors are there too."""
     statements = script.of_kind(cst.Import, cst.ImportFrom)
     bound = [(one, meaning) for one in statements for _, meaning in imported(script, one, "torch")]
-    known = {name: meaning for one in statements for name, meaning in imported(script, one, "torch")}
-    named = {meaning for _, meaning in bound} | {use.name for use in uses(script, known)}
+    named = {meaning for _, meaning in bound} | {use.name for use in library_uses(script, "torch")}
     for statement, meaning in bound:
         if meaning in SUCCESSORS and SUCCESSORS[meaning][0] not in named:
             last = meaning.rpartition(".")[2]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.names import Use, library_uses
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Fix
@@ -52,8 +52,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
 
 
 def _planned(script: Script) -> Plan:
-    statements = script.of_kind(cst.Import, cst.ImportFrom)
-    known = uses(script, {bound: name for one in statements for bound, name in imported(script, one, "torch")})
+    known = library_uses(script, "torch")
     named = {use.call: use.name for use in known if use.call is not None}
     optimizers = [use for use in known if use.call is not None and use.name.startswith(_OPTIMIZERS) and use.call.args]
     optimizers = [use for use in optimizers if ".lr_scheduler" not in use.name]

@@ -33,6 +33,15 @@ def imported(script: Script, statement: cst.CSTNode, library: str) -> Iterator[t
                 yield bound_by(alias), f"{module}.{script.text_of(alias.name)}"
 
 
+def library_uses(script: Script, *libraries: str) -> list[Use]:
+    """Every use of what these `libraries` hold, by whatever names the imports of the file bind."""
+    statements = script.of_kind(cst.Import, cst.ImportFrom)
+    known = {
+        bound: name for one in statements for library in libraries for bound, name in imported(script, one, library)
+    }
+    return uses(script, known)
+
+
 def uses(script: Script, known: dict[str, str]) -> list[Use]:
     """Every use of the `known` names, which imports bind, outside of import statements."""
     found = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from amplint.codemods import bfloat16, cuda_amp
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.names import imported, uses
+from amplint.codemods.names import library_uses
 from amplint.codemods.script import Script
 from amplint.codemods.surroundings import modules
 from amplint.findings import Edit, Fix
@@ -18,7 +18,7 @@ from amplint.torchlib.frameworks import DTYPE_NAMES, loop_kind
 
 _WORDS = ("half", "float16", "fp16", '"16', "'16", "precision=16")
 _DTYPES = ("torch.float16", "torch.half")
-_LIBRARIES = ("torch", "accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
+_LIBRARIES = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
 _SPELLED = {"16-mixed": "bf16-mixed", "16-true": "bf16-true", "16": "bf16-mixed", "fp16": "bf16"}
 _NAMES = frozenset({*DTYPE_NAMES, "float32", "fp32"})
 _SETTINGS = (".json", ".yaml", ".yml")
@@ -54,9 +54,7 @@ def _but_halves(remarks: tuple[Remark, ...]) -> Iterator[Remark]:
 
 def _casts(script: Script) -> Iterator[_Found]:
     """`torch.float16`, and `half()` of tensors and modules."""
-    statements = script.of_kind(cst.Import, cst.ImportFrom)
-    known = {bound: name for one in statements for bound, name in imported(script, one, "torch")}
-    for use in uses(script, known):
+    for use in library_uses(script, "torch"):
         if use.name in _DTYPES and isinstance(use.node, cst.Attribute) and not _is_chosen(script, use.node):
             edit = script.rewrite.replace(use.node.attr, "bfloat16")
             yield edit, Remark(script.row(use.node), "name bfloat16")
@@ -83,13 +81,7 @@ def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
 
 def _switches(script: Script) -> Iterator[_Found]:
     """The switches of frameworks: `fp16=True`, `precision="16-mixed"`, `mixed_precision="fp16"`."""
-    known = {
-        bound: name
-        for one in script.of_kind(cst.Import, cst.ImportFrom)
-        for library in _LIBRARIES[1:]
-        for bound, name in imported(script, one, library)
-    }
-    for use in uses(script, known):
+    for use in library_uses(script, *_LIBRARIES):
         for argument in use.call.args if use.call is not None else ():
             name = argument.keyword.value if argument.keyword is not None else ""
             told = Remark(script.row(argument), "ask the framework for bfloat16")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from amplint.codemods.conversion import Change, Plan, Remark
-from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.names import Use, library_uses
 from amplint.codemods.script import Script
 from amplint.codemods.surroundings import modules
 from amplint.findings import Edit, Fix
@@ -59,13 +59,7 @@ def plan(script: Script, dtype: str) -> Plan | None:
 
 def _uses(script: Script) -> Iterator[Use]:
     """The calls of these frameworks."""
-    bound = {
-        bound: name
-        for statement in script.of_kind(cst.Import, cst.ImportFrom)
-        for library in _LIBRARIES
-        for bound, name in imported(script, statement, library)
-    }
-    return (use for use in uses(script, bound) if use.call is not None or is_lightning_module(use.name))
+    return (use for use in library_uses(script, *_LIBRARIES) if use.call is not None or is_lightning_module(use.name))
 
 
 def _elsewhere(script: Script, known: list[Use], dtype: str, *, setup: bool) -> Iterator[Remark]:

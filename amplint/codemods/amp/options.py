@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods import names
 from amplint.codemods.amp.parameters import behind, declared_behind
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.conversion import Remark
+from amplint.codemods.names import Use, library_uses
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
@@ -70,7 +70,7 @@ def add_option(script: Script, kind: Kind) -> Option:
     spelled = kind.spelled.partition("/")[0]
     if kind.name in script.words or f'"{spelled}"' in script.text.replace("'", '"'):
         raise Refusal(script.top[0], f"the script has an option {spelled} or a variable {kind.name} already")
-    known = {use.node: use for use in _uses(script)}
+    known = {use.node: use for use in library_uses(script, "argparse", "click", "typer")}
     parses = [
         call for call in script.calls if isinstance(call.func, cst.Attribute) and call.func.attr.value == "parse_args"
     ]
@@ -85,19 +85,7 @@ def add_option(script: Script, kind: Kind) -> Option:
     return _of_click(script, kind, command) if library == "click" else _of_typer(script, kind, command)
 
 
-def _uses(script: Script) -> Iterator[names.Use]:
-    known = {
-        bound: name
-        for statement in script.of_kind(cst.Import, cst.ImportFrom)
-        for library in ("argparse", "click", "typer")
-        for bound, name in names.imported(script, statement, library)
-    }
-    yield from names.uses(script, known)
-
-
-def _of_argparse(
-    script: Script, kind: Kind, parses: list[cst.Call], known: dict[cst.BaseExpression, names.Use]
-) -> Option:
+def _of_argparse(script: Script, kind: Kind, parses: list[cst.Call], known: dict[cst.BaseExpression, Use]) -> Option:
     makes = [use.call for use in known.values() if use.name == "argparse.ArgumentParser" and use.call is not None]
     for calls, what in ((parses, "parse_args()"), (makes, "argparse.ArgumentParser()")):
         if len(calls) != 1:
@@ -167,7 +155,7 @@ def _bound(script: Script, call: cst.Call) -> list[str]:
     return sorted(bound_paths(above)) if isinstance(above, (cst.Assign, cst.AnnAssign)) else []
 
 
-def _commands(script: Script, known: dict[cst.BaseExpression, names.Use]) -> Iterator[tuple[cst.FunctionDef, str]]:
+def _commands(script: Script, known: dict[cst.BaseExpression, Use]) -> Iterator[tuple[cst.FunctionDef, str]]:
     """The functions that are commands, with the library that calls them."""
     groups = {"click": set[str](), "typer": set[str]()}
     for use in known.values():

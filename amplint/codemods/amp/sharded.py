@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.codemods.conversion import Remark
-from amplint.codemods.names import Use, imported, uses
+from amplint.codemods.names import Use, library_uses
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -31,9 +31,9 @@ class Policies:
 
 def sharded(script: Script) -> list[Use]:
     """The calls that shard models. Raises Refusal for a sharder that is handed on."""
-    statements = script.of_kind(cst.Import, cst.ImportFrom)
-    known = {bound: name for one in statements for bound, name in imported(script, one, "torch")}
-    found = [use for use in uses(script, known) if use.name in SHARDERS and not script.rewrite.names_type(use.node)]
+    found = [
+        use for use in library_uses(script, "torch") if use.name in SHARDERS and not script.rewrite.names_type(use.node)
+    ]
     for use in found:
         if use.call is None:
             raise Refusal(
