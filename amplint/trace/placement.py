@@ -70,6 +70,11 @@ class Placement:
         self._storages[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
     @property
+    def used(self) -> bool:
+        """Whether anything lies on the GPU."""
+        return bool(self._storages)
+
+    @property
     def wanted(self) -> bool | None:
         """Whether new tensors are to lie on the GPU; None where their operands decide."""
         return self._wishes.wanted
