@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ _FAILURES = 100
 _BACKWARD: Any = Tensor.backward
 _COUNTED = frozenset({Tensor.numpy, _BACKWARD})
 """Calls that may run no operation at their line."""
+_GRADIENTS = frozenset({_BACKWARD, torch.autograd.backward, torch.autograd.grad})
+"""Calls that compute gradients."""
 _PLAIN = (Tensor, nn.Parameter)
 _OTHERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 """Most of what operators are handed besides tensors and lists."""
@@ -36,7 +39,8 @@ class Calls(TorchFunctionMode):
     """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
 
     `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives; `on_backward` is
-    told where one runs, and of what, while `is_on()`.
+    told where one runs, and of what, while `is_on()`, and `on_gradients` of the losses that gradients were computed of,
+    and of what that returned.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Calls(TorchFunctionMode):
         self.current: Any = None
         self.backwards = 0
         self.on_backward: Callable[[Line, Any], None] | None = None
+        self.on_gradients: Callable[[Any, Any], None] | None = None
         self._lines: tuple[Line, Line] | None = None
         self._modules = modules
         self._regions = regions
@@ -69,10 +74,13 @@ class Calls(TorchFunctionMode):
                     self.on_backward(where, args[0])
             self._count(name_of(func), "", where, args, ())
         try:
-            if func is _BACKWARD:
-                with self._around():
-                    return func(*args, **(kwargs or {}))
-            return func(*args, **kwargs) if kwargs else func(*args)
+            if func not in _GRADIENTS:
+                return func(*args, **kwargs) if kwargs else func(*args)
+            with self._around() if func is _BACKWARD else contextlib.nullcontext():
+                result = func(*args, **(kwargs or {}))
+            if self.on_gradients is not None:
+                self.on_gradients(args[0] if args else None, result)
+            return result
         except Exception as failure:
             self.failed(failure, *calling_line(), api=name_of(func))
             raise

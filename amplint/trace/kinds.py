@@ -24,8 +24,12 @@ _INNER = {
     "native_layer_norm": "layer_norm",
     "native_group_norm": "group_norm",
     "linalg_vector_norm": "norm",
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss2d",
 }
 """Operators that are run for those of autocast's tables."""
+_LOSSES = having("loss") | {"log_softmax", "nll_loss2d"}
+"""What a loss is made of: outside of regions none of it is to be in half, on any device."""
 _CASTING = frozenset({"multi_head_attention_forward", "rms_norm", "scaled_dot_product_attention"})
 """Functions that cast for themselves where a device has no kernel for the whole of them."""
 SCALED = frozenset({"_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"})
@@ -66,12 +70,15 @@ def is_float32_product(operation: Operation) -> bool:
 def is_coarse(operation: Operation, device: str) -> bool:
     """Whether autocast for `device` keeps it in float32, but it ran and stored its result in half.
 
-    Not the log-softmax that `F.cross_entropy` takes of half logits in half.
+    Not the log-softmax that `F.cross_entropy` takes of half logits in half; but losses outside of regions, which CUDA's
+    autocast would have kept in float32.
     """
     op, names = plain(operation), _kept(device)
+    if not operation.autocast:
+        names |= _kept("cuda") & _LOSSES
     return (
         operation.phase == "forward"
-        and not operation.api.endswith(".cross_entropy")
+        and not (operation.api.endswith(".cross_entropy") and op == "_log_softmax")
         and (op in names or _INNER.get(op) in names)
         and any(dtype in HALF_DTYPES for dtype in operation.inputs)
         and (op not in _RELATIVE or "float16" in operation.inputs)

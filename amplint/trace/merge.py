@@ -64,6 +64,7 @@ def merged(records: Sequence[Record]) -> Record:
         updates=list(dict.fromkeys(update for record in ordered for update in record.updates)),
         series=_joined((one for record in ordered for one in record.series), _curve, _series),
         float8=_joined((one for record in ordered for one in record.float8), _operand, _float8),
+        observations=list(dict.fromkeys(one for record in ordered for one in record.observations)),
         divergences=divergences(ranks),
         comparison=joined([record.comparison for record in ordered if record.comparison is not None]),
     )

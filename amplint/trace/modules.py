@@ -58,6 +58,10 @@ class Modules:
         """The path of a parameter, empty where its module never ran."""
         return self._parameters.get(tensor, "")
 
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """The parameters of modules that ran."""
+        return iter(list(self._parameters))
+
     def _enter(self, module: nn.Module, inputs: object) -> None:
         known = self._paths.get(id(module))
         again = self._classed and not self._running and self._classed.get(module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from amplint.trace.spoilt import Spoilt
 from amplint.trace.tally import Kind, makes_numbers, rewrites
 from amplint.trace.updates import Updates
 from amplint.trace.values import unseen
+from amplint.trace.watchers import Watchers
 
 _EVERY = 8
 SAMPLE, _FULL = 256, 4096
@@ -38,11 +39,19 @@ class Numerics:
     While `alert`, and not `on`, only origins of inf and NaN are looked for: in the forward pass on the CPU, and among
     gradients that an optimizer is about to use.
     Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
-    computed in float32 as well. `curves`, where there are any, take how large tensors are in each step. Raises
+    computed in float32 as well. `curves`, where there are any, take how large tensors are in each step; `trained` gives
+    the parameters of modules that ran, and of optimizers. Raises
     ValueError for a level that there is not.
     """
 
-    def __init__(self, level: str, path: Callable[[Tensor], str], *, compare: bool = False) -> None:
+    def __init__(
+        self,
+        level: str,
+        path: Callable[[Tensor], str],
+        trained: Callable[[], Iterable[Tensor]] = tuple,
+        *,
+        compare: bool = False,
+    ) -> None:
         if level not in NUMERICS:
             raise ValueError(f"numerics is one of {', '.join(NUMERICS)}")
         self._full = level == "full"
@@ -53,6 +62,7 @@ class Numerics:
         self.scaling = False
         self.curves: Curves | None = None
         self._path = path
+        self._trained = trained
         self._compare = compare
         self._rewrites: dict[int, tuple[bool, Any]] = {}
         self._makes_numbers: dict[int, tuple[bool, Any]] = {}
@@ -69,6 +79,7 @@ class Numerics:
         self._updates = Updates(size, self._path)
         self._float8 = Float8Operands()
         self._comparer = Comparer() if self._compare else None
+        self._watchers = Watchers(self._trained)
 
     def before(self, func: Any, args: Any, kwargs: Any) -> bool:
         """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
@@ -77,6 +88,8 @@ class Numerics:
         known = self._rewrites.get(id(func))  # its own hash costs as much as all of this
         if known is None:
             known = self._rewrites[id(func)] = rewrites(func), func
+        if known[0] and self.on:
+            self._watchers.states.before(func, args, kwargs)
         return not known[0] or self._origins.begins_finite(args)
 
     def makes_numbers(self, func: Any) -> bool:
@@ -94,6 +107,11 @@ class Numerics:
         self._origins.look(kind, args, kwargs, inputs, outputs, began)
         if not self.on:
             return
+        watchers = kind.watchers
+        if watchers is None:
+            watchers = kind.watchers = self._watchers.of(kind)
+        for watcher in watchers:
+            watcher(kind, args, kwargs, inputs, outputs)
         if kind.replayable and kind.computes:
             self._replays.look(kind, args, kwargs, outputs, self.scale or 1.0)
         if kind.scaled:
@@ -133,6 +151,31 @@ class Numerics:
             if self._comparer is not None:
                 self._comparer.gradients(optimizer, self._path)
 
+    def computed(self, losses: object, results: object) -> None:
+        """A backward pass from `losses` is over, or gave `results`."""
+        if self.on:
+            with unseen():
+                if results is None:
+                    self._watchers.gradients.arrived()
+                else:
+                    self._watchers.gradients.computed(losses, results)
+
+    def scaled(self, losses: object, scale: float) -> None:
+        """A scaler has made `losses`, which carry `scale`."""
+        if self.on:
+            self._watchers.gradients.scaled(losses, scale)
+
+    def unscaled(self, optimizer: Optimizer) -> None:
+        """A scaler has divided the gradients of `optimizer`."""
+        with unseen():
+            self._watchers.gradients.unscaled(optimizer)
+
+    def step_without_scaler(self, optimizer: Optimizer) -> None:
+        """`optimizer` is about to step, and no scaler has called it."""
+        if self.on:
+            with unseen():
+                self._watchers.gradients.step(optimizer)
+
     def begin(self, optimizer: Optimizer) -> None:
         """`optimizer` is about to step."""
         if self.on:
@@ -158,6 +201,7 @@ class Numerics:
                 self._exponents.end_step()
                 self._float8.end_step(self.step)
                 self._updates.end_step(self.step, lines, skipped)
+            self._watchers.end_step()
             if self._comparer is not None:
                 self._comparer.end_step(skipped=bool(skipped))
         elif self.alert:
@@ -179,6 +223,7 @@ class Numerics:
         record.histograms = list(self._exponents.histograms())
         record.updates = self._updates.updates()
         record.float8 = list(self._float8.operands())
+        record.observations = self._watchers.observations()
         record.comparison = self._comparer.result() if self._comparer is not None else None
 
 

@@ -84,11 +84,6 @@ class Placement:
         """Whether those without operands lie there."""
         return self._wishes.around
 
-    @property
-    def used(self) -> bool:
-        """Whether anything lies on the GPU."""
-        return bool(self._storages)
-
     @contextlib.contextmanager
     def making(self, wanted: bool | None, *, around: bool = False) -> Iterator[None]:
         """Say where tensors lie that are made in this context."""

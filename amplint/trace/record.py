@@ -18,6 +18,13 @@ SCHEMA = 1
 PHASES = ("forward", "backward", "recomputation", "optimizer")
 SERIES = ("loss", "scale", "skipped", "activation", "gradient", "underflow")
 SERIES_POINTS = 1000
+OBSERVATIONS = (
+    *("stuck", "summed", "infinite", "counted", "rounded", "running", "factors", "angle"),
+    *("clipped", "compared", "stepped", "vanished"),
+)
+"""State that stays as it is, sums that lose terms or state that becomes inf; numbers that half cannot tell apart: when
+counted, converted, summed up, multiplied or used as an angle; scaled gradients that are clipped, compared or stepped
+with; gradients that become 0 in place."""
 NUMERICS = ("off", "sample", "full")
 """How much of the numbers is looked at: only dtypes, every result for inf and NaN and the rest by samples, all."""
 
@@ -211,6 +218,26 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Observation:
+    """What a line did to numbers that half does not hold, or to gradients that carry a loss scale.
+
+    `kind` is one of `OBSERVATIONS`. Places are as in `Operation`, `dtype` is that of the result or of the gradients.
+    `count` is how often it was seen, `share` how much was lost of what it was to do, and `size` a number that belongs
+    to it, the loss scale or the largest number; None where there is none.
+    """
+
+    kind: str
+    op: str
+    filename: str
+    row: int
+    module: str
+    dtype: str
+    count: int
+    share: float | None = None
+    size: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Divergence:
     """What the ranks of one run did differently at one line.
 
@@ -310,6 +337,7 @@ class Record:
     losses: list[HalfLoss] = field(default_factory=list)
     histograms: list[Histogram] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     comparison: Comparison | None = None
     taken: int = 0
@@ -416,6 +444,7 @@ class Record:
             "updates": [asdict(update) for update in self.updates],
             "series": [asdict(series) for series in self.series],
             "float8": [asdict(operand) for operand in self.float8],
+            "observations": [asdict(observation) for observation in self.observations],
             "divergences": [{**asdict(diverged), "did": dict(diverged.did)} for diverged in self.divergences],
             "comparison": asdict(self.comparison) if self.comparison is not None else None,
         }
@@ -460,6 +489,7 @@ class Record:
                 updates=[Update(**update) for update in data["updates"]],
                 series=[_series(row) for row in data["series"]],
                 float8=[_float8(row) for row in data["float8"]],
+                observations=[Observation(**observation) for observation in data["observations"]],
                 divergences=[_divergence(row) for row in data["divergences"]],
                 comparison=Comparison.of(data["comparison"]) if data["comparison"] is not None else None,
             )

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from amplint.trace.record import NUMERICS, PHASES, SCHEMA, SERIES, Operation, Record
+from amplint.trace.record import NUMERICS, OBSERVATIONS, PHASES, SCHEMA, SERIES, Operation, Record
 
 Schema = dict[str, Any]
 
@@ -23,6 +23,7 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("TensorDrift", "what"): ("output", "gradient"),
     ("Record", "numerics"): NUMERICS,
     ("NonFinite", "kind"): ("inf", "nan"),
+    ("Observation", "kind"): OBSERVATIONS,
     ("Histogram", "what"): ("activation", "weight", "gradient"),
     ("Series", "what"): SERIES,
     ("Float8", "phase"): PHASES,

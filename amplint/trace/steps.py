@@ -110,6 +110,7 @@ class Steps:
             self._on_optimizing(True)
         if self._scaler is None:
             self._numerics.gradients(optimizer, 1.0)
+            self._numerics.step_without_scaler(optimizer)
         self._numerics.begin(optimizer)
 
     def _stepped(self, optimizer: Optimizer, *_: object) -> None:
@@ -145,12 +146,16 @@ class Steps:
         finally:
             self._numerics.scaling = False
         self._curves.scale(scaled, outputs)
+        if (scale := self._numerics.scale) is not None:
+            self._numerics.scaled(scaled, scale)
         return scaled
 
     def _unscale(self, run: Callable[..., Any], scaler: torch.amp.GradScaler, optimizer: Optimizer) -> None:
         if scaler.is_enabled() and self._scaler is None:
             self._numerics.gradients(optimizer, self._numerics.scale or 1.0)
         self._working(scaler, lambda: run(scaler, optimizer))
+        if scaler.is_enabled():
+            self._numerics.unscaled(optimizer)
 
     def _step(self, run: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if not scaler.is_enabled() or self._scaler is scaler:  # called by a subclass's
@@ -163,6 +168,7 @@ class Steps:
         with self._paused():
             skipped = any(found.item() for found in state["found_inf_per_device"].values())
             scale = float(scaler.get_scale())
+        self._numerics.unscaled(optimizer)
         self._counted(optimizer)
         self._open.setdefault(id(scaler), []).append(len(self._history))
         name = f"scaler {list(self._open).index(id(scaler)) + 1}"

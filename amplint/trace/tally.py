@@ -52,6 +52,7 @@ class Kind:
     scaled: bool
     count: int = 0
     seconds: float = 0.0
+    watchers: tuple[Any, ...] | None = None
 
     @property
     def op(self) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from multiprocessing import process
 from types import TracebackType
@@ -78,7 +78,7 @@ class Watch:
         self._stop = stop
         self._modules = Modules()
         self._operators = Operators(self._modules, optimizers=numerics == "full")
-        self._numerics = Numerics(numerics, self._modules.parameter, compare=compare_float32)
+        self._numerics = Numerics(numerics, self._modules.parameter, self._trained, compare=compare_float32)
         self._curves = Curves(SAMPLE)
         self._operators.calls.on_backward = self._curves.backward
         if window.every > 1:
@@ -119,6 +119,7 @@ class Watch:
         self._steps.attach()
         if self._numerics.enabled:
             self._operators.numerics = self._numerics
+            self._operators.calls.on_gradients = self._numerics.computed
             self._modules.on_return = self._numerics.leave_module
         self._watch_step(0, on=True)
         return self.record
@@ -183,6 +184,13 @@ class Watch:
         alert = self._numerics.enabled and not on and not self._window.is_past(number)
         self._operators.on, self._operators.alert = on, alert
         self._numerics.on, self._numerics.alert = on and self._numerics.enabled, alert
+
+    def _trained(self) -> Iterator[torch.Tensor]:
+        """The parameters of modules that ran and of optimizers that stepped."""
+        yield from self._modules.parameters()
+        for optimizer in self._steps.optimizers:
+            for group in optimizer.param_groups:
+                yield from group["params"]
 
     def _end_step(self) -> None:
         self._operators.end_step()

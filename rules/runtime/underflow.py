@@ -8,6 +8,7 @@ from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, Place, place, within
 from amplint.trace.record import HalfLoss, Record
 
+from .nonfinite import NonfiniteOrigin
 from .settling import DEFAULT
 
 _SHARE = 0.05
@@ -53,7 +54,13 @@ class GradientUnderflow(Check):
     reason = "A gradient that is 0 teaches nothing; a loss scale moves it to where float16 has numbers."
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line, with the operation that loses the largest share."""
+        """One finding for each line, with the operation that loses the largest share.
+
+        None of a loss that is not finite: what is lost of its gradients is another matter.
+        """
+        yield from self._in_place(record)
+        if any(True for _ in NonfiniteOrigin().findings(record)):
+            return
         end = min((step.scale for step in record.scaler_steps if step.skipped), default=2 * DEFAULT)
         lines: dict[Place, HalfLoss] = {}
         for loss in record.losses:
@@ -67,6 +74,18 @@ class GradientUnderflow(Check):
                 f"not in float32{within(loss)}, at a loss scale of {loss.scale:.9g}",
                 advice=f"Scale the loss by {loss.scale * 2.0 ** _missing(loss):.9g} or more, with a GradScaler.",
             )
+
+    def _in_place(self, record: Record) -> Iterator[Finding]:
+        """One finding for each line that makes gradients smaller than half holds."""
+        for one in record.observations:
+            if one.kind == "vanished" and one.row and (one.share or 0.0) > _SHARE:
+                where = f" ({one.module})" if one.module else ""
+                yield self.found(
+                    one.filename,
+                    one.row,
+                    f"{one.op} makes {one.share:.0%} of gradients 0 in {one.dtype}{where}",
+                    advice="Convert gradients to float32 first, and divide them there.",
+                )
 
 
 def _share(loss: HalfLoss) -> float:

@@ -12,6 +12,7 @@ from amplint.trace.record import (
     Held,
     Histogram,
     NonFinite,
+    Observation,
     Operation,
     Record,
     ScalerStep,
@@ -109,6 +110,7 @@ def record(folder: Path) -> Record:
             Series("gradient", f"{EVIL}.weight", "", 0, (0, 1, 2), (1024.0, 2048.0, None)),
         ],
         float8=[Float8("forward", name, STEM, EVIL, "left", "float8_e4m3fn", (0, 1), (1.5, None), (0.125, 0.25))],
+        observations=[Observation("stuck", "add_", name, STEM, EVIL, HALF, 3, 0.1, 1.0)],
         comparison=Comparison(
             half=HALF,
             steps=3,

@@ -1,0 +1,70 @@
+"""AMP812."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.findings import Finding, Severity
+from amplint.trace.check import Check, times
+from amplint.trace.record import Observation, Record
+
+_SHARE = 0.5
+"""More than these of the numbers stay as they are, of those that were to change."""
+
+
+class StuckState(Check):
+    """State that a run keeps in half does not follow its updates.
+
+    Running averages, copies of a model that follow it slowly, statistics of a normalisation, counters and sums: what
+    is written outside of what is learned through, and read in a later step.
+
+    ## Why is this bad?
+    bfloat16 has three digits, float16 has four. An average that keeps 0.999 of what it was is to change by a thousandth
+    of the difference, which is rounded away: it stays where it began, and no error says so. A counter in bfloat16 stays
+    at 256, one in float16 at 2048. The variance of large activations is inf in float16, and all that is normalised by
+    it in evaluation is 0.
+
+    ## Example
+    ```python
+    teacher = copy.deepcopy(student).bfloat16()
+    for slow, fast in zip(teacher.parameters(), student.parameters()):
+        slow.mul_(0.999).add_(fast.to(slow.dtype), alpha=0.001)
+    ```
+
+    ## Use instead
+    ```python
+    teacher = copy.deepcopy(student)
+    for slow, fast in zip(teacher.parameters(), student.parameters()):
+        slow.lerp_(fast, 0.001)
+    ```
+
+    ## References
+    - <https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html>
+    """
+
+    code = "AMP812"
+    name = "stuck-state"
+    severity = Severity.WARNING
+    reason = "Half has three or four digits, and a change below the last of them is none."
+
+    def findings(self, record: Record) -> Iterator[Finding]:
+        """One finding for each line."""
+        seen: set[tuple[str, int]] = set()
+        for one in record.observations:
+            message = _message(one)
+            if message and one.row and (one.filename, one.row) not in seen:
+                seen.add((one.filename, one.row))
+                advice = "Keep it in float32, and convert what is read of it."
+                yield self.found(one.filename, one.row, message, advice=advice)
+
+
+def _message(one: Observation) -> str:
+    where = f" ({one.module})" if one.module else ""
+    share = one.share or 0.0
+    if one.kind == "stuck" and share > _SHARE:
+        return f"{share:.0%} of what {one.op} was to change in {one.dtype} stayed as it was, {times(one.count)}{where}"
+    if one.kind == "summed":
+        return f"{one.op} lost {share:.1%} of what it added up in {one.dtype}, {times(one.count)}{where}"
+    if one.kind == "infinite":
+        return f"what {one.op} keeps for evaluation became inf in {one.dtype}{where}"
+    return ""
