@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -33,7 +34,7 @@ GIVEN: dict[str, Callable[[], tuple[Any, ...]]] = {
     **{f"cuda.nccl.{name}": lambda: ([there()], [there()]) for name in words("all_gather reduce_scatter")},
     **{f"cuda.nvtx.{name}": lambda: ("a",) for name in words("range_push range_start mark range")},
     **{f"cuda.tunable.{name}": lambda: (1,) for name in words("set_max_tuning_duration set_max_tuning_iterations")},
-    **{f"cuda.tunable.{name}": lambda: ("x",) for name in words("set_filename read_file tune_gemm_in_file")},
+    **{f"cuda.tunable.{name}": lambda: (os.devnull,) for name in words("set_filename read_file tune_gemm_in_file")},
     **{
         f"cuda.jiterator.{name}": lambda: ("T f(T x)", 1)
         for name in words("_create_jit_fn _create_multi_output_jit_fn")
