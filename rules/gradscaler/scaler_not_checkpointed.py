@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from amplint.edits.checkpoints import add_scaler
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import CheckpointLacksScaler, Event
+from amplint.semantics.events import WIDE, AutocastCreated, CheckpointLacksScaler, Event
+from amplint.semantics.values.values import FALSE
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 _UNUSED = (
-    "Nothing in sight restores this checkpoint yet. A run that resumes from it will begin again at the initial scale"
-    " and skip steps until that has come down."
+    "Nothing in sight restores the optimizer's state yet. A run that does will begin again at the initial scale and"
+    " skip steps until that has come down."
 )
 
 
@@ -45,6 +46,8 @@ class ScalerNotCheckpointed(Rule):
     scaler.load_state_dict(checkpoint["scaler"])
     ```
 
+    An info where nothing in sight restores the optimizer's state. Silent where all regions run in bfloat16.
+
     ## Fix safety
     An entry is added to the checkpoint. It is restored only from checkpoints that hold it, so that old ones still load.
 
@@ -60,7 +63,17 @@ class ScalerNotCheckpointed(Rule):
     fixable = Applicability.SAFE
     reason = "Without its state the scaler begins again at its initial scale and skips steps until that has come down."
 
+    def __init__(self) -> None:
+        self._wide: list[bool] = []
+
+    def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
+        if event.context.enabled != FALSE:
+            self._wide.append(event.context.dtypes is not None and event.context.dtypes <= WIDE)
+        yield from ()
+
     def on_checkpoint_lacks_scaler(self, event: CheckpointLacksScaler) -> Iterator[Report]:
+        if self._wide and all(self._wide) and not event.index.halves:
+            return
         made = event.scaler.created
         notes = [(event.step, "the scaler that steps here")] if made is None else [(made, "the scaler, made here")]
         others = [(place.node, "the optimizer's state is saved here too") for place in event.saves[1:]]
@@ -77,8 +90,9 @@ class ScalerNotCheckpointed(Rule):
         else:
             message = "the checkpoint holds the optimizer's state but not the scaler's"
             advice = "Save scaler.state_dict() beside the optimizer's state, and load it when training resumes."
-        reason = "" if event.resumes else _UNUSED
-        yield self.report(event, message, advice=advice, reason=reason, notes=[*notes, *others, *restores])
+        reason, severity = ("", None) if event.resumes else (_UNUSED, Severity.INFO)
+        notes += [*others, *restores]
+        yield self.report(event, message, advice=advice, reason=reason, notes=notes, severity=severity)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, CheckpointLacksScaler)

@@ -37,7 +37,7 @@ def test_the_line_is_named(name: str, tmp_path: Path) -> None:
     assert bool(rows(traced(text, tmp_path)) & culprits(text)) == (name not in COMPARED | MISSED)
 
 
-@pytest.mark.parametrize("name", COMPARED | MISSED)
+@pytest.mark.parametrize("name", sorted(COMPARED | MISSED))
 def test_the_line_is_named_by_a_comparison(name: str, tmp_path: Path) -> None:
     text = PROGRAMS[name]
     assert bool(rows(traced(text, tmp_path, compare=True)) & culprits(text)) == (name not in MISSED)
@@ -48,7 +48,7 @@ def test_where_it_is_repaired_nothing_is_named(name: str, tmp_path: Path) -> Non
     assert findings(traced(repaired(PROGRAMS[name]), tmp_path)) == []
 
 
-@pytest.mark.parametrize("name", PROGRAMS if os.environ.get("AMPLINT_FAULTS") else COMPARED)
+@pytest.mark.parametrize("name", PROGRAMS if os.environ.get("AMPLINT_FAULTS") else sorted(COMPARED))
 def test_nor_is_anything_by_a_comparison(name: str, tmp_path: Path) -> None:
     """With AMPLINT_FAULTS in the environment of all programs, which takes half a minute."""
     assert findings(traced(repaired(PROGRAMS[name]), tmp_path, compare=True)) == []

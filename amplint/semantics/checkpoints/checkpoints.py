@@ -191,7 +191,7 @@ def conclude(machine: Machine) -> None:
                 saves=tuple(place for _, place in saves),
                 restores=() if ledger.scaler_restored else tuple(place for _, place in restores),
                 saved=ledger.scaler_saved,
-                resumes=ledger.scaler_restored or bool(ledger.restored),
+                resumes=ledger.scaler_restored or bool(restores),
                 perhaps_none=scaler.symbol in ledger.perhaps_none,
                 guesses=(*machine.guessed(first.node), *wrapped),
             )

@@ -26,7 +26,7 @@ class CheckpointLacksScaler(Event):
     """The state of an optimizer that `scaler` steps goes into a checkpoint, or comes back, without the scaler's.
 
     `saves` and `restores` are the places where that happens, `restores` empty where a scaler's state does come back;
-    `saved` tells that it is saved, `resumes` that any state of an optimizer or a scaler comes back. `step` is where the
+    `saved` tells that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
     scaler steps an optimizer, `perhaps_none` tells that a path goes without the scaler.
     """
 
