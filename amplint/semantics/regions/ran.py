@@ -207,10 +207,13 @@ def _name(machine: Machine, symbol: int) -> str | None:
 def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
     """The name of the flag that asks for bfloat16 and so switches on what is made now; None where none does.
 
-    A flag that has such a value needs no name.
+    A flag that has such a value needs no name. Nothing that is on where such a flag is not asks for it.
     """
     facts = dict(state.facts)
     if isinstance(enabled, Unknown):
+        names = _names(machine, enabled.symbol) if machine.symbols.key(enabled.symbol)[0] == "not" else ()
+        if any(name is not None and ASKS_FOR_BFLOAT16.search(name) for name in names):
+            return None
         learn(machine.symbols, facts, enabled.symbol, True)
     asked = {text: key for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))}
     found = [text for text in asked if ASKS_FOR_BFLOAT16.search(text)]
