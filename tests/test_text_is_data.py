@@ -83,7 +83,9 @@ def test_what_a_record_says_is_shown_harmless(tmp_path: Path) -> None:
             return {name: spoilt(inner, name) for name, inner in value.items()}
         if isinstance(value, list):
             return [spoilt(inner, key) for inner in value]
-        kept = key in ("phase", "kind", "what", "numerics", "schema", "filename") or not isinstance(value, str)
+        kept = key in ("phase", "kind", "what", "operand", "numerics", "schema", "filename") or not isinstance(
+            value, str
+        )
         return value if kept else f"{value}{EVIL}"
 
     record = Record.from_json(json.dumps(spoilt(data)))

@@ -131,7 +131,7 @@ def fit(model, loader, optimizer, scaler: torch.amp.GradScaler, path):
 
 def test_a_checkpoint_that_nothing_restores_has_no_effect_yet() -> None:
     (unused,) = told("AMP211", SAVE.format(restore="pass"))
-    assert unused.reason.startswith("Nothing in sight restores this checkpoint yet.")
+    assert unused.reason.startswith("Nothing in sight restores the optimizer's state yet.")
     assert [(note.span.start.row, note.message) for note in unused.notes] == [(11, "the scaler that steps here")]
     (used,) = told("AMP211", SAVE.format(restore="optimizer.load_state_dict(torch.load(path)['optimizer'])"))
     assert "Nothing in sight" not in used.reason

@@ -37,8 +37,8 @@ IN_SOURCE = {
     "norms.py": ["_LAYER", "_MADE"],
     "outside.py": ["_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
-        "EXTREME_NUMBER", "_BOUND", "_CALLED", "_GRADIENT", "_LIBRARY_IMPORT", "_MODEL_NAME", "_OPTIMIZES", "_RENAMED",
-        "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS",
+        "EXTREME_NUMBER", "_CALLED", "_GRADIENT", "_LIBRARY_IMPORT", "_MODEL_NAME", "_NAME_BEFORE", "_NUMBER_BOUND",
+        "_OPTIMIZES", "_RENAMED", "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS",
         "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
@@ -101,7 +101,9 @@ def constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def is_compiled(value: ast.expr) -> bool:
-    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile" for node in ast.walk(value))
+    return any(
+        isinstance(node, ast.Call) and ast.unparse(node.func) in ("re.compile", "regex") for node in ast.walk(value)
+    )
 
 
 @by_name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -125,13 +124,15 @@ class Linter:
         `progress` is told how many files have been finished since it was told last. Raises ConfigError.
         """
         results: list[list[Finding]] = [[] for _ in targets]
-        waiting: dict[int, _Work] = {}
+        waiting: dict[int, Job] = {}
         done: dict[int, _Work] = {}
         for index, target in enumerate(targets):
             try:
                 raw = read(target.path, size_limit(target.path, target.settings.max_file_size))
                 work = self._prepare(target, opened(target.path, raw))
                 findings = self._known(work)
+                if findings is None:
+                    waiting[index] = self._job(work)
             except ConfigError:
                 raise
             except SourceError as failure:
@@ -144,13 +145,10 @@ class Linter:
                 results[index] = [defect(target.filename, "Reading the file", failure)]
                 continue
             done[index] = work
-            if findings is None:
-                waiting[index] = work
-            else:
-                results[index] = findings
+            results[index] = findings or []
         progress(len(targets) - len(waiting))
-        for index, findings in self._analyse_all(waiting):
-            results[index] = findings
+        for index, analysis in self._analyse_all(waiting):
+            results[index] = self._kept(done[index], analysis)
             progress(1)
         once = drop_repeated(results, [target.path for target in targets])
         return [self._placed(done[index], found) if index in done else found for index, found in enumerate(once)]
@@ -228,13 +226,12 @@ class Linter:
         least = target.settings.min_severity
         return [finding for finding in kept if finding.severity >= least or finding.code in ALWAYS_ON]
 
-    def _analyse_all(self, waiting: Mapping[int, _Work]) -> Iterator[tuple[int, list[Finding]]]:
-        jobs = {index: self._job(work) for index, work in waiting.items()}
+    def _analyse_all(self, jobs: Mapping[int, Job]) -> Iterator[tuple[int, Analysis]]:
         heavy = {index: job for index, job in jobs.items() if job.rules or job.others}
         size = sum(len(job.raw) for job in heavy.values())
         if len(heavy) < 2 or size < POOL_BYTES or cores() < 2:
             for index, job in jobs.items():
-                yield index, self._kept(waiting[index], self._run(job))
+                yield index, self._run(job)
             return
         from amplint.engine.pool import analyse_in_processes  # its imports are slow
 
@@ -243,9 +240,8 @@ class Linter:
         def check_syntax() -> None:
             light.update({index: self._run(job) for index, job in jobs.items() if index not in heavy})
 
-        analysed = analyse_in_processes(heavy, cores(), self.running, meanwhile=check_syntax)
-        for index, analysis in itertools.chain(analysed, light.items()):
-            yield index, self._kept(waiting[index], analysis)
+        yield from analyse_in_processes(heavy, cores(), self.running, meanwhile=check_syntax)
+        yield from light.items()
 
 
 def unreadable(target: Target, failure: OSError) -> Finding:

@@ -1015,7 +1015,7 @@ ABOUT_MODELS = Guess(
         "clip_grad_norm_", "configure_optimizers", "reset_parameters", "update_ema", "freeze", "count_parameters",
         "log_metrics",
     ),
-    counterexamples=("forward", "generate", "encode", "get", "predict"),
+    counterexamples=("forward", "generate", "encode", "get", "predict", "log_prob", "log_likelihood"),
 )  # fmt: skip
 ABOUT_GRADIENTS = Guess(
     name="work on gradients",

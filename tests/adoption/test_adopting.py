@@ -17,6 +17,8 @@ import pytest
 
 from amplint.cli.check import check
 from amplint.cli.terminal import Progress
+from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.modules import Modules
 from amplint.engine.pool import analyse_in_processes
 from amplint.engine.run import Linter
 from tests.adoption.test_baseline import BAD, OLD_API
@@ -234,22 +236,24 @@ def test_progress_names_the_file_that_takes_long() -> None:
 def test_the_engine_tells_which_files_it_is_at(
     project: Path, amplint: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[dict[str, float]] = []
-    analysed = Linter._kept  # what runs while a file is being analysed
+    seen: list[list[str]] = []
+    run = Linter._run
 
-    def kept(self: Linter, *arguments: object) -> object:
-        seen.append({**self.running})
-        return analysed(self, *arguments)  # type: ignore[arg-type]
+    def looking(self: Linter, job: Job) -> Analysis:
+        def analysed(job: Job, modules: Modules) -> Analysis:
+            seen.append([*self.running])
+            return analyse(job, modules)
 
-    monkeypatch.setattr(Linter, "_kept", kept)
+        monkeypatch.setattr("amplint.engine.run.analyse", analysed)
+        return run(self, job)
+
+    monkeypatch.setattr(Linter, "_run", looking)
     (project / "train.py").write_text(BAD, encoding="utf-8")
     amplint("--no-cache")
-    assert [[*files] for files in seen] == [["train.py"]]
+    assert seen == [["train.py"]]
 
 
 def test_processes_tell_which_files_they_are_at() -> None:
-    from amplint.engine.analyse import Job
-
     running: dict[str, float] = {}
     seen: list[str] = []
 

@@ -189,9 +189,10 @@ def test_what_a_person_has_to_look_at_comes_last(amplint: Command, script: Path)
     other = FLOAT32.replace("optimizer.step()", "optimizer.step(lambda: 0)")
     script.with_name("other.py").write_text(other, encoding="utf-8")
     ran = amplint("convert", "--to", "amp", ".")
-    done, check, refused, summary = ran.err.splitlines()
+    done, check, nowhere, refused, summary = ran.err.splitlines()
+    assert "check: nothing here moves to CUDA" in nowhere
     assert done.startswith("train.py: make or hand on the scaler, run the forward pass")
     assert check.startswith("train.py:")
     assert ": check: ssim() can be given half tensors here" in check
     assert refused.startswith("other.py:13: refused: the optimizer runs a closure")
-    assert summary == "1 file would be converted, 1 file refused, 1 place to check."
+    assert summary == "1 file would be converted, 1 file refused, 2 places to check."

@@ -119,13 +119,17 @@ def run(text: str) -> list[float]:
     return result
 
 
+NOT_MOVED = "nothing here moves to CUDA"
+
+
 @pytest.mark.parametrize(
     "text", [LAST, RETURNED, MODULE, INNER, TUPLE], ids=["last", "returned", "module", "inner", "tuple"]
 )
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_the_model_returns_logits(text: str, dtype: str) -> None:
     conversion = convert(text, Wish(to="amp", dtype=dtype))
-    assert (conversion.refused, conversion.left) == ((), ())
+    assert conversion.refused == ()
+    assert [remark.text for remark in conversion.left if not remark.text.startswith(NOT_MOVED)] == []
     assert "Sigmoid(" not in conversion.text
     assert "BCELoss" not in conversion.text
     assert convert(conversion.text, Wish(to="amp", dtype=dtype)).text == conversion.text
@@ -174,7 +178,8 @@ def test_others_are_thought_of() -> None:
     text = TUPLE.replace('if __name__ == "__main__":\n    result = main()\n', "")
     conversion = convert(text, Wish(to="amp"))
     left = "{}() returns logits now; what other files do with them has to apply torch.sigmoid()"
-    assert {remark.text for remark in conversion.left} == {left.format("Auto.decode"), left.format("Auto.forward")}
+    told = {remark.text for remark in conversion.left if not remark.text.startswith(NOT_MOVED)}
+    assert told == {left.format("Auto.decode"), left.format("Auto.forward")}
 
 
 @pytest.mark.parametrize(

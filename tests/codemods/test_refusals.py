@@ -125,12 +125,12 @@ PARSED = LOOP.replace(
     [
         (LOOP, 1, "an argparse parser, or a command of click or typer"),
         (PARSED + "more = parser.parse_args()\n", 15, "exactly one call of parse_args()"),
-        (PARSED.replace("args = ", ""), 7, "need names for an option"),
+        (PARSED.replace("args = ", ""), 7, "need names for a new option"),
         (PARSED.replace("args =", "parser.add_argument('--amp')\nargs ="), 1, "has an option --amp"),
         (
             PARSED.replace("parser = argparse.ArgumentParser()\nargs = parser.", "args = argparse.ArgumentParser()."),
             6,
-            "need names for an option",
+            "need names for a new option",
         ),
     ],
     ids=["no parser", "two", "unbound", "taken", "nameless"],

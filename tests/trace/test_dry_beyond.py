@@ -24,7 +24,8 @@ def test_every_function_of_torch_cuda_works_or_says_why_not(tmp_path: Path) -> N
     assert len(came) > 150
     stopped = {name: what for name, what in came.items() if what != "works"}
     for name in ("cuda.tunable.tune_gemm_in_file", "cuda.tunable.mgpu_tune_gemm_in_file", "cuda.profiler.init"):
-        assert stopped.pop(name, "AssertionError").startswith("AssertionError")  # PyTorch's own, in some versions
+        # PyTorch's own assertion in some versions, and refused in others.
+        assert stopped.pop(name, "AssertionError").startswith(("AssertionError", "CannotFollow tests/trace/"))
     crashed = {name: what for name, what in stopped.items() if not what.startswith("CannotFollow tests/trace/")}
     assert not crashed
     kinds = ("Storage", "cuda.nccl.", "cuda.sparse.", "cuda.tunable.", "cuda.gds.", "jiterator", "raph", "allocator_")
