@@ -38,8 +38,8 @@ IN_SOURCE = {
     "outside.py": ["_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
         "EXTREME_NUMBER", "_CALLED", "_GRADIENT", "_LIBRARY_IMPORT", "_MODEL_NAME", "_NAME_BEFORE", "_NUMBER_BOUND",
-        "_OPTIMIZES", "_RENAMED", "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS",
-        "_UNSCALES",
+        "_OPTIMIZES", "_RENAMED", "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES",
+        "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
     "threads.py": ["_REGIONS"],
