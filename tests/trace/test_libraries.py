@@ -235,11 +235,13 @@ o.loop(torch.nn.Sequential(torch.nn.Linear(4, 4), o.Products()), torch.ones(2, 4
 
 def test_the_option(package: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib" / "site-packages"))
-    (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
-    ran = trace(tmp_path, "--follow", "click", "--follow", "torch", "train.py")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(SCRIPT, encoding="utf-8")
+    ran = trace(project, "--follow", "click", "--follow", "torch", "train.py")
     assert ran.returncode == 2
     assert "Invalid value for '--follow': torch does not count" in ran.stderr
-    ran = trace_afresh(tmp_path, "--skip", "0", "--steps", "1", "--follow", "halves", "train.py")
+    ran = trace_afresh(project, "--skip", "0", "--steps", "1", "--follow", "halves", "train.py")
     assert f"halves/operations.py:{PRODUCTS}  x = x * x.prod()" in ran.stderr
 
 
