@@ -39,7 +39,7 @@ def run(version: str, folder: Path, tests: list[str]) -> tuple[str, str, str, st
         behind = "".join(f"import site; site.addsitedir({path!r})\n" for path in outer)
         (own / "zz-outer.pth").write_text(behind)
         build = subprocess.run([python, "-c", _BUILD], capture_output=True, text=True, check=True).stdout.split()
-        command = [python, "-m", "pytest", "-n0", "-q", "-rs", *tests]
+        command = [python, "-m", "pytest", "-n0", "-q", "-rfEs", *tests]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip().splitlines()
         print("\n".join(line for line in said if line.startswith(("FAILED", "ERROR", "SKIPPED"))))
         return build[0], build[1], build[2], said[-1]
