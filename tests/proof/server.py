@@ -35,8 +35,10 @@ FRAMEWORKS = os.path.join(os.path.dirname(__file__), "frameworks")
 def serve() -> None:
     """Answer requests until standard input ends."""
     _preload()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # gloo of PyTorch 2.9 writes to standard output
     for line in sys.stdin:
-        print(json.dumps(_run_in_child(json.loads(line))), flush=True)
+        print(json.dumps(_run_in_child(json.loads(line))), file=answers, flush=True)
 
 
 def _preload() -> None:

@@ -79,6 +79,10 @@ def test_scales_and_largest_numbers_are_kept_step_by_step() -> None:
 
 def test_scales_by_rows_and_what_is_not_finite() -> None:
     rows, one = torch.tensor([[1.0]] * 15 + [[8.0]]), torch.ones(16, 16).to(E4M3)
+    try:
+        torch._scaled_mm(one, one.t(), scale_a=rows, scale_b=torch.ones(1, 16), out_dtype=torch.bfloat16)
+    except RuntimeError:
+        pytest.skip("this version of PyTorch scales by rows on GPUs only")
     with amplint.trace.watch() as record:
         torch._scaled_mm(one, one.t(), scale_a=rows, scale_b=torch.ones(1, 16), out_dtype=torch.bfloat16)
         torch._scaled_mm(one, one.t(), scale_a=torch.tensor(float("nan")), scale_b=torch.tensor(1.0))
