@@ -41,6 +41,7 @@ class Stream(_Work):
     """Stands in for `torch.cuda.Stream`."""
 
     cuda_stream = stream_id = priority = device_index = 0
+    device_type = 1  # CUDA, as PyTorch numbers devices
 
     def __enter__(self) -> Stream:
         return self
