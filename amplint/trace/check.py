@@ -8,7 +8,7 @@ from amplint.findings import Finding, Note, Position, Span
 from amplint.rule import Rule
 from amplint.trace.compared import LineDrift
 from amplint.trace.packages import packaged
-from amplint.trace.record import HalfLoss, NonFinite, Operation, Record
+from amplint.trace.record import HalfLoss, NonFinite, Observation, Operation, Record
 
 Place = tuple[str, int, str, int]
 """A line of the user's code, and one of a library that it has called, ("", 0) where that is PyTorch."""
@@ -33,6 +33,27 @@ class Check(Rule):
         notes = (Note("the line of the library", _start_of(library_row), library),) if library_row else ()
         span = _start_of(row)
         return Finding(self.code, self.name, self.severity, message, filename, span, self.reason, advice, notes=notes)
+
+
+class ObservationCheck(Check):
+    """Base of the checks of what was observed at lines."""
+
+    def findings(self, record: Record) -> Iterator[Finding]:
+        """One finding for each line, by the first observation there that has a message."""
+        seen: set[tuple[str, int]] = set()
+        for one in record.observations:
+            line = one.filename, one.row
+            if one.row and line not in seen and (message := self.message(one)):
+                seen.add(line)
+                yield self.found(*line, message, advice=self.advice(one))
+
+    def message(self, one: Observation) -> str:
+        """What is wrong; empty where nothing is."""
+        raise NotImplementedError
+
+    def advice(self, one: Observation) -> str:
+        """What to do instead."""
+        raise NotImplementedError
 
 
 def _start_of(row: int) -> Span:

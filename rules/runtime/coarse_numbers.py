@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from amplint.findings import Finding, Severity
-from amplint.trace.check import Check
-from amplint.trace.record import Observation, Record
+from amplint.findings import Severity
+from amplint.trace.check import ObservationCheck
+from amplint.trace.record import Observation
 
 _SHARE = 0.25
 """Fewer numbers that half cannot tell apart do little."""
@@ -14,7 +12,7 @@ _LOST = 0.5
 """Fewer terms that a running sum does not notice do little."""
 
 
-class CoarseNumbers(Check):
+class CoarseNumbers(ObservationCheck):
     """Positions, counts, running sums or angles are too large for half to tell neighbours apart.
 
     ## Why is this bad?
@@ -43,15 +41,13 @@ class CoarseNumbers(Check):
     severity = Severity.WARNING
     reason = "Half has every whole number up to 256 or 2048 only, and no digits left behind the point of large numbers."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line."""
-        seen: set[tuple[str, int]] = set()
-        for one in record.observations:
-            message = _message(one)
-            if message and one.row and (one.filename, one.row) not in seen:
-                seen.add((one.filename, one.row))
-                advice = "Compute it in float32, and convert what comes of it."
-                yield self.found(one.filename, one.row, message, advice=advice)
+    def message(self, one: Observation) -> str:
+        """What half did to numbers at the line."""
+        return _message(one)
+
+    def advice(self, one: Observation) -> str:
+        """The same for all kinds."""
+        return "Compute it in float32, and convert what comes of it."
 
 
 def _message(one: Observation) -> str:

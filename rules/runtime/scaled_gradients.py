@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from amplint.findings import Finding, Severity
-from amplint.trace.check import Check
-from amplint.trace.record import Observation, Record
+from amplint.findings import Severity
+from amplint.trace.check import ObservationCheck
+from amplint.trace.record import Observation
 
 _DOES = {
     "clipped": "{op} clips gradients",
@@ -15,7 +13,7 @@ _DOES = {
 }
 
 
-class ScaledGradientsUsed(Check):
+class ScaledGradientsUsed(ObservationCheck):
     """Gradients are clipped, compared with a limit or stepped with while they carry the loss scale.
 
     ## Why is this bad?
@@ -47,21 +45,14 @@ class ScaledGradientsUsed(Check):
     severity = Severity.ERROR
     reason = "What is learned depends on the loss scale then, which changes as the scaler sees fit."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line."""
-        seen: set[tuple[str, int]] = set()
-        for one in record.observations:
-            if one.kind in _DOES and one.row and (one.filename, one.row) not in seen:
-                seen.add((one.filename, one.row))
-                yield self.found(one.filename, one.row, _message(one), advice=_advice(one))
+    def message(self, one: Observation) -> str:
+        """What was done with gradients that carry the scale."""
+        where = f" ({one.module})" if one.module else ""
+        does = _DOES.get(one.kind, "").format(op=one.op)
+        return f"{does} that carry a loss scale of {one.size:.9g}{where}" if does else ""
 
-
-def _message(one: Observation) -> str:
-    where = f" ({one.module})" if one.module else ""
-    return f"{_DOES[one.kind].format(op=one.op)} that carry a loss scale of {one.size:.9g}{where}"
-
-
-def _advice(one: Observation) -> str:
-    if one.kind == "stepped":
-        return "Step by scaler.step(optimizer)."
-    return "Call scaler.unscale_(optimizer) before, once for each optimizer and step."
+    def advice(self, one: Observation) -> str:
+        """How the gradients are unscaled first."""
+        if one.kind == "stepped":
+            return "Step by scaler.step(optimizer)."
+        return "Call scaler.unscale_(optimizer) before, once for each optimizer and step."

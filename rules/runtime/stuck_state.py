@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from amplint.findings import Finding, Severity
-from amplint.trace.check import Check, times
-from amplint.trace.record import Observation, Record
+from amplint.findings import Severity
+from amplint.trace.check import ObservationCheck, times
+from amplint.trace.record import Observation
 
 _SHARE = 0.5
 """More than these of the numbers stay as they are, of those that were to change."""
 
 
-class StuckState(Check):
+class StuckState(ObservationCheck):
     """State that a run keeps in half does not follow its updates.
 
     Running averages, copies of a model that follow it slowly, statistics of a normalisation, counters and sums: what
@@ -47,15 +45,13 @@ class StuckState(Check):
     severity = Severity.WARNING
     reason = "Half has three or four digits, and a change below the last of them is none."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line."""
-        seen: set[tuple[str, int]] = set()
-        for one in record.observations:
-            message = _message(one)
-            if message and one.row and (one.filename, one.row) not in seen:
-                seen.add((one.filename, one.row))
-                advice = "Keep it in float32, and convert what is read of it."
-                yield self.found(one.filename, one.row, message, advice=advice)
+    def message(self, one: Observation) -> str:
+        """What half did to numbers at the line."""
+        return _message(one)
+
+    def advice(self, one: Observation) -> str:
+        """The same for all kinds."""
+        return "Keep it in float32, and convert what is read of it."
 
 
 def _message(one: Observation) -> str:
