@@ -1,4 +1,4 @@
-"""Baselines: the findings that a project knows of and does not want to hear about again."""
+"""Baselines: recorded findings of a project, which are not reported again."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LineText = Callable[[str, int, int | None], str | None]
 
 
 class BaselineError(Exception):
-    """A baseline that cannot be used; the message is one line for the user."""
+    """An unusable baseline; the message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """A known finding: its file, with slashes from the folder of the baseline on, its rule and its fingerprint."""
+    """A recorded finding: file (relative to the baseline's folder, with slashes), rule code and fingerprint."""
 
     path: str
     code: str
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Compared:
-    """Findings against a baseline: those that are `new`, the `known` entries found again, and those that are `gone`."""
+    """Findings compared with a baseline: the `new` ones, the `known` entries found again, the entries `gone`."""
 
     new: list[Finding]
     known: frozenset[Entry]
@@ -50,16 +50,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a run has looked at: absolute paths of files, with the codes that were on, and of folders it went through.
+    """What a run covered: absolute paths of files with the codes that were on, and the folders it searched.
 
-    An entry can be gone only there.
+    Only an entry in scope can be reported as gone.
     """
 
     files: dict[str, frozenset[str]]
     folders: tuple[str, ...] = ()
 
     def covers(self, path: str, code: str) -> bool:
-        """Whether a finding of `code` in the file at the absolute `path` would have been found."""
+        """Whether the run would have reported `code` in the file at the absolute `path`."""
         if path in self.files:
             return code in self.files[path]
         inside = any(path.startswith(os.path.join(folder, "")) for folder in self.folders)
@@ -67,7 +67,7 @@ class Scope:
 
 
 class Baseline:
-    """The entries of the file `path`, `raw` as it was read; None where there is no such file yet."""
+    """The entries of the baseline file `path`; `raw` is the file's content, None if it does not exist yet."""
 
     def __init__(self, path: str, entries: Iterable[Entry] = (), raw: bytes | None = None) -> None:
         self.path = os.path.abspath(path)
@@ -80,7 +80,10 @@ class Baseline:
 
     @classmethod
     def load(cls, path: str) -> Baseline:
-        """The baseline in the file `path`. Raises BaselineError; FileNotFoundError where there is no such file."""
+        """Read the baseline file `path`.
+
+        Raises FileNotFoundError if it does not exist, BaselineError if it cannot be read or is malformed.
+        """
         try:
             raw = read(path, _SIZE_LIMIT)
             text = raw.decode("utf-8")
@@ -93,10 +96,10 @@ class Baseline:
         return cls(path, [_entry(path, row, line) for row, line in rows if _is_entry(line)], raw)
 
     def compare(self, findings: Sequence[Finding], line_text: LineText, scope: Scope) -> Compared:
-        """Which of `findings` are new, and which entries in `scope` are gone.
+        """Split `findings` into new and known ones, and list the entries in `scope` that no longer occur.
 
-        A finding that tells of a place in another file is known also where the baseline holds it at that place, as it
-        does when both files were linted.
+        A finding located in another file also matches the entry at that location, which exists if both files were
+        linted when the baseline was recorded.
         """
         entries = self._entries(findings, line_text)
         there = self._entries([_at_its_place(finding) for finding in findings], line_text)
@@ -113,7 +116,7 @@ class Baseline:
         )
 
     def updated(self, findings: Sequence[Finding], line_text: LineText, gone: Collection[Entry]) -> Baseline:
-        """This baseline without the `gone` entries, and with what is new in `findings`."""
+        """This baseline without the `gone` entries, and with an entry for each new one of `findings`."""
         entries = zip(findings, self._entries(findings, line_text), strict=True)
         there = self._entries([_at_its_place(finding) for finding in findings], line_text)
         added = {
@@ -124,7 +127,7 @@ class Baseline:
         return Baseline(self.path, (self.entries - frozenset(gone)) | added, self._raw)
 
     def write(self) -> None:
-        """Replace the file, at once, unless it is as it should be. Raises OSError."""
+        """Replace the file atomically; no write if nothing changed. Raises OSError."""
         raw = self.text().encode("ascii")
         if self._raw is None:
             create_file(self.path, raw)
@@ -132,7 +135,7 @@ class Baseline:
             replace_file(self.path, raw, expected=self._raw)
 
     def text(self) -> str:
-        """One line for each entry, in order."""
+        """The file's content: one line per entry, sorted."""
         lines = (json.dumps([entry.path, entry.code, entry.fingerprint]) for entry in sorted(self.entries))
         return _HEADER + "".join(f"{line}\n" for line in lines)
 
@@ -148,12 +151,12 @@ class Baseline:
 
 
 def may_be_known(finding: Finding) -> bool:
-    """Whether a baseline takes the finding: not what keeps a file from being linted at all."""
+    """Whether a baseline may record the finding: any but those that keep a file from being linted."""
     return finding.code not in _NEVER_KNOWN
 
 
 def _at_its_place(finding: Finding) -> Finding:
-    """`finding` as it is reported where the file in which it happens is linted, too."""
+    """`finding` as reported if the file it is located in is linted as well."""
     there = finding.elsewhere
     if there is None:
         return finding
@@ -180,5 +183,5 @@ def _entry(path: str, row: int, line: str) -> Entry:
 
 
 def missing(path: str) -> BaselineError:
-    """What is said of a baseline that was to be compared with and does not exist."""
+    """The error for a baseline to compare with that does not exist."""
     return BaselineError(f"{path}: {os.strerror(errno.ENOENT)}; record it with --update-baseline")

@@ -1,4 +1,4 @@
-"""Which lines have changed since a commit, and which findings that concerns."""
+"""Lines changed since a commit, and the findings that they affect."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _Row = tuple[int | None, int]
 
 
 class Changes:
-    """What has changed since the commit from which `revision` and HEAD have gone apart.
+    """Changes since the merge base of `revision` and HEAD.
 
-    `given` holds content that is in no file, by file name.
+    `given` maps file names to content that is not on disk, such as standard input.
     """
 
     def __init__(self, revision: str, given: Mapping[str, bytes]) -> None:
@@ -41,15 +41,15 @@ class Changes:
         self._rows: dict[str, frozenset[_Row]] = {}
 
     def concern(self, findings: Iterable[Finding], paths: Iterable[str]) -> list[Finding]:
-        """Those of `findings` where the place, a step that leads there, or a place elsewhere they tell of has changed.
+        """The `findings` whose own line, one of whose steps, or whose location in another file has changed.
 
-        `paths` are the files that were linted; among them renamed ones are looked for. Raises GitError.
+        `paths` are the linted files, among which renamed files are looked for. Raises GitError.
         """
         real = [os.path.realpath(path) for path in paths]
         return [finding for finding in findings if self._concerns(finding, real)]
 
     def require(self, folder: str) -> None:
-        """Check that the revision is known where `folder` lies. Raises GitError."""
+        """Check that the revision exists in the repository of `folder`. Raises GitError."""
         self._base(os.path.realpath(folder), folder)
 
     def _concerns(self, finding: Finding, paths: Sequence[str]) -> bool:
@@ -84,7 +84,7 @@ class Changes:
 
 
 class _Base:
-    """The files of the commit from which `revision` and HEAD have gone apart. Raises GitError."""
+    """The files of the merge base of `revision` and HEAD. Raises GitError."""
 
     def __init__(self, repository: Repository, revision: str) -> None:
         self._repository = repository
@@ -93,7 +93,7 @@ class _Base:
         self._renamed: dict[str, Blob] | None = None
 
     def before(self, path: str, paths: Iterable[str]) -> list[str]:
-        """The lines that the file at `path` had under this name, or under another that only it of `paths` has taken."""
+        """The old lines of the file at `path`: of the same name, else of a deleted file that was renamed to it."""
         blob = self._blobs.get(self._name(path))
         if blob is None:
             if self._renamed is None:
@@ -102,7 +102,7 @@ class _Base:
         return [] if blob is None else self._content(blob)
 
     def _renames(self, paths: Iterable[str]) -> dict[str, Blob]:
-        """What has been renamed to which of `paths`: pairs of a file that is gone and a new one, the likest first."""
+        """The renames to files of `paths`: deleted and new files paired greedily, the most similar first."""
         top = self._repository.top
         gone = [blob for blob in self._blobs.values() if not os.path.lexists(os.path.join(top, blob.path))]
         new = [path for path in paths if path.startswith(os.path.join(top, "")) and self._name(path) not in self._blobs]
@@ -140,14 +140,14 @@ def _lines_of_file(path: str) -> list[str]:
 
 
 def _lines(path: str, raw: bytes) -> dict[_Row, str]:
-    """The lines of a Python file, or of all cells of code in a notebook, in order."""
+    """The lines of a Python file, or of all code cells of a notebook, by position and in order."""
     cells = cells_of(path, raw)
     texts = [(None, shown_text(raw))] if cells is None else [*cells.items()]
     return {(cell, row): text for cell, whole in texts for row, text in enumerate(_NEWLINE.split(whole), 1)}
 
 
 def _changed_rows(old: Sequence[str], lines: dict[_Row, str]) -> Iterator[_Row]:
-    """Which of `lines` are not as they were in `old`; where something is gone, the lines before and after it."""
+    """The positions of `lines` that differ from `old`; for a deletion, the lines before and after it."""
     new, places = [*lines.values()], [*lines]
     shorter = min(len(old), len(new))
     head = next((at for at in range(shorter) if old[at] != new[at]), shorter)

@@ -1,4 +1,4 @@
-"""Reading of a git repository that nobody has to trust: its objects and references, and nothing that could run."""
+"""Read access to an untrusted git repository: objects and references only, nothing that could execute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOB_LIMIT = 100_000_000
 
 
 class GitError(Exception):
-    """What was asked of git cannot be had; the message is one line for the user."""
+    """A failed query to git; the message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Blob:
 
 
 class Repository:
-    """The repository whose top is the folder `top`. Raises GitError where there is no git."""
+    """The repository with the top folder `top`. Raises GitError if git is not installed."""
 
     def __init__(self, top: str) -> None:
         self.top = top
         self._program = _program()
 
     def base(self, revision: str) -> str:
-        """The commit from which `revision` and HEAD have gone apart. Raises GitError."""
+        """The merge base of `revision` and HEAD. Raises GitError."""
         if not revision or revision.startswith("-") or not revision.isprintable():
             raise GitError(f"{revision!r} is not a revision")
         commit = self.commit(revision)
@@ -52,7 +52,7 @@ class Repository:
         return found.decode("ascii")
 
     def blobs(self, commit: str) -> list[Blob]:
-        """The files of `commit`, without links and submodules. Raises GitError."""
+        """The regular files of `commit`, without links and submodules. Raises GitError."""
         listing = self._run(["ls-tree", "-r", "-z", "--full-tree", commit])
         found = []
         for line in listing.split(b"\0"):
@@ -63,7 +63,7 @@ class Repository:
         return found
 
     def content(self, blob: Blob) -> bytes:
-        """What the file holds; nothing where it is larger than any file of Python. Raises GitError."""
+        """The content of `blob`, empty if it exceeds the size limit of Python files. Raises GitError."""
         size = int(self._run(["cat-file", "-s", blob.name]))
         return self._run(["cat-file", "blob", blob.name]) if size <= _BLOB_LIMIT else b""
 
@@ -96,7 +96,7 @@ class Repository:
 
 
 def top_of(folder: str) -> str | None:
-    """The top of the repository that the absolute `folder` lies in, None where it lies in none."""
+    """The top folder of the repository around the absolute `folder`, None outside of any."""
     while not os.path.lexists(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -106,7 +106,7 @@ def top_of(folder: str) -> str | None:
 
 
 def _program() -> str:
-    """git, from a folder that does not depend on the current one."""
+    """The absolute path of git, never one that depends on the current folder."""
     folders = [entry for entry in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(entry)]
     found = shutil.which("git", path=os.pathsep.join(folders))
     if found is None or not os.path.isabs(found):

@@ -1,4 +1,4 @@
-"""Comments that silence findings: written where they are, and only where that is all that they do."""
+"""Suppression comments: inserted for given findings, and only if they change nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_IGNORED = ALWAYS_ON | {UnusedSuppression.code}
 
 @dataclass(frozen=True)
 class Ignored:
-    """What became of the findings of a file: those that are `left`, and how many are `silenced`."""
+    """The result for a file: the findings that are `left`, and the number `silenced`."""
 
     left: list[Finding]
     silenced: int = 0
@@ -36,7 +36,7 @@ class Ignored:
 
 @dataclass(frozen=True)
 class _Comment:
-    """A place for codes: into the list of a suppression that is there, or into a comment of their own."""
+    """An insertion point for codes: an existing suppression's list (`joins`), or a new comment at the end of a line."""
 
     span: Span
     joins: bool
@@ -50,10 +50,10 @@ class _Comment:
 
 
 def ignore_in_file(target: Target, findings: list[Finding], linter: Linter) -> Ignored:
-    """Silence `findings`, those of the file `target` that are not wanted, by comments, and replace the file.
+    """Insert suppression comments for `findings` of the file `target`, and replace the file.
 
-    A comment is written only where the file means the same with it, its finding is silenced, and no other finding
-    comes or goes but of the same rule in the same statement. None is written into files of settings.
+    A comment is inserted only if the syntax tree stays the same, its finding is suppressed, and no other finding
+    appears or disappears except of the same rule in the same statement. Configuration files get no comments.
     """
     wanted = {identity(finding) for finding in findings if finding.code not in _NOT_IGNORED}
     if not wanted or is_config(target.path):
@@ -78,12 +78,12 @@ Identity = tuple[str, Position, str]
 
 
 def identity(finding: Finding) -> Identity:
-    """What tells a finding from the others of its file."""
+    """A key that distinguishes a finding from the others of its file."""
     return finding.code, finding.span.start, finding.message
 
 
 def commented(page: Page, target: Target, linter: Linter, wanted: set[Identity]) -> tuple[bytes, set[Identity]]:
-    """The file with comments, and the findings that they silence; as many as can be written."""
+    """The file's content with as many comments as can be inserted, and the findings that they suppress."""
     before = linter.check_page(target, page)
     placed = [page.placed(finding) for finding in before]
     found = [(identity(there), here) for here, there in zip(before, placed, strict=True) if identity(there) in wanted]
@@ -109,7 +109,7 @@ def commented(page: Page, target: Target, linter: Linter, wanted: set[Identity])
 
 
 def _comments(page: Page, findings: list[Finding]) -> list[_Comment | None]:
-    """Where the comment for each of `findings` goes, None where there is no place for one."""
+    """The insertion point for each of `findings`, None if there is none."""
     text = page.text
     ends = logical_ends(text)
     lines = Lines(text)
@@ -122,7 +122,7 @@ def _comments(page: Page, findings: list[Finding]) -> list[_Comment | None]:
 
 
 def _takes_codes(suppression: Suppression, lines: Lines) -> bool:
-    """Whether it is a list of amplint's that codes can be added to."""
+    """Whether it is an amplint suppression with a list that codes can be added to."""
     end = suppression.span.end
     listed = suppression.own and suppression.selectors is not None
     return listed and lines.line(end.row)[: end.column - 1].endswith("]")
@@ -139,7 +139,7 @@ def _comment(finding: Finding, present: dict[int, Suppression], ends: dict[int, 
 
 
 def _checked(page: Page, codes: dict[_Comment, set[str]], holds: Callable[[bytes], bool]) -> bytes | None:
-    """The file with a comment for each of `codes`, None where that must not be written."""
+    """The file's content with a comment for each of `codes`, None if a check fails."""
     old = page.text
     lines = Lines(old)
     edits = [comment.edit(some, lines.line(comment.span.start.row)) for comment, some in codes.items()]
@@ -153,12 +153,12 @@ def _checked(page: Page, codes: dict[_Comment, set[str]], holds: Callable[[bytes
 
 
 def _meaning(text: str) -> str | None:
-    """The syntax tree as text: comments and layout make no difference to it."""
+    """A dump of the syntax tree, which comments and layout do not affect. None for a syntax error."""
     tree = parse(text)
     return None if tree is None else call_deep(ast.dump, tree)
 
 
 def _silences(linter: Linter, target: Target, after: bytes, before: list[Finding], silenced: list[Finding]) -> bool:
-    """Whether in `after` none of `silenced` is found, and nothing that was not found `before`."""
+    """Whether linting `after` reports none of `silenced`, and nothing that was not reported `before`."""
     found = {identity(finding) for finding in linter.check_page(target, opened(target.path, after))}
     return found <= {identity(finding) for finding in before} and found.isdisjoint(map(identity, silenced))

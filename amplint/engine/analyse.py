@@ -1,4 +1,4 @@
-"""What the rules find in one file: parse, interpret, dispatch; whatever goes wrong becomes a diagnostic."""
+"""Analysis of one file: parse, interpret, dispatch events to rules; every failure becomes a diagnostic."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MOST_BYTES = 2_000_000
 
 @dataclass(frozen=True)
 class Job:
-    """A file to analyse: its name in reports, its absolute path, its content, and the rules that may fire in it.
+    """A file to analyse: its name in reports, its absolute path, its content, and the rules whose screen it satisfies.
 
-    `others` may fire in it together with what it imports, `torch` is the version of PyTorch it is for, and `asked` are
-    the codes of the rules that were selected, and not just on by default. With `whole`, what happens in the files that
-    it imports is told too, all of it. `seconds` is the processor time that its interpretation may take, and `libraries`
-    are versions that count in place of those that the project asks for.
+    `others` are rules whose screen only the imported files may satisfy. `torch` is the PyTorch version to assume.
+    `asked` are the codes that were selected explicitly rather than by default. `whole` reports everything in imported
+    files as well. `seconds` limits the CPU time of the interpretation, and `libraries` overrides the library versions
+    that the project requires.
     """
 
     filename: str
@@ -52,9 +52,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What was found, and what was asked about other files on the way (see `modules.still_holds`).
+    """Findings, and the queries about other files that they depend on (see `modules.still_holds`).
 
-    The notes' file names are relative to the folder of the file.
+    File names in notes are relative to the folder of the file.
     """
 
     findings: list[Finding]
@@ -92,7 +92,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
     from amplint.source.source import Source
 
     try:
-        # At the ordinary recursion limit `ast` refuses what is nested so deeply that libcst would overflow the stack.
+        # At the default recursion limit `ast` rejects nesting so deep that libcst would overflow the stack.
         opens = ConfigFile.of if is_config(job.path) else Source.from_bytes
         source = opens(job.filename, job.raw, job.path)
         if not (job.rules or job.others):
@@ -136,7 +136,7 @@ def _too_large(job: Job) -> Finding:
 
 
 def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:
-    """A diagnostic in Python's own words where these are about the syntax: they are better known than libcst's."""
+    """A diagnostic with CPython's message for a syntax error, which is more familiar than libcst's."""
     own = _python_says(raw)
     if isinstance(own, SyntaxError) and own.lineno and message.startswith("syntax error"):
         message, position = f"syntax error: {own.msg}", Position(own.lineno, max(1, own.offset or 1))
@@ -145,7 +145,7 @@ def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -
 
 
 def _python_says(raw: bytes) -> Exception | None:
-    """What this Python's own parser, some ten times faster than libcst, has against the file."""
+    """The error of CPython's own parser, which is about ten times faster than libcst; None if the file parses."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

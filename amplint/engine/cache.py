@@ -1,4 +1,4 @@
-"""Findings of earlier runs, by content, rules and version; a cache that cannot be used is silently no cache."""
+"""Findings of earlier runs, keyed by content, rules and versions; an unusable cache is silently no cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PASSING = frozenset({RuleCrashed.code, CutShort.code})
 
 
 class Cache:
-    """What is known already: from this run, and with a `folder` from earlier runs that kept their findings there."""
+    """Findings by key: of this run, and, with a `folder`, of earlier runs that stored theirs there."""
 
     def __init__(self, folder: Path | None) -> None:
         self._new: dict[str, str] = {}
@@ -46,9 +46,9 @@ class Cache:
         asked: Set[str] = frozenset(),
         libraries: tuple[Wanted, ...] = (),
     ) -> str:
-        """Names the findings of `rules` in a file with the bytes `raw`, which is for these versions of libraries.
+        """The key for the findings of `rules` in a file with the bytes `raw`, under these versions of libraries.
 
-        `folder` is where it lies, since what is there can matter, and `asked` are the codes that were selected.
+        `folder` is the file's folder, since neighbouring files can matter; `asked` are the explicitly selected codes.
         """
         digest = hashlib.blake2b(_environment(rules), digest_size=20)
         versions = [f"{wanted} {wanted.name}" for wanted in libraries]
@@ -60,10 +60,10 @@ class Cache:
     def get(
         self, key: str, filename: str, holds: Callable[[list[list[str]]], bool], *, stored: bool = True
     ) -> list[Finding] | None:
-        """The findings kept under `key`, said of `filename`; None when there are none to be had.
+        """The findings stored under `key`, with `filename` as their file; None if there are none or they are stale.
 
-        `holds` is asked whether what the analysis learned of other files is still so. Notes may lead to these files
-        and to no others. Unless `stored`, only what this run itself has found counts.
+        `holds` decides whether the analysis' queries about other files still have the same answers. Notes may refer to
+        those files only. Without `stored`, only findings of this run count.
         """
         value = self._new.get(key)
         if value is None and stored and self._store is not None:
@@ -82,13 +82,13 @@ class Cache:
         return findings if all(note.filename in reached for note in notes) else None
 
     def put(self, key: str, analysis: Analysis) -> None:
-        """Keep what was found under `key`, unless the analysis failed or was cut short."""
+        """Store the findings under `key`, unless the analysis failed or was cut short."""
         if not any(finding.code in _PASSING for finding in analysis.findings):
             findings = [to_record(finding) for finding in analysis.findings]
             self._new[key] = json.dumps({"findings": findings, "asked": analysis.asked})
 
     def close(self) -> None:
-        """Write what is new."""
+        """Write the new entries."""
         if self._store is not None:
             with contextlib.suppress(OSError, sqlite3.Error, MemoryError):
                 self._store.close(self._new)
@@ -97,7 +97,7 @@ class Cache:
 
 @functools.cache
 def _environment(rules: tuple[type[Rule], ...]) -> bytes:
-    """Names what findings depend on besides the file: rules, versions, size and time of every module and table."""
+    """A digest of what findings depend on besides the file: rules, versions, size and mtime of each module."""
     places = {os.path.dirname(amplint.__file__)}
     for rule in rules:
         file = getattr(sys.modules.get(rule.__module__), "__file__", None) or ""
@@ -110,7 +110,7 @@ def _environment(rules: tuple[type[Rule], ...]) -> bytes:
 
 @functools.cache
 def _libcst() -> list[str]:
-    """Size and time of libcst's parser, nothing where there is none, as in the playground of the site."""
+    """Size and mtime of libcst's native parser; empty where it is absent, as in the site's playground."""
     found = importlib.util.find_spec("libcst")
     place = os.path.dirname(found.origin) if found is not None and found.origin else ""
     with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def _libcst() -> list[str]:
 
 @functools.cache
 def _modules(place: str) -> list[str]:
-    """Path, size and time of the module `place`, or of every module and table in the folder `place`."""
+    """Path, size and mtime of the module `place`, or of every module and table in the folder `place`."""
     with contextlib.suppress(OSError):
         if os.path.isdir(place):
             kept = (entry for entry in os.scandir(place) if entry.name.endswith((".py", ".json")) or entry.is_dir())

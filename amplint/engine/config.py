@@ -1,4 +1,4 @@
-"""Configuration: `[tool.amplint]` in pyproject.toml or the top of amplint.toml; the nearest file upwards counts."""
+"""Configuration: `[tool.amplint]` in pyproject.toml, or amplint.toml; the nearest file upwards applies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WITH_OUTPUTS = 10
 
 
 class ConfigError(Exception):
-    """The configuration or the command line cannot be used; the message is one line for the user."""
+    """An invalid configuration or command line; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Settings:
 
     @property
     def libraries(self) -> tuple[Wanted, ...]:
-        """The versions of libraries that are asked for here."""
+        """The library versions that the settings specify."""
         place = str(self.file) if self.file is not None else "settings"
         pairs = ((package, asked(package, _specifier(text), place)) for package, text in self.library_versions)
         return tuple(wanted for _, wanted in pairs if wanted is not None)
 
 
 def _specifier(text: str) -> str:
-    """A version as what asks for it alone, a specifier as it is."""
+    """The specifier that a bare version stands for (`==`); a specifier is returned unchanged."""
     return f"=={text}" if text[:1].isdigit() else text
 
 
@@ -105,7 +105,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _read(file: Path, rules: Rules, by: Path | None = None) -> dict[str, Any] | None:
-    """What `file`, which is extended `by` another, says, by fields of Settings, and under `extend` what it extends.
+    """The settings in `file`, which is extended `by` another, and under `extend` the file that it extends.
 
     None for a pyproject.toml without a table for amplint. Raises ConfigError.
     """
@@ -129,7 +129,7 @@ def _read(file: Path, rules: Rules, by: Path | None = None) -> dict[str, Any] | 
 
 
 def load_folder(folder: Path, rules: Rules) -> Settings | None:
-    """The settings of a configuration file directly in `folder`, if there is one. Raises ConfigError."""
+    """The settings of a configuration file directly in `folder`, None without one. Raises ConfigError."""
     for name in FILES:
         file = folder / name
         if file.is_file():
@@ -140,7 +140,7 @@ def load_folder(folder: Path, rules: Rules) -> Settings | None:
 
 
 def require_valid(settings: Settings, rules: Rules) -> Settings:
-    """`settings` built by a program, with lists as tuples. Raises ConfigError as for the same words in a file."""
+    """Validate `settings` that a program built, with lists as tuples. Raises ConfigError as for a file."""
     try:
         per_file = dict(settings.per_file_ignores)
     except (TypeError, ValueError):
@@ -171,7 +171,10 @@ def require_valid(settings: Settings, rules: Rules) -> Settings:
 
 
 def overridden(settings: Settings, table: Any, rules: Rules) -> Settings:
-    """`settings` with what `table`, as a configuration file would hold it, says instead. Raises ConfigError."""
+    """`settings` with the entries of `table`, in the form of a configuration file, applied on top.
+
+    Raises ConfigError.
+    """
     try:
         fields = _fields(table, rules)
     except UnknownSelector as failure:
@@ -209,7 +212,7 @@ def _fields(table: Any, rules: Rules) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    """A tuple as the list that a configuration file would have, anything else as it is."""
+    """A tuple as the list that a configuration file would hold, anything else unchanged."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -1,6 +1,6 @@
-"""A thread with a stack deep enough for parsers on deeply nested programs; one per process, started when needed.
+"""A thread with a stack large enough to parse deeply nested programs; one per process, started on demand.
 
-In a browser (Emscripten) there are no threads: calls run where they are made, as deep as the stack there goes.
+In a browser (Emscripten) there are no threads: calls run in place, as deep as the stack there allows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _THREADS = sys.platform != "emscripten"
 
 
 def call_deep(function: Callable[..., T], *arguments: Any) -> T:
-    """`function(*arguments)`, run in the deep thread; what it raises is raised here."""
+    """Return `function(*arguments)`, run in the deep thread; exceptions propagate to the caller."""
     if not _THREADS or threading.current_thread().name == _NAME:
         return function(*arguments)
     with _starting:
@@ -37,10 +37,10 @@ def call_deep(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _roomy(function: Callable[..., T], *arguments: Any) -> T:
-    """`function(*arguments)`, below a frame that is so large that Python maps memory for many more with it.
+    """Return `function(*arguments)`, called below a frame so large that CPython maps memory for many more with it.
 
-    CPython from 3.11 on keeps frames in chunks of 16 KiB, and unmaps one as soon as its first frame ends: recursion
-    that crosses the edge of a chunk again and again maps and unmaps it each time.
+    CPython from 3.11 on allocates frames in chunks of 16 KiB and unmaps a chunk when its first frame ends: recursion
+    that crosses the edge of a chunk repeatedly maps and unmaps it each time.
     """
     return function(*arguments)
 
@@ -49,14 +49,14 @@ _roomy.__code__ = _roomy.__code__.replace(co_stacksize=_FRAME_WORDS)
 
 
 def collect_rarely() -> None:
-    """Let this process look for reference cycles less often: syntax trees and paths are many objects and hold none."""
+    """Raise this process's garbage collection threshold: syntax trees and paths are many objects without cycles."""
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
     gc.enable()
 
 
 @contextmanager
 def deep_recursion() -> Iterator[None]:
-    """Allow as many nested calls as the deep thread's stack holds. Use only inside `call_deep`."""
+    """Raise the recursion limit to what the deep thread's stack holds. Use only inside `call_deep`."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _RECURSION_LIMIT if _THREADS else 0))
     try:
@@ -74,7 +74,7 @@ class _DeepThread:
                 threading.stack_size(mebibytes << 20)
                 threading.Thread(target=self._serve, name=_NAME, daemon=True).start()
                 break
-            except (RuntimeError, ValueError):  # the system does not grant that much address space
+            except (RuntimeError, ValueError):  # not enough address space
                 continue
             finally:
                 threading.stack_size(before)

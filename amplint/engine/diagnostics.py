@@ -1,4 +1,4 @@
-"""What amplint reports about the linting itself; shaped as rules, so that they have names, pages and selectors."""
+"""Diagnostics about the linting itself, shaped as rules so that they have names, pages and selectors."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ NOTICES = frozenset({CutShort.code})
 
 
 def diagnostic(kind: type[Rule], filename: str, message: str, *, span: Span = START, reason: str = "") -> Finding:
-    """A finding of one of `DIAGNOSTICS`; `span` is the start of the file unless something better is known."""
+    """A finding of one of `DIAGNOSTICS`; `span` defaults to the start of the file."""
     return Finding(kind.code, kind.name, kind.severity, message, filename, span, reason)
 
 
 def defect(filename: str, what: str, failure: BaseException) -> Finding:
-    """The finding about `failure` of amplint itself in `what` it did with a file."""
+    """The diagnostic for an internal `failure` during `what`."""
     reason = "This is a defect in amplint; please report it together with the file."
     return diagnostic(RuleCrashed, filename, f"{what} failed: {describe(failure)}", reason=reason)
 

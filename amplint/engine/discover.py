@@ -1,4 +1,4 @@
-"""From paths on the command line to the files to lint, in an order that depends on nothing but their names."""
+"""Discovery: from the paths on the command line to the files to lint, in an order determined by their names alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Target:
 
 @dataclass
 class Found:
-    """The files, the diagnostics about what could not be entered, and the given paths that do not exist."""
+    """The files, the diagnostics about folders that could not be entered, and the given paths that do not exist."""
 
     targets: list[Target] = field(default_factory=list)
     problems: list[Finding] = field(default_factory=list)
@@ -54,9 +54,9 @@ class _Folder:
 
 
 def discover(paths: Iterable[str], projects: Projects) -> Found:
-    """The files among and below `paths`. Named files are always taken, whatever is excluded or ignored.
+    """The files among and below `paths`. Explicitly named files are always included, even if excluded or ignored.
 
-    Raises ConfigError when a configuration file on the way cannot be used.
+    Raises ConfigError if a configuration file on the way is invalid.
     """
     found = Found()
     for given in paths:
@@ -100,7 +100,7 @@ def _walk(shown: str, path: str, projects: Projects, found: Found) -> None:
 def _entries(
     folder: _Folder, entries: list[os.DirEntry[str]], top: str, projects: Projects, found: Found
 ) -> Iterator[_Folder]:
-    """Take the Python files among `entries` and yield the folders to enter."""
+    """Collect the Python files among `entries` and yield the folders to enter."""
     exclusions = projects.excludes(folder.settings)
     chain = [*folder.chain, exclusions] if exclusions else folder.chain
     for entry in entries:
@@ -118,7 +118,10 @@ def _entries(
 
 
 def _link(shown: str, path: str, top: str, python: bool, chain: Chain, found: Found) -> bool:
-    """Whether a symbolic link is a file to lint. Linked folders are not entered; loops and dead ends are reported."""
+    """Whether a symbolic link is a file to lint.
+
+    Linked folders are not entered; loops and dangling links are reported.
+    """
     if ignored(chain, path):
         return False
     real = os.path.realpath(path)

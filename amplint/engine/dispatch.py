@@ -1,4 +1,4 @@
-"""Events to rules, reports to findings; a rule that fails is left out of the file and named in a diagnostic."""
+"""Dispatch: events to rules, reports to findings; a failing rule is dropped for the file and named in a diagnostic."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FAILURES = (Exception, SystemExit, GeneratorExit)
 
 
 class Dispatcher:
-    """Passes the events of one file to the rules that handle them and keeps what they report.
+    """Dispatches the events of one file to the rules that handle them, and collects their reports.
 
-    Rules with a code in `assuming` are shown, too, what only an assumption about dtypes lets happen.
-    Each rule reports a node once. A rule with `every_path` is heard only where it reported every event of that kind at
-    that node. The story of another file alone is left to that file's own analysis, unless the `whole` program counts:
-    then it is told, but what is only assumed there must happen in a region.
+    Rules with a code in `assuming` also get events that only hold under an assumption about dtypes.
+    Each rule reports a node once. A rule with `every_path` is reported only if it reported every event of that kind at
+    that node. Findings that lie entirely in another file are left to that file's own analysis, unless the `whole`
+    program counts: then they are reported here, except for assumed ones outside of regions.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Dispatcher:
 
     @property
     def kinds(self) -> Set[str]:
-        """The kinds of events that some rule handles."""
+        """The kinds of events that at least one rule handles."""
         return self._handlers.keys()
 
     def emit(self, event: Event) -> None:
-        """Show `event` to every rule that handles its kind."""
+        """Pass `event` to every rule that handles its kind."""
         for rule, handler in self._handlers.get(event.kind, ()):
             place = (rule.code, event.kind, event.node)
             if rule.code in self._crashes or (event.assumed and (event.option or rule.code not in self._assuming)):
@@ -84,14 +84,14 @@ class Dispatcher:
                     self._reports[key] = place, report
 
     def _rests(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
-        """Keep the guesses that every report of a rule at a node rests on."""
+        """Record the guesses that every report of a rule at a node depends on."""
         told = dict.fromkeys(guessed for event in (report.event, *report.besides) for guessed in event.guesses)
         rests = (one for one in told if not one.about or one.about in report.rule.goes_by)
         known = self._guesses.get(key)
         self._guesses[key] = tuple(one for one in rests if known is None or one in known)
 
     def findings(self) -> list[Finding]:
-        """What the rules found, in the order of the text, diagnostics about failed rules included."""
+        """The findings in the order of the text, including diagnostics about failed rules."""
         kept: dict[Any, Finding] = {}
         for key, (place, report) in self._reports.items():
             rule = report.rule
@@ -109,9 +109,10 @@ class Dispatcher:
         return list(_gathered(found, once)) if once else found
 
     def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
-        """What a report comes to; None for the story of another file alone, unless the whole program counts.
+        """The finding for a report; None if it lies entirely in another file, unless the whole program counts.
 
-        None, too, where the rule speaks only of what it can repair, and cannot, and where a test expects an exception.
+        None, too, for a rule that reports only what it can repair and cannot repair here, and where a test expects an
+        exception.
         """
         rule = report.rule
         here = self._source.owns(report.at)
@@ -147,14 +148,14 @@ class Dispatcher:
         )
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
-        """What a report notes, each once, and not what only points at itself."""
+        """The notes of a report, without duplicates and without those that point at the finding itself."""
         own = self._note(report.at, "")
         notes = (self._note(node, message) for node, message in report.notes)
         apart = (note for note in notes if note is not None and (own is None or replace(note, message="") != own))
         return tuple(dict.fromkeys(apart))
 
     def _note(self, node: cst.CSTNode, message: str) -> Note | None:
-        """`message` at `node`; None in what stands for a library, which is in no file."""
+        """A note with `message` at `node`; None in a library's stand-in, which has no file."""
         if self._source.owns(node):
             return Note(message, self._source.span(node))
         source = self._program.source_of(node)
@@ -164,7 +165,7 @@ class Dispatcher:
         return Note(message, source.span(node), os.path.relpath(source.path, os.path.dirname(self._source.path)))
 
     def _caller(self, site: cst.CSTNode | None) -> Note | None:
-        """Where a function was called, None in what stands for a library."""
+        """A note at a call site, None in a library's stand-in."""
         return self._note(site, "") if site is not None else None
 
     def _fix(self, report: Report) -> Fix | None:
@@ -192,7 +193,7 @@ class Dispatcher:
 
 
 def _gathered(found: Iterable[Finding], once: Set[str]) -> Iterator[Finding]:
-    """`found`, with one finding for each code in `once`: the first, which notes where the others are."""
+    """`found` with one finding per code in `once`: the first, whose notes list the other places."""
     others: dict[str, list[Finding]] = {}
     found = list(found)
     for finding in found:
@@ -208,5 +209,5 @@ def _gathered(found: Iterable[Finding], once: Set[str]) -> Iterator[Finding]:
 
 
 def _begun(advice: str) -> str:
-    """Advice as the end of a sentence that has begun."""
+    """Advice as the continuation of a sentence."""
     return advice[:1].lower() + advice[1:].rstrip(".")

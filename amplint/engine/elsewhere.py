@@ -1,4 +1,4 @@
-"""Findings that tell of other files than their own."""
+"""Findings located in another file than the one analysed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Place = tuple[str, str, int, int]
 
 
 def with_names(finding: Finding) -> Finding:
-    """`finding` with the files of its notes, told from its own file's folder, named as reports show its own file."""
+    """`finding` with the file names of its notes, relative to its file's folder, in the form of its own file's name."""
     if not any(note.filename for note in (*finding.notes, finding.elsewhere, finding.shown) if note is not None):
         return finding
     folder = os.path.dirname(finding.filename)
@@ -26,9 +26,10 @@ def with_names(finding: Finding) -> Finding:
 
 
 def drop_repeated(results: Sequence[list[Finding]], paths: Sequence[str]) -> list[list[Finding]]:
-    """`results` of the files at `paths` without what is said of a place in another file that has been told already.
+    """`results` of the files at `paths` without findings in other files that are already reported.
 
-    It has been told when that file's own findings or an earlier file's hold it, and it weighs no more than there.
+    A finding counts as reported if the other file's own findings or an earlier file's contain it with at least the same
+    severity.
     """
     told: dict[_Place, Severity] = {}
     for path, findings in zip(paths, results, strict=True):

@@ -1,4 +1,4 @@
-"""Blocks of tests that are expected to raise: nothing found in one is news to its author."""
+"""Test blocks that expect an exception, whose findings their author knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXPECTS = ("raises", "assertRaises", "assertRaisesRegex")
 
 
 def is_expected_to_raise(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` stands in `with pytest.raises(...)` or unittest's counterpart."""
+    """Whether `node` is inside `with pytest.raises(...)` or unittest's counterpart."""
     if "aises" not in source.text:
         return False
     blocks = (above for above in source.ancestors(node) if isinstance(above, cst.With))

@@ -1,4 +1,4 @@
-"""What tells a finding from others across versions of a file."""
+"""Fingerprints: identifiers of findings that are stable across versions of a file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _DIGEST_BYTES = 16
 def fingerprints(
     findings: Sequence[Finding], line_text: Callable[[str, int, int | None], str | None], root: str | None = None
 ) -> list[str]:
-    """One word of 32 hexadecimal digits for each of `findings`, all of them different.
+    """A distinct identifier of 32 hexadecimal digits for each of `findings`.
 
-    It stays the same while the rule, the file's path from the folder `root` (by default the current one) and the text
-    of the line where the finding starts do, wherever that line moves; white space does not matter. Findings that agree
-    in all of these are counted, in the order in which they are given. `line_text` is asked for the line of a file name,
-    a row and the cell of a notebook, as `reports.context.Sources.line` answers, without its end and None where
-    it cannot be read.
+    It is a function of the rule, the file's path relative to `root` (default: the current folder) and the text of the
+    line where the finding starts, ignoring white space: it survives moving the line. Findings equal in all of these are
+    numbered in the given order. `line_text(filename, row, cell)` returns a line without its line break, None if it
+    cannot be read, as `reports.context.Sources.line` does.
     """
     names: dict[str, str] = {}
     begun: dict[tuple[str, str, int, int | None], tuple[str, hashlib.blake2b]] = {}
@@ -30,7 +29,7 @@ def fingerprints(
     found = []
     for finding in findings:
         place = (finding.code, finding.filename, finding.span.start.row, finding.cell)
-        if place not in begun:  # the line can be long, and hold many findings
+        if place not in begun:  # the line can be long and hold many findings
             if finding.filename not in names:
                 names[finding.filename] = from_root(finding.filename, root)
             line = " ".join((line_text(*place[1:]) or "").split())
@@ -45,7 +44,7 @@ def fingerprints(
 
 
 def from_root(filename: str, root: str | None = None) -> str:
-    """`filename` with slashes, from the folder `root` on, the current one by default; absolute if it lies elsewhere."""
+    """`filename` relative to `root` (default: the current folder), with slashes; absolute if it lies outside."""
     path = os.path.abspath(filename)
     top = os.path.abspath(root or os.curdir)
     inside = os.path.relpath(path, top) if os.path.splitdrive(path)[0] == os.path.splitdrive(top)[0] else os.pardir

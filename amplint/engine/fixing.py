@@ -1,4 +1,4 @@
-"""Repairing a file: apply what goes together, lint the result, and again until nothing is left to apply."""
+"""Repair of a file: apply compatible fixes, lint the result, repeat until none is left."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BREAKING = frozenset({SyntaxErrorFound.code, RuleCrashed.code})
 
 @dataclass(frozen=True)
 class Repaired:
-    """The content of a file before and after, what is still found in it, and how many fixes were applied.
+    """A file's content before and after, its remaining findings, and the number of fixes applied.
 
-    The Python API says in `filename` which file that is; `codes` are those of the rules whose fixes were applied.
+    `filename` is set by the Python API; `codes` are those of the rules whose fixes were applied.
     """
 
     before: bytes
@@ -39,7 +39,7 @@ class Repaired:
 
 @dataclass(frozen=True)
 class _State:
-    """How far a repair is: the file, what is found in it by rows of its text, and its content once that has changed."""
+    """An intermediate state of a repair: page, findings by rows of its text, and the content if it has changed."""
 
     page: Page
     findings: list[Finding]
@@ -48,13 +48,13 @@ class _State:
 
 
 def applicable(findings: Iterable[Finding], settings: Settings) -> list[Fix]:
-    """The fixes among `findings` that `settings` let the linter apply."""
+    """The fixes among `findings` that `settings` permit."""
     fixes = (finding.fix for finding in findings)
     return [fix for fix in fixes if fix and (settings.unsafe_fixes or fix.applicability is Applicability.SAFE)]
 
 
 def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
-    """Repair the file `target` and, with `write`, replace it; a file that cannot be written has that as a finding."""
+    """Repair the file `target` and, with `write`, replace it; a failed write is returned as a finding."""
     try:
         raw = read(target.path, size_limit(target.path, target.settings.max_file_size))
     except OSError as failure:
@@ -69,10 +69,10 @@ def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
 
 
 def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
-    """Apply the fixes of what is found in `raw`, the content of `target`, and of what is found after that.
+    """Apply the fixes of the findings in `raw`, the content of `target`, and of the findings in each result.
 
-    A fix whose result is not valid, cannot be encoded, breaks the analysis or leaves its own finding there is left out;
-    the others go on. Where the analysis was cut short, there is one round.
+    A fix is dropped if its result does not parse, cannot be encoded, breaks the analysis or still has the finding;
+    the others are applied. If the analysis was cut short, there is one round only.
     """
     try:
         page = opened(target.path, raw)
@@ -99,7 +99,7 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
 
 
 def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _State | None:
-    """`state` after one round of `fixes`: None when that must not be used, `state` itself when nothing changes."""
+    """The state after one round of `fixes`: None if the result is unusable, `state` itself if nothing changed."""
     raw, applied = edited(state.page, fixes)
     if raw is None:
         return None
@@ -117,7 +117,7 @@ def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _S
 
 
 def _repeats(fix: Fix, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
-    """Whether as much is found `after` the fix as `before`, and is to be repaired by writing the same around it."""
+    """Whether the fix leaves as many findings `after` as `before`, with a fix that would insert the same text again."""
     cured = next(finding for finding in before if finding.fix == fix)
     left = [one for one in after if (one.code, one.message) == (cured.code, cured.message)]
     if len(left) < sum((one.code, one.message) == (cured.code, cured.message) for one in before):
@@ -128,7 +128,7 @@ def _repeats(fix: Fix, before: Sequence[Finding], after: Sequence[Finding]) -> b
 
 
 def edited(page: Page, fixes: Sequence[Fix]) -> tuple[bytes | None, list[Fix]]:
-    """The file after those of `fixes` that go together, and these; None where the result is not valid."""
+    """The file after applying the compatible ones of `fixes`, and these; None if the result is invalid."""
     old = page.text
     new, applied = apply_round(old, fixes)
     if new == old:

@@ -1,8 +1,8 @@
-"""One line of a .gitignore, and the names that it matches, in time that grows with the two lengths and no faster.
+"""One line of a .gitignore, matched in time linear in both lengths.
 
-A wildcard never gives back what it has taken: what stands between two wildcards is looked for once, from left to right,
-and where it is found first is as good as any later place. Python's `re` has groups that are not entered again only
-from 3.11 on, so that they are written as a lookahead and a reference to what it found.
+A wildcard never backtracks: the text between two wildcards is searched once, from left to right, and its first match is
+as good as any later one. Python's `re` has atomic groups only from 3.11 on, so they are written as a lookahead and a
+backreference.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CLASS = regex(r"\[:(\w+):\]")
 
 @dataclass(frozen=True)
 class Glob:
-    """What a line says: names that match are ignored or, where it is `negated`, are not.
+    """A parsed line: matching names are ignored or, if `negated`, not ignored.
 
-    `whole` tells a pattern for the path from the folder of the .gitignore on from one for the last name of a path.
-    `literal` is the only text that it matches, None where that is for `regex` to say.
+    `whole` patterns match the path relative to the .gitignore's folder, others the last component. `literal` is the
+    only text that matches, None if `regex` decides.
     """
 
     negated: bool
@@ -48,7 +48,7 @@ class Glob:
 
 
 def parse(line: str) -> Glob | None:
-    """What a line of a .gitignore says, None for a blank line and a comment. Raises ValueError where it is invalid."""
+    """Parse a line of a .gitignore; None for a blank line or a comment. Raises ValueError if it is invalid."""
     text = line.rstrip("\n")
     while text.endswith(" ") and not text.endswith("\\ "):
         text = text[:-1]
@@ -71,7 +71,7 @@ def parse(line: str) -> Glob | None:
 
 
 def _path(text: str) -> str:
-    """The regular expression for a pattern that may hold slashes; `**` stands for any folders."""
+    """The regular expression of a pattern that may contain slashes; `**` matches any folders."""
     groups = itertools.count()
     segments = text.split("/")
     tail = r"\Z"
@@ -95,7 +95,7 @@ def _path(text: str) -> str:
 
 
 def _segment(text: str, groups: Iterator[int]) -> str:
-    """The regular expression for a pattern without slashes."""
+    """The regular expression of a pattern without slashes."""
     pieces = [""]
     position = 0
     while position < len(text):
@@ -122,13 +122,13 @@ def _segment(text: str, groups: Iterator[int]) -> str:
 
 
 def _once(pattern: str, groups: Iterator[int]) -> str:
-    """`pattern`, which is not tried at another place after it has matched at one."""
+    """`pattern` as an atomic group."""
     name = f"g{next(groups)}"
     return f"(?=(?P<{name}>{pattern}))(?P={name})"
 
 
 def _bracket(text: str, start: int) -> tuple[int, str]:
-    """The end of the set of characters that begins at `start`, and its regular expression. Raises ValueError."""
+    """The end of the bracket expression that begins at `start`, and its regular expression. Raises ValueError."""
     position = start + (text[start : start + 1] in ("!", "^"))
     inside = ""
     while position < len(text) and (text[position] != "]" or not inside):

@@ -1,4 +1,4 @@
-"""Linting and repairing files and texts: what the command line and the Python API share."""
+"""Linting and repair of files and texts, shared by the command line and the Python API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linted:
-    """What is found in a file or text, after its repair where there was one to do."""
+    """The findings in a file or text, after its repair if there was one."""
 
     target: Target
     findings: list[Finding]
@@ -29,7 +29,7 @@ class Linted:
 
 
 def text_target(name: str, projects: Projects) -> Target:
-    """Where a text called `name` would lie. Raises ConfigError."""
+    """The target for a text under the file name `name`. Raises ConfigError."""
     path = os.path.abspath(name)
     return Target(name, path, projects.of(Path(path).parent))
 
@@ -49,14 +49,13 @@ def lint_files(
     write: bool = False,
     named: bool = False,
 ) -> Iterator[Linted]:
-    """Lint `targets`, and behind them, with `named`, the files of settings that they name.
+    """Lint `targets` and then, with `named`, the configuration files that they name.
 
-    With `fix`, each is repaired when it is asked for and, with `write`, replaced.
-
-    `progress` is told how many files have been linted since it was told last. Raises ConfigError.
+    With `fix`, each is repaired on demand and, with `write`, replaced. `progress` is called with the number of files
+    finished since its last call. Raises ConfigError.
     """
     if write:
-        from amplint.fixes.write import sweep  # what only repairs need
+        from amplint.fixes.write import sweep  # only repairs need it
 
         sweep(target.path for target in targets)
     results = [*zip(targets, linter.check_all(targets, progress), strict=True)]
@@ -69,10 +68,10 @@ def lint_files(
 def _repaired(
     target: Target, findings: list[Finding], linter: Linter, *, raw: bytes | None = None, write: bool = False
 ) -> Linted:
-    """What is left of `findings` after the repair of `raw`, or of the file where that is None."""
+    """The result of repairing `raw`, or the file if that is None."""
     if not any(finding.fix for finding in findings):
         return Linted(target, findings)
-    from amplint.engine.fixing import applicable, repair, repair_file  # many modules
+    from amplint.engine.fixing import applicable, repair, repair_file  # it imports many modules
 
     if not applicable(findings, target.settings):
         return Linted(target, findings)

@@ -1,4 +1,4 @@
-"""Where the modules that a file imports lie in the tree around it."""
+"""Resolution of the modules that a file imports, in the tree around it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _TEXTS_KEPT = 40_000_000
 
 
 class Modules:
-    """Finds modules below the root of the project a file is in, and keeps the files it has read for one run.
+    """Finds modules below a file's project root, and caches the files read during one run.
 
-    `unsaved` is what an editor holds for files, by absolute path, instead of what is on the disk.
+    `unsaved` maps absolute paths to an editor's unsaved content, which takes precedence over the disk.
     """
 
     def __init__(self, unsaved: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -53,10 +53,10 @@ class Modules:
         self._stand_ins: dict[str, Source] = {}
 
     def place(self, importer: str, module: str) -> str | None:
-        """The path of `module` as the file `importer` means it, None when it is not in the tree.
+        """The path of `module` as imported by the file `importer`, None if it is not in the tree.
 
-        Paths are absolute. Relative modules begin with their dots. A script's own folder and every folder above it up
-        to the project's root are searched, and `src` in each; folders that are packages themselves come last.
+        Paths are absolute; relative modules begin with their dots. The search covers the importer's folder, every
+        folder above it up to the project's root, and `src` in each; folders that are packages themselves come last.
         """
         if module.partition(".")[0] in _OUTSIDE:
             return None
@@ -66,7 +66,7 @@ class Modules:
         return self._places[key]
 
     def raw(self, path: str) -> bytes | None:
-        """The content of a file of the tree, None when it cannot be read or is too large to be followed."""
+        """The content of a file of the tree, None if it cannot be read or is too large."""
         if path not in self._raw:
             self._raw[path] = self._unsaved.get(path)
             if path not in self._unsaved:
@@ -75,13 +75,13 @@ class Modules:
         return self._raw[path]
 
     def digest(self, path: str) -> str:
-        """Names the content of a file of the tree."""
+        """A digest of the content of a file of the tree."""
         if path not in self._digests:
             self._digests[path] = hashlib.blake2b(self.raw(path) or b"", digest_size=12).hexdigest()
         return self._digests[path]
 
     def source(self, path: str) -> Source | None:
-        """A file of the tree, None when it cannot be read or decoded."""
+        """A parsed file of the tree, None if it cannot be read or decoded."""
         from amplint.source.encoding import SourceError
         from amplint.source.source import Source
 
@@ -96,10 +96,10 @@ class Modules:
         return found
 
     def file(self, importer: str, name: str) -> str | None:
-        """The path of a file that `importer` names by a relative path, None when it is not in the tree.
+        """The path of a file that `importer` names by a relative path, None if it is not in the tree.
 
-        It is relative to the folder of `importer` where it begins with `./`; otherwise the folders are searched in
-        which modules are, since one of them is the folder that a script is started in.
+        A path beginning with `./` is relative to the importer's folder; otherwise the folders of the module search are
+        tried, since one of them is the folder that the script is started in.
         """
         folder = os.path.dirname(importer)
         if os.path.isabs(name) or "\0" in name or len(name) > _LONGEST_NAME:
@@ -113,7 +113,7 @@ class Modules:
         return None
 
     def config(self, path: str) -> ConfigFile | None:
-        """A file of settings of the tree, None when it cannot be read."""
+        """A configuration file of the tree, None if it cannot be read."""
         if path not in self._configs:
             from amplint.source.configs.file import ConfigFile
             from amplint.source.encoding import SourceError
@@ -124,7 +124,7 @@ class Modules:
         return self._configs[path]
 
     def launched_by(self, importer: str) -> str | None:
-        """The one file beside `importer` that `accelerate launch` reads, None where there is none or are several."""
+        """The configuration beside `importer` that `accelerate launch` reads, None unless there is exactly one."""
         folder = os.path.dirname(importer)
         names = sorted(name for name in self._listing(folder) if name.endswith(YAML))
         paths = [os.path.join(folder, name) for name in names[:_MOST_LAUNCH_FILES]]
@@ -132,7 +132,7 @@ class Modules:
         return found[0] if len(found) == 1 else None
 
     def wanted(self, importer: str, package: str) -> Wanted | None:
-        """Which versions of `package` the project of `importer` asks for, None where no file of it says so."""
+        """The versions of `package` that the importer's project requires, None if no file states any."""
         from amplint.engine.requirements import FILES, wanted
 
         for folder in self._searched(os.path.dirname(importer)):
@@ -145,10 +145,10 @@ class Modules:
         return None
 
     def answer(self, importer: str, question: str) -> tuple[str, str]:
-        """What a file is told of others, as a place and what is there; both are empty where there is nothing.
+        """The answer to a query of `importer`: a place and a digest of its content, both empty for no answer.
 
-        The question is the name of a module, `=` and that of a package whose version counts, `/` and that of a file, or
-        `*`, for the file that `accelerate launch` reads.
+        The query is a module's name, `=` and a package whose version counts, `/` and a file name, or `*` for the file
+        that `accelerate launch` reads.
         """
         sign, name = question[:1], question[1:]
         if sign == "=":
@@ -161,7 +161,7 @@ class Modules:
         return (place, self.digest(place)) if place is not None else ("", "")
 
     def stand_in(self, module: str) -> Source | None:
-        """What stands for a module of an installed library; it is in no file."""
+        """The stand-in for a module of an installed library; it has no file."""
         from amplint.source.source import Source
 
         if module in STAND_INS and module not in self._stand_ins:
@@ -169,10 +169,7 @@ class Modules:
         return self._stand_ins.get(module)
 
     def trim(self) -> None:
-        """Drop the trees, and the files, that were used longest ago, as far as there are too many.
-
-        No analysis is under way.
-        """
+        """Evict the least recently used trees and files beyond the limits. Call it while no analysis is running."""
         trees, texts = _TREES_KEPT, _TEXTS_KEPT
         for path, source in reversed(list(self._sources.items())):
             if source is None:
@@ -187,7 +184,7 @@ class Modules:
                     self._with_trees.discard(path)
 
     def forget(self, path: str) -> None:
-        """The file has changed."""
+        """Drop the cached content of a file that has changed."""
         self._raw.pop(path, None)
         self._digests.pop(path, None)
         self._sources.pop(path, None)
@@ -214,7 +211,7 @@ class Modules:
         return self._folders[folder]
 
     def _root(self, folder: str) -> str:
-        """The nearest repository's root, else the topmost folder with a project's files, else the current folder."""
+        """The nearest repository root, else the topmost folder with project files, else the current folder."""
         above, place = [folder], folder
         while ".git" not in self._listing(place) and place != os.path.dirname(place):
             place = os.path.dirname(place)
@@ -249,9 +246,9 @@ _OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "tra
 
 
 class Lookups:
-    """What `modules` answers while one file is analysed, so that it can be asked again whether it still holds.
+    """The queries that `modules` answers during the analysis of one file, recorded so that they can be repeated.
 
-    Called with a source and a module name, it finds that module. The versions of `libraries` count whatever files say.
+    Called with a source and a module name, it resolves that module. The versions in `libraries` override project files.
     """
 
     def __init__(self, modules: Modules, main: Source, libraries: tuple[Wanted, ...] = ()) -> None:
@@ -271,17 +268,17 @@ class Lookups:
         return self._main if place == self._main.path else self._modules.source(place)
 
     def config(self, source: Source, name: str) -> ConfigFile | None:
-        """The file of settings that `source` names by a relative path."""
+        """The configuration file that `source` names by a relative path."""
         place = self._ask(source, f"/{name}") if source.path else ""
         return self._modules.config(place) if place else None
 
     def launched_by(self, source: Source) -> ConfigFile | None:
-        """The file beside `source` that `accelerate launch` reads."""
+        """The configuration beside `source` that `accelerate launch` reads."""
         place = self._ask(source, _LAUNCHED_BY) if source.path else ""
         return self._modules.config(place) if place else None
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
-        """Which versions of `package` the project of `source` asks for."""
+        """The versions of `package` that the project of `source` requires."""
         if package in self._libraries or not source.path:
             return self._libraries.get(package)
         self._ask(source, f"={package}")
@@ -295,18 +292,18 @@ class Lookups:
         return place
 
     def _from_main(self, path: str) -> str:
-        """`path` from the main file's folder."""
+        """`path` relative to the main file's folder."""
         if path not in self._relative:
             self._relative[path] = os.path.relpath(path, self._folder)
         return self._relative[path]
 
     def answers(self) -> list[list[str]]:
-        """Importer, question, place and content of each lookup, paths relative to the main file's folder."""
+        """Importer, query, place and digest of each lookup, with paths relative to the main file's folder."""
         return [[*question, *answer] for question, answer in self._asked.items()]
 
 
 def still_holds(modules: Modules, path: str, asked: list[list[str]]) -> bool:
-    """Whether what was `asked` for the file at `path` (see `Lookups.answers`) has the same answers now."""
+    """Whether the queries `asked` for the file at `path` (see `Lookups.answers`) have the same answers now."""
     folder = os.path.dirname(path)
     for importer, question, place, content in asked:
         now, there = modules.answer(os.path.normpath(os.path.join(folder, importer)), question)

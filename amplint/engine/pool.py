@@ -1,4 +1,4 @@
-"""Analysis of many files on all processor cores."""
+"""Parallel analysis of many files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _Answers = queue.SimpleQueue[tuple[int, Analysis | None]]
 def analyse_in_processes(
     jobs: Mapping[int, Job], workers: int, running: dict[str, float], meanwhile: Callable[[], None]
 ) -> Iterator[tuple[int, Analysis]]:
-    """The analysis of each job as they come in, under its key, from as many processes as `workers`.
+    """Yield the analysis of each job under its key as it completes, from at most `workers` processes.
 
-    `meanwhile` runs here once they are busy; `running` holds the names of the files they are at.
+    `meanwhile` runs in this process once they are busy; `running` holds the names of the files being analysed.
 
-    A file whose analysis kills its process twice (a parser out of stack, the system out of memory) gets a diagnostic.
-    What no process can analyse, as where the system grants none, is analysed in this one.
+    A file whose analysis kills its process twice (parser stack overflow, out of memory) gets a diagnostic. Jobs that no
+    process can take, for instance where the system grants none, are analysed in this one.
     """
     waiting: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
     for item in sorted(jobs.items(), key=lambda item: -len(item[1].raw)):
@@ -49,13 +49,13 @@ def analyse_in_processes(
 
 
 def _next(answers: _Answers) -> tuple[int, Analysis | None]:
-    while True:  # not one long wait, which interrupts do not end on every system
+    while True:  # polling, since interrupts do not end a long wait on every system
         with contextlib.suppress(queue.Empty):
             return answers.get(timeout=_PATIENCE_S)
 
 
 class _Team(threading.Thread):
-    """A thread that has the jobs in `waiting` done by a worker process; one that dies is replaced."""
+    """A thread that passes the jobs in `waiting` to a worker process, and replaces the process if it dies."""
 
     def __init__(
         self, waiting: queue.SimpleQueue[tuple[int, Job]], answers: _Answers, running: dict[str, float]
@@ -68,7 +68,7 @@ class _Team(threading.Thread):
         self._ended = self._refused = False
 
     def run(self) -> None:
-        """Answer every job that is left; with None where no worker can do it."""
+        """Answer every remaining job; with None if no worker can analyse it."""
         with contextlib.suppress(queue.Empty):
             while not self._ended:
                 key, job = self._waiting.get_nowait()
@@ -78,7 +78,7 @@ class _Team(threading.Thread):
         self.end()
 
     def end(self) -> None:
-        """Kill the worker, whatever it does."""
+        """Kill the worker."""
         self._ended = True
         if self._worker is not None:
             self._worker.end()
@@ -93,7 +93,7 @@ class _Team(threading.Thread):
             except WorkerDied:
                 worker.end()
                 self._worker = None
-            except Exception:  # a rule that cannot be named to another process
+            except Exception:  # a rule that cannot be pickled
                 return None
         message = "The process that analysed this file was killed."
         return Analysis([diagnostic(RuleCrashed, job.filename, message)])

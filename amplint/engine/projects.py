@@ -1,4 +1,4 @@
-"""Which settings apply where: every folder is looked at once per run."""
+"""The settings of each folder, resolved once per run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from amplint.engine.select import Rules, matches, resolve
 
 
 class Projects:
-    """Settings by folder, each passed through `override` (the command line's word) once.
+    """Settings by folder, each passed once through `override`, which applies the command line.
 
-    With `fixed`, those settings apply everywhere and no configuration file is searched.
+    With `fixed`, those settings apply everywhere and no configuration file is read.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Projects:
         return self._exclusions[settings]
 
     def active(self, settings: Settings, path: str) -> frozenset[str]:
-        """The codes that are on for the file with the absolute `path`. Raises ConfigError."""
+        """The codes that are on for the file at the absolute `path`. Raises ConfigError."""
         if settings not in self._per_file:
             patterns = [_compile(settings, [pattern]) for pattern, _ in settings.per_file_ignores]
             self._per_file[settings] = patterns
@@ -60,7 +60,7 @@ class Projects:
         return self._active[settings, applying]
 
     def asked(self, settings: Settings) -> frozenset[str]:
-        """The codes that these settings select, and not just leave on, where that makes a difference to the rule."""
+        """The explicitly selected codes of rules that report more if selected explicitly."""
         selectors = [*(settings.select or ()), *settings.extend_select]
         selected = (code for selector in selectors for code in matches(selector, self.rules))
         return frozenset(code for code in selected if self.rules[code].assumed)

@@ -1,4 +1,4 @@
-"""Findings as plain JSON values, for the cache and for reports, in the shape of ruff's."""
+"""Findings as JSON values, for the cache and reports, in the shape of ruff's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def to_record(finding: Finding) -> dict[str, Any]:
 
 
 def from_record(record: dict[str, Any], filename: str) -> Finding:
-    """The finding that `to_record` wrote, for a file now called `filename`. Raises KeyError or TypeError on others."""
+    """The finding that `to_record` wrote, with `filename` as its file.
+
+    Raises KeyError or TypeError on anything else.
+    """
     fix = record["fix"]
     return Finding(
         code=record["code"],

@@ -1,4 +1,4 @@
-"""All rules: amplint's diagnostics and whatever the entry points bring."""
+"""All rules: amplint's diagnostics and the rules of installed entry points."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_registry() -> Registry:
 
 
 def _flaw(rule: type[Rule]) -> str | None:
-    """The name of a class variable that is missing or of the wrong type."""
+    """The name of a class variable that is missing or has the wrong type."""
     kinds = {"code": str, "name": str, "severity": Severity, "screen": tuple, "default": bool}
     for name, kind in kinds.items():
         if not isinstance(getattr(rule, name, None), kind):
@@ -40,7 +40,7 @@ def _flaw(rule: type[Rule]) -> str | None:
 
 
 class _Deferred(ModuleType):
-    """A package whose code runs when something in it, or a module below it, is asked for."""
+    """A package whose code runs on first access to an attribute or a submodule."""
 
     def __getattr__(self, name: str) -> Any:
         self.__class__ = ModuleType  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class _Deferred(ModuleType):
 
 
 def _defer(name: str) -> None:
-    """Let `import name` cost nothing yet: rules mention syntax nodes, which most runs have no use for."""
+    """Defer the import of a package: rules import syntax nodes, which most runs do not need."""
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     if spec is not None:
         module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Which versions of a library a project asks for, by its lock files, requirements and pyproject.toml."""
+"""The library versions that a project requires, from lock files, requirements and pyproject.toml."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BYTES = 1_000_000
 
 
 def wanted(raw: bytes, package: str, place: str) -> Wanted | None:
-    """What a file that holds `raw` says of `package`, None where it says nothing of its version."""
+    """The version of `package` that a file with content `raw` requires, None if it states none."""
     if package.encode() not in raw or len(raw) > _MOST_BYTES:
         return None
     text = raw.decode(errors="replace")

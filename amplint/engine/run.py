@@ -1,4 +1,4 @@
-"""From discovered files to findings: read, screen, look up, analyse, suppress."""
+"""The linting run: read, screen, look up in the cache, analyse, suppress."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POOL_BYTES = 600_000
 
 @dataclass(frozen=True)
 class _Work:
-    """A file with the rules that count for it, the codes among them that were asked for, and its key in the cache."""
+    """A file with the rules that apply, the explicitly selected codes among them, and its key in the cache."""
 
     target: Target
     page: Page
@@ -47,23 +47,23 @@ class _Work:
 
 
 def opened(path: str, raw: bytes) -> Page:
-    """What is linted of the file at `path`, which holds `raw`. Raises SourceError for a notebook that is none.
+    """The text to lint of the file at `path` with content `raw`. Raises SourceError for a malformed notebook.
 
-    What holds NUL is neither Python nor a notebook, and need not be looked at any further.
+    Content with NUL is neither Python nor a notebook and is not parsed.
     """
     plain = b"\0" in raw or is_config(path) or is_plain(path, raw)
     return Page(raw) if plain else call_deep(page_of, path, raw)
 
 
 def cores() -> int:
-    """How many processor cores this process may use."""
+    """The number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Linter:
-    """Lints files with the rules that `projects` select for them, remembering results in `cache`.
+    """Lints files with the rules that `projects` select for them, and stores results in `cache`.
 
-    `unsaved` is what an editor holds for files that others import, by absolute path.
+    `unsaved` maps absolute paths of imported files to an editor's unsaved content.
     """
 
     def __init__(self, projects: Projects, cache: Cache, unsaved: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -78,7 +78,7 @@ class Linter:
     def check(self, target: Target, raw: bytes) -> list[Finding]:
         """The findings in `raw`, the content of `target`, in the order of the text. Raises ConfigError.
 
-        Repairs are made of them, so none is taken from earlier runs.
+        Never taken from earlier runs, since repairs are based on them.
         """
         try:
             require_size(len(raw), size_limit(target.path, target.settings.max_file_size), target.path)
@@ -90,9 +90,9 @@ class Linter:
         return [page.placed(finding) for finding in self.check_page(target, page)]
 
     def check_named(self, targets: Sequence[Target]) -> list[tuple[Target, list[Finding]]]:
-        """The findings in files of settings that scripts named which have been checked; not in `targets` themselves.
+        """The findings in configuration files named by checked scripts, without those in `targets`.
 
-        One that cannot be read says nothing: it may be meant for another reader. Raises ConfigError.
+        An unreadable one is skipped: its format may not be amplint's concern. Raises ConfigError.
         """
         known = {target.path for target in targets}
         found = []
@@ -108,20 +108,20 @@ class Linter:
         ]
 
     def forget(self, path: str) -> None:
-        """Read the file with the absolute `path` anew when it is imported: it has changed."""
+        """Drop the cached content of the file at the absolute `path`, which has changed."""
         self._modules.forget(path)
 
     def check_page(self, target: Target, page: Page) -> list[Finding]:
-        """The same for a file that has been opened, by the rows and columns of the page's text."""
+        """As `check`, for an opened file, with positions in the page's text."""
         self._modules.forget(target.path)
         work = self._prepare(target, page)
         findings = self._known(work, stored=False)
         return self._finished(work, self._analysed(work) if findings is None else findings)
 
     def check_all(self, targets: Sequence[Target], progress: Callable[[int], None]) -> list[list[Finding]]:
-        """The findings of each target, in order; a file that cannot be read has that as its finding.
+        """The findings of each target, in order; an unreadable file has that as its finding.
 
-        `progress` is told how many files have been finished since it was told last. Raises ConfigError.
+        `progress` is called with the number of files finished since its last call. Raises ConfigError.
         """
         results: list[list[Finding]] = [[] for _ in targets]
         waiting: dict[int, Job] = {}
@@ -154,7 +154,7 @@ class Linter:
         return [self._placed(done[index], found) if index in done else found for index, found in enumerate(once)]
 
     def _note_configs(self, target: Target, raw: bytes) -> None:
-        """Remember the files of settings that a script names."""
+        """Record the configuration files that a script names."""
         folder = os.path.dirname(target.path)
         for name in named(raw):
             path = self._modules.file(target.path, name)
@@ -179,7 +179,7 @@ class Linter:
         return _Work(target, page, rules, asked, key)
 
     def _job(self, work: _Work) -> Job:
-        """What is to be analysed, with the rules that may fire."""
+        """The analysis job, with the rules whose screen is satisfied."""
         target, raw, rules, asked = work.target, work.page.raw, work.rules, work.asked
         others: tuple[type[Rule], ...] = ()
         if not is_config(target.path):
@@ -245,7 +245,7 @@ class Linter:
 
 
 def unreadable(target: Target, failure: OSError) -> Finding:
-    """What is said of a file that cannot be read."""
+    """The diagnostic for a file that cannot be read."""
     limit = " (max-file-size)" if failure.errno == errno.EFBIG else ""
     return diagnostic(UnreadableFile, target.filename, f"cannot be read: {failure.strerror or failure}{limit}")
 

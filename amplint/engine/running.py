@@ -1,4 +1,4 @@
-"""Which files are being analysed."""
+"""The files being analysed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def noted(running: dict[str, float], filename: str) -> Iterator[None]:
-    """Keep `filename` in `running`, with the time by `time.monotonic` at which that began."""
+    """Hold `filename` in `running`, with the start by `time.monotonic`, for the duration of the context."""
     running[filename] = time.monotonic()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which rules may fire at all, by a search over a file's raw bytes; most files need nothing more."""
+"""Screening: the rules that can fire in a file, by a search over its raw bytes; most files need nothing more."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _IMPORT = regex(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
 
 def follows(raw: bytes) -> bool:
-    """Whether what a file imports may complete what stands in it: it does training work itself."""
+    """Whether imports of the file are followed: it contains training code itself."""
     return any(word in raw for word in FOLLOWED) and _IMPORT.search(raw) is not None
 
 
 def is_test(filename: str) -> bool:
-    """Whether a file, by its path below the working directory, holds tests.
+    """Whether a file contains tests, by its path below the working directory.
 
-    What they make up is half only where they say so: nothing is assumed of it.
+    No dtype is assumed there: tests choose their dtypes.
     """
     return not os.path.isabs(filename) and _TESTS.search(filename) is not None
 
 
 class Signs:
-    """Which bytes and patterns occur in a text; each is looked for once."""
+    """Occurrence of bytes and patterns in a text; each is searched once."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -56,14 +56,14 @@ _signs: weakref.WeakKeyDictionary[Source, Signs] = weakref.WeakKeyDictionary()
 
 
 def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset()) -> tuple[type[Rule], ...]:
-    """The rules whose `screen` is satisfied by `raw`, or whose code is `asked` for and `assumed` is, in their order."""
+    """The rules whose `screen` matches `raw`, or that are `asked` for and whose `assumed` matches, in order."""
     return _satisfied(rules, Signs(raw).has, asked)
 
 
 def screen_together(
     rules: Sequence[type[Rule]], raw: bytes, others: Iterable[Source], asked: Set[str] = frozenset()
 ) -> tuple[type[Rule], ...]:
-    """The same for a file with all that it reaches: what is found in one of these is remembered for the next file."""
+    """As `screen`, over a file and all files it reaches; matches are cached per file."""
     texts = [Signs(raw), *map(_signs_of, others)]
     known: dict[Pattern, bool] = {}
 
@@ -98,7 +98,7 @@ def _satisfied(
 
 @functools.cache
 def _cheapest_first(items: Screen) -> Screen:
-    """`items` with the patterns last: to look for a word takes a tenth of the time."""
+    """`items` with regular expressions last, since a search for a word takes a tenth of the time."""
     return tuple(sorted(items, key=lambda item: not isinstance(item, (bytes, tuple))))
 
 

@@ -1,4 +1,4 @@
-"""Rule selection: codes, prefixes, names and ALL; of `select` and `ignore` the more specific one wins."""
+"""Rule selection: codes, prefixes, names and ALL; the more specific selector of `select` and `ignore` wins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnknownSelector(ValueError):
 
 
 def matches(selector: str, rules: Rules) -> dict[str, int]:
-    """Code -> specificity of the match, for every rule `selector` covers. Empty when it covers none."""
+    """The specificity of the match by code, for every rule that `selector` covers; empty if none."""
     wanted = selector.strip()
     if wanted.upper() == "ALL":
         return dict.fromkeys(rules, 0)
@@ -48,7 +48,7 @@ def require(selectors: Iterable[str], rules: Rules) -> None:
 
 
 def nearest_rule(selector: str, rules: Rules) -> str:
-    """A `hint` at the name most like `selector`, or at the code that it has the digits of or goes on from."""
+    """A `hint` at the rule whose name is most similar to `selector`, or whose code shares its digits or extends it."""
     word = selector.upper()
     codes = [code for code in rules if word.startswith(code) or _digits(word) == _digits(code)]
     return hint(word, codes) or hint(selector.lower(), [rule.name for rule in rules.values()])

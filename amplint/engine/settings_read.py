@@ -1,7 +1,7 @@
-"""What is found where the files of settings that a script reads say what they say now.
+"""Findings under the current content of the configuration files that a script reads.
 
-A script is read twice: first with nothing known of them, since they and the command line can say anything, then with
-what is in them. What is found the second time alone, or weighs more then, names what it rests on.
+A script is interpreted twice: first with its settings unknown, since files and the command line can set anything, then
+with the files' content. Findings of the second pass alone, or more severe there, name the settings they depend on.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ NAMED_IN_MESSAGES = 2
 def with_settings(
     program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job, lookups: Lookups
 ) -> list[Finding]:
-    """`found`, and what is found besides with what files of settings say now.
+    """`found`, and the further findings under the current content of configuration files.
 
-    The files that a script imports count then, also where it does no training work itself: it hands settings on.
+    Imported files are followed even from a script without training code of its own, which passes settings on.
     """
     launched = program.launched_by() if b"Accelerator(" in job.raw else None
     files = [*_named(program, job.raw), *([launched] if launched is not None else [])]
@@ -70,7 +70,7 @@ def with_settings(
 
 
 def _read(program: Program, rules: Sequence[type[Rule]], job: Job, *, configs: bool) -> list[Finding]:
-    """What is found in `program`, in the other files that it enters as well."""
+    """The findings in `program`, including those in other files that it enters."""
     assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
     dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
     words = words_of(assuming) if assuming else None
@@ -90,13 +90,13 @@ def _place(finding: Finding) -> _Place:
 
 
 def _weighs(finding: Finding, known: Mapping[_Place, Severity], once: Set[str]) -> bool:
-    """Whether a finding is more than a hint, and more than what is `known` at its place."""
+    """Whether a finding is more severe than an info, and than the `known` severity at its place."""
     least = max(Severity.INFO, known.get(_place(finding), Severity.INFO))
     return finding.severity > least and finding.code not in once and finding.code not in ALWAYS_ON
 
 
 def _named(program: Program, raw: bytes) -> Iterator[ConfigFile]:
-    """The files of settings that a script names."""
+    """The configuration files that a script names."""
     folders = [name.decode(errors="replace") for name in _HYDRA_FOLDER.findall(raw)]
     primary = [name.decode(errors="replace").removesuffix(".yaml") for name in _HYDRA_NAME.findall(raw)]
     below = (f"./{folder}/{name}.yaml" for folder in folders or ["."] for name in primary)
@@ -107,9 +107,9 @@ def _named(program: Program, raw: bytes) -> Iterator[ConfigFile]:
 
 
 def _resting(finding: Finding, program: Program) -> Finding:
-    """`finding`, which says that it rests on files of settings, and on which settings it may.
+    """`finding` with a statement that it depends on configuration files, and the settings it may depend on.
 
-    With other settings its repair may be none, so that none of these is safe.
+    Its fix is not safe, since other settings may need none.
     """
     folder = os.path.dirname(program.main.path)
     files = {os.path.relpath(path, folder): file for path, file in program.assumed.items()}
@@ -124,7 +124,7 @@ def _resting(finding: Finding, program: Program) -> Finding:
 
 
 def _notes(file: ConfigFile, name: str, used: frozenset[str]) -> Iterator[Note]:
-    """The settings of `file` that decide about precision, of those that the script names."""
+    """The settings of `file` that decide about precision, among those that the script names."""
     for tree in dictionaries(file.root):
         for entry in tree.elements:
             key = name_of(entry) if isinstance(entry, cst.DictElement) else None

@@ -1,9 +1,9 @@
-"""Texts of earlier runs in a database that is believed only where this user has written it.
+"""Texts of earlier runs in a database that is trusted only if this user wrote it.
 
-A cache folder can come from anywhere: a repository, an archive, a shared disk. So every row carries a seal made with a
-key that lies in the user's own cache folder, the database has exactly the schema below (triggers, views and defaults
-are code), it is no link to another file, and its journals, which name further files, are not accepted. What does not
-hold is thrown away, without a word, and made anew.
+A cache folder can come from anywhere: a repository, an archive, a shared disk. So every row carries a MAC under a key
+that lies in the user's own cache folder, the database must have exactly the schema below (triggers, views and defaults
+are code), must be no link to another file, and must have no journals, which name further files. Anything else is
+discarded silently and created anew.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds amplint
 
 
 def user_folder() -> Path:
-    """The folder for caches of amplint that belongs to the user, by the conventions of the system."""
+    """The user's folder for caches of amplint, by the conventions of the operating system."""
     from platformdirs import user_cache_path
 
     return user_cache_path("amplint", appauthor=False)
 
 
 def remove(folder: Path) -> int:
-    """Remove what amplint keeps in `folder`, and the folder if nothing else is in it; how many bytes that were.
+    """Remove amplint's files in `folder`, and the folder if it is then empty; return the number of bytes freed.
 
-    Raises OSError where something cannot be removed.
+    Raises OSError if something cannot be removed.
     """
     names = (_DATABASE, *(f"{_DATABASE}{journal}" for journal in _JOURNALS), _KEY, "CACHEDIR.TAG", ".gitignore")
     size = 0
@@ -66,10 +66,10 @@ def remove(folder: Path) -> int:
 
 
 class Store:
-    """Text by key, in a database in `folder`.
+    """Texts by key, in a database in `folder`.
 
-    Rows are written when the store is closed, so that locks are held briefly; those unused for a month are dropped.
-    Raises OSError or sqlite3.Error where no such database can be had.
+    Rows are written when the store is closed, so that locks are held briefly; rows unused for a month are dropped.
+    Raises OSError or sqlite3.Error if no sound database can be opened.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,14 +82,14 @@ class Store:
         self._database = _open(self._file)
 
     def get(self, key: str) -> str | None:
-        """The text under `key`, None where there is none of this user's."""
+        """The text under `key`, None if this user stored none."""
         if self._silent:
             return None
         try:
             query = "SELECT day, value, seal FROM findings WHERE key = ? AND length(value) <= ?"
             row = self._database.execute(query, (key, _VALUE_BYTES)).fetchone()
         except (sqlite3.Error, MemoryError) as failure:
-            self._silent = True  # also where it is locked: not every file is to wait for that
+            self._silent = True  # even if it is locked: no further file should wait for it
             self._broken = _is_broken(failure)
             return None
         if row is None:
@@ -104,9 +104,9 @@ class Store:
         return value.decode()
 
     def close(self, new: Mapping[str, str]) -> None:
-        """Write the texts in `new` and close the database; one that has turned out to be broken is made anew.
+        """Write the texts in `new` and close the database; one that proved corrupt is created anew.
 
-        Raises OSError or sqlite3.Error where nothing can be written.
+        Raises OSError or sqlite3.Error if nothing can be written.
         """
         with contextlib.closing(self._database) as database:
             try:
@@ -137,7 +137,7 @@ class Store:
 
 
 def _secret(folder: Path) -> bytes:
-    """The key of this user; one that others can read, or that is none, is replaced. Raises OSError."""
+    """The user's key; one that is malformed or readable by others is replaced. Raises OSError."""
     _prepare(folder)
     file = folder / _KEY
     with contextlib.suppress(OSError):
@@ -147,11 +147,14 @@ def _secret(folder: Path) -> bytes:
                 return found
     with _replacing(file) as name:
         Path(name).write_bytes(secrets.token_bytes(_KEY_BYTES))
-    return read(file, _KEY_BYTES)  # of several that are made at a time, the last one counts
+    return read(file, _KEY_BYTES)  # of several created at the same time, the last one counts
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder if need be. Raises OSError where it is a link or another user's, or depends on where we are."""
+    """Create the folder if needed.
+
+    Raises OSError if it is a link, another user's, or relative to the current folder.
+    """
     if not folder.is_absolute():
         raise NotADirectoryError(f"{folder} is not absolute")
     with contextlib.suppress(FileExistsError):
@@ -164,7 +167,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    """The database at `file`, made anew where it is not sound. Raises OSError or sqlite3.Error."""
+    """The database at `file`, created anew if it is not sound. Raises OSError or sqlite3.Error."""
     for _ in range(2):
         if not _is_sound(file):
             _discard(file)
@@ -211,7 +214,7 @@ def _create(file: Path) -> None:
 
 @contextlib.contextmanager
 def _replacing(file: Path) -> Iterator[str]:
-    """The name of a new private file, which takes the place of `file` at the end."""
+    """The name of a new private file that replaces `file` at the end of the context."""
     with Uninterrupted():
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         os.close(handle)
@@ -225,7 +228,7 @@ def _replacing(file: Path) -> Iterator[str]:
 
 
 def _is_sound(file: Path) -> bool:
-    """Whether SQLite may open `file`: no link, no journal that it would replay, and not larger than ever written."""
+    """Whether SQLite may open `file`: no link, no journal to replay, and within the size that is ever written."""
     try:
         if any(os.path.lexists(f"{file}{journal}") for journal in _JOURNALS) or not _is_own_file(file):
             return False
@@ -237,7 +240,7 @@ def _is_sound(file: Path) -> bool:
 
 
 def _is_own_file(file: Path, *, private: bool = False) -> bool:
-    """Whether `file` is a regular file of this user under one name, and with `private` out of reach for others."""
+    """Whether `file` is a regular file of this user with a single link, and, if `private`, inaccessible to others."""
     status = file.lstat()
     others = status.st_mode & 0o077 if private and hasattr(os, "geteuid") else 0
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and _is_own(status) and not others
@@ -248,12 +251,12 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _is_broken(failure: Exception) -> bool:
-    """Whether the database is at fault, and not a lock or a full disk."""
+    """Whether the failure is the database's fault rather than a lock or a full disk."""
     return type(failure) is sqlite3.DatabaseError or str(failure) == "interrupted"
 
 
 def _discard(file: Path) -> None:
-    """Remove the database and its journals; links go, what they lead to stays. Raises OSError."""
+    """Remove the database and its journals; links are removed, their targets kept. Raises OSError."""
     for suffix in ("", *_JOURNALS):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{file}{suffix}")

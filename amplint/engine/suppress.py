@@ -1,4 +1,4 @@
-"""Drop findings that a comment suppresses, and report the comments that suppress nothing."""
+"""Suppression: drop findings that a comment suppresses, and report comments that suppress nothing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from amplint.source.suppressions import Suppression, may_be_unused, may_suppress
 
 
 def suppress(findings: list[Finding], filename: str, raw: bytes, rules: Rules, active: frozenset[str]) -> list[Finding]:
-    """`findings` of one file without the suppressed ones, and with those about unused suppressions.
+    """`findings` of one file without the suppressed ones, and with findings about unused suppressions.
 
-    `active` are the codes that were looked for. Unused suppressions are not reported where the analysis of the file
-    failed, since what it would have found is unknown.
+    `active` are the codes that were checked. Unused suppressions are not reported if the analysis of the file failed,
+    since its findings are then unknown.
     """
     failed = any(finding.code in ALWAYS_ON for finding in findings)
     wanted = UnusedSuppression.code in active and not failed and may_be_unused(raw)
@@ -33,9 +33,9 @@ def suppress(findings: list[Finding], filename: str, raw: bytes, rules: Rules, a
 
 
 class _Statements:
-    """The comments of each statement, and which of their selectors are `used`; None stands for the whole file.
+    """The comments of each statement, and their `used` selectors; None stands for the whole file.
 
-    A file may hold many findings and many comments, and so may one statement: each code is looked for once in each.
+    A file, and a statement, may have many findings and many comments: each code is looked up once in each.
     """
 
     def __init__(self, comments: Iterable[Suppression], rules: Rules) -> None:
@@ -52,7 +52,7 @@ class _Statements:
         self._known: dict[tuple[tuple[int, int] | None, str], bool] = {}
 
     def suppress(self, finding: Finding) -> bool:
-        """Whether a comment suppresses `finding`; all that do are used then."""
+        """Whether a comment suppresses `finding`; all that do are marked as used."""
         if finding.code in ALWAYS_ON:
             return False
         meant = (None, *self._at.get(finding.span.start.row, ()))
@@ -110,7 +110,7 @@ def _fix(comment: Suppression, idle: list[str]) -> Fix | None:
 
 
 def _idle(selector: str, rules: Rules, active: frozenset[str]) -> bool:
-    """Whether everything `selector` means was looked for, so that it can be called unused."""
+    """Whether every code that `selector` covers was checked, so that it can be called unused."""
     covered = matches(selector, rules).keys()
     on_by_default = {code for code in covered if rules[code].default}
     return bool(covered) and (on_by_default or covered) <= active

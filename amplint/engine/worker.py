@@ -1,4 +1,4 @@
-"""A worker process: a Python that takes jobs from a pipe and answers with analyses on another."""
+"""A worker process, which reads jobs from a pipe and writes analyses to another."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _FLAGS = {
 
 
 class WorkerDied(Exception):
-    """The process has ended without an answer."""
+    """The process ended without an answer."""
 
 
 class Worker:
-    """A worker process as its parent sees it, ready for jobs. Raises OSError where there can be none.
+    """A worker process as seen by its parent. Raises OSError if it cannot be started.
 
-    It starts as this process did, but for the search path, which is this process's: the current folder, which
-    `python -c` puts there first, is off it before anything is imported (from 3.13 on Python itself imports something
-    before, but from 3.11 on `-P` keeps the folder off). It ends when its parent does, of which the pipe
-    tells, and is in a session of its own, so that an interrupt from the terminal reaches its parent alone.
+    It starts with this process's interpreter options and search path; the current folder, which `python -c` puts
+    first, is removed before anything is imported (Python 3.13 imports something before, but `-P`, from 3.11 on, keeps
+    the folder off). It ends when the pipe from its parent closes, and has a session of its own, so that an interrupt
+    from the terminal reaches only its parent.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Worker:
             raise OSError("the process did not start")
 
     def analyse(self, job: Job) -> Analysis | None:
-        """The analysis of `job`, None where the worker does not know one of its rules. Raises WorkerDied."""
+        """The analysis of `job`, None if the worker cannot load one of its rules. Raises WorkerDied."""
         try:
             _send(self._jobs, pickle.dumps(job))
             answer = _receive(self._answers)
@@ -73,16 +73,16 @@ class Worker:
         return analysis
 
     def end(self) -> None:
-        """Kill the process, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
 
 def serve() -> None:
-    """What a worker process does."""
+    """The worker's main loop."""
     jobs, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a rule reads must not be a job
-    os.dup2(2, 1)  # what it prints must not get between the answers
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a rule that reads standard input must not consume a job
+    os.dup2(2, 1)  # a rule's output must not mix with the answers
     collect_rarely()
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()
@@ -92,7 +92,7 @@ def serve() -> None:
         while True:
             _send(answers, pickle.dumps(_answer(waiting.get(), modules)))
     except OSError:
-        os._exit(1)  # the parent has gone
+        os._exit(1)  # the parent has ended
 
 
 def _answer(message: bytes, modules: Modules) -> Analysis | None:
@@ -104,7 +104,7 @@ def _answer(message: bytes, modules: Modules) -> Analysis | None:
 
 
 def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
-    """Pass on what the parent sends, and end this process when the parent ends, whatever it is doing then."""
+    """Forward the parent's messages, and exit when the parent ends."""
     while (message := _receive(jobs)) is not None:
         waiting.put(message)
     os._exit(1)
