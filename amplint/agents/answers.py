@@ -1,4 +1,4 @@
-"""What tools answer: small objects with a schema, and the limit of their size."""
+"""The tools' answers: small objects with a schema, and the limit of their size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Repair = Literal["safe", "unsafe", "no"]
 
 
 class Place(BaseModel):
-    """A line of a file, or of a cell of a notebook; all count from 1. `code` is that line."""
+    """A line of a file, or of a notebook cell; rows, columns and cells count from 1. `code` is the line's text."""
 
     path: str
     cell: int | None = None
@@ -27,7 +27,7 @@ class Place(BaseModel):
 
 
 class FindingLine(BaseModel):
-    """A finding in short. `id` stays the same while lines move; explain_finding takes it."""
+    """A finding in short. `id` is stable while lines move; explain_finding takes it."""
 
     id: str
     path: str
@@ -42,7 +42,7 @@ class FindingLine(BaseModel):
 
 
 class Checked(BaseModel):
-    """Findings, the most severe first. `left_out` counts by rule those that the answer has no room for."""
+    """Findings, the most severe first. `left_out` counts, by rule, those beyond the size limit."""
 
     files: int
     total: int
@@ -52,7 +52,7 @@ class Checked(BaseModel):
 
 
 class RulePage(BaseModel):
-    """A rule and its page in Markdown; `truncated` where the page is cut."""
+    """A rule and its page in Markdown; `truncated` if the page is cut."""
 
     code: str
     name: str
@@ -66,7 +66,7 @@ class RulePage(BaseModel):
 
 
 class Replacement(BaseModel):
-    """The text from one position up to another one, which is not part of it, becomes `text`."""
+    """An edit: the text between two positions, the end exclusive, is replaced by `text`."""
 
     row: int
     column: int
@@ -76,7 +76,7 @@ class Replacement(BaseModel):
 
 
 class Evidence(BaseModel):
-    """Why a finding is there: `steps` lead to it, `guesses` are what it rests on by a name alone.
+    """Why a finding is reported: the `steps` that lead to it, and the `guesses` from names alone that it depends on.
 
     `source` is the code around it. `replacements` and `imports` are its fix.
     """
@@ -95,9 +95,9 @@ class Evidence(BaseModel):
 
 
 class Changed(BaseModel):
-    """What became of a file. `text` is its new content where that was asked for; with `truncated`, too long to show.
+    """The result for a file. `text` is its new content if requested; `truncated` if that is cut.
 
-    A diff that is `truncated` is cut after a line and cannot be applied.
+    A `truncated` diff is cut after a line and cannot be applied.
     """
 
     path: str
@@ -109,14 +109,14 @@ class Changed(BaseModel):
 
 
 class Fixed(Changed):
-    """A repair: how many fixes were applied, and how many findings are left."""
+    """A repair: the number of fixes applied, and of findings left."""
 
     fixes: int
     left: int
 
 
 class ConvertedFile(Changed):
-    """A conversion: what was done, why it was refused, and what a person should look at, each with its line."""
+    """A conversion: changes, reasons for a refusal, and places a person should check, each with its line."""
 
     done: list[str]
     refused: list[str]
@@ -124,7 +124,7 @@ class ConvertedFile(Changed):
 
 
 class Traced(BaseModel):
-    """A dry run. `ended` says how the script's process came to its end, `output` is the end of what it printed."""
+    """A dry run. `ended` says how the script's process ended, `output` is the end of its output."""
 
     ended: str
     recorded: bool
@@ -136,7 +136,7 @@ class Traced(BaseModel):
 
 
 class Peak(BaseModel):
-    """The peak of a GPU's memory in bytes, by what it is used for, or why there is none."""
+    """The peak of a GPU's memory in bytes, by use, or the reason why it is unknown."""
 
     variant: str
     total: int
@@ -148,7 +148,7 @@ class Peak(BaseModel):
 
 
 class Memory(BaseModel):
-    """The peak of each variant of a script, the script as it is first."""
+    """The peak of each variant of a script, beginning with the script as it is."""
 
     ended: str
     variants: list[Peak]
@@ -160,7 +160,7 @@ _Item = TypeVar("_Item", bound=BaseModel)
 
 
 def fitting(items: Iterable[_Item], room: int = LONGEST) -> list[_Item]:
-    """As many of the first `items` as take at most `room` characters of JSON."""
+    """As many of the first `items` as fit into `room` characters of JSON."""
     taken: list[_Item] = []
     for item in items:
         room -= len(compact(item))
@@ -171,12 +171,12 @@ def fitting(items: Iterable[_Item], room: int = LONGEST) -> list[_Item]:
 
 
 def compact(answer: BaseModel) -> str:
-    """`answer` as JSON in one line."""
+    """`answer` as JSON without white space."""
     return answer.model_dump_json()
 
 
 def cut(text: str, room: int = LONGEST) -> str:
-    """`text` up to the last line end before `room` characters of JSON are full; a single long line is cut anywhere."""
+    """`text` up to the last line break within `room` characters of JSON; a single long line is cut anywhere."""
     if _size(text) <= room:
         return text
     low, high = 0, min(len(text), room)
@@ -188,7 +188,7 @@ def cut(text: str, room: int = LONGEST) -> str:
 
 
 def encodable(text: str) -> str:
-    """`text` without what UTF-8 cannot say, which becomes an escape."""
+    """`text` with surrogates, which UTF-8 cannot encode, escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The tools that run a script: a dry run, and estimates of memory, each in a process of its own."""
+"""The tools that run a script: a dry run and estimates of memory, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PART = LONGEST // 3
 async def trace(
     workspace: Workspace, path: str, arguments: Sequence[str], options: Sequence[str], seconds: float
 ) -> Traced:
-    """Run the script at `path` dry, with `options` of `amplint trace`, for `seconds` at most. Raises Refused."""
+    """Run the script at `path` dry, with `options` of `amplint trace`, for at most `seconds`. Raises Refused."""
     script = _script(workspace, path)
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "record.json"
@@ -63,7 +63,7 @@ async def trace(
 async def memory(
     workspace: Workspace, path: str, arguments: Sequence[str], options: Sequence[str], seconds: float
 ) -> Memory:
-    """Estimate what the script at `path` takes of a GPU, with `options` of `amplint memory`. Raises Refused."""
+    """Estimate the GPU memory of the script at `path`, with `options` of `amplint memory`. Raises Refused."""
     script = _script(workspace, path)
     with tempfile.TemporaryDirectory() as folder:
         command = ["memory", "--output-format", "json", *options, script, *arguments]
@@ -90,7 +90,7 @@ async def memory(
 
 
 def _script(workspace: Workspace, path: str) -> str:
-    """The script at `path` as a word of a command line that is no option. Raises Refused."""
+    """The script at `path` as a command line argument that cannot be taken for an option. Raises Refused."""
     name = workspace.inside(path)
     if not os.path.isfile(os.path.join(workspace.root, name)):
         raise Refused(f"{path}: not a file")
@@ -105,9 +105,9 @@ def _record(path: Path) -> Record | None:
 
 
 async def _run(command: Sequence[str], folder: Path, root: str, seconds: float) -> str:
-    """How the command ended; what it wrote lies in `folder`, as `output` and `errors`.
+    """Run the command and return how it ended; its output is in `folder`, as `output` and `errors`.
 
-    The command and what it has started are ended when the time is over or the call is cancelled.
+    The command and its children are killed at the timeout or when the call is cancelled.
     """
     with (folder / "output").open("wb") as output, (folder / "errors").open("wb") as errors:
         process = await anyio.open_process(
@@ -131,7 +131,7 @@ async def _run(command: Sequence[str], folder: Path, root: str, seconds: float) 
 
 
 def _end(process: Process) -> None:
-    """End `process` and its group, which may have ended."""
+    """Kill `process` and its group, which may have ended already."""
     with contextlib.suppress(ProcessLookupError):
         if sys.platform == "win32":
             process.kill()
@@ -140,7 +140,7 @@ def _end(process: Process) -> None:
 
 
 def _tail(folder: Path, names: Sequence[str]) -> str:
-    """The end of what was written to the streams `names`."""
+    """The end of the output in the files `names`."""
     room = _PART // len(names)
     texts = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The server: the tools as hosts see them, and the limits of each."""
+"""The MCP server: the tools as hosts see them, and the limits of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Gpu = Annotated[str, Field(description="The GPU to pretend, such as t4, v100, a1
 
 
 def server(workspace: Workspace, *, allow_run: bool = False) -> MCPServer[None]:
-    """A server for `workspace`; the tools that run scripts are there with `allow_run` only."""
+    """A server for `workspace`; tools that run scripts are registered only with `allow_run`."""
     said = _INSTRUCTIONS + (_RUNNING if allow_run else _READ_ONLY)
     made: MCPServer[None] = MCPServer("amplint", instructions=said, version=__version__, log_level="CRITICAL")
     _add_readers(made, workspace)
@@ -60,7 +60,7 @@ def server(workspace: Workspace, *, allow_run: bool = False) -> MCPServer[None]:
 
 
 def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
-    one_at_a_time = threading.Lock()  # the analysis keeps tables of the process
+    one_at_a_time = threading.Lock()  # the analysis has process-wide caches
 
     def told(work: Callable[[], BaseModel]) -> CallToolResult:
         with one_at_a_time:
@@ -123,7 +123,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
 
 
 def _add_runners(made: MCPServer[None], workspace: Workspace) -> None:
-    from amplint.agents import runs  # the reports of runs are many modules
+    from amplint.agents import runs  # imports many modules
 
     @made.tool(annotations=_RUNS)
     async def trace(
@@ -154,20 +154,20 @@ def _add_runners(made: MCPServer[None], workspace: Workspace) -> None:
 
 
 def _told(work: Callable[[], BaseModel]) -> CallToolResult:
-    """The answer that `work` makes. Raises ToolError, in one line and without a traceback, for whatever goes wrong."""
+    """Return `work()`; any failure is raised as ToolError, in one line and without a traceback."""
     with _failures():
         return _result(work())
 
 
 async def _told_later(work: Callable[[], Awaitable[BaseModel]]) -> CallToolResult:
-    """The same for what is waited for."""
+    """As `_told`, for an awaitable."""
     with _failures():
         return _result(await work())
 
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """What goes wrong, as a ToolError of one line."""
+    """Convert exceptions to a ToolError of one line."""
     try:
         yield
     except (Refused, ConfigError, UnknownSelector) as failure:

@@ -1,4 +1,4 @@
-"""Findings as answers tell them: short, and with nothing in them that is not plain text."""
+"""Findings as answers: short, and plain text only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_CODE = 160
 
 
 def lines(findings: Sequence[Finding]) -> tuple[list[FindingLine], dict[str, int]]:
-    """As many `findings` as an answer has room for, the most severe first, and the others counted by rule."""
+    """As many `findings` as fit into an answer, the most severe first, and counts of the others by rule."""
     marks = fingerprints(findings, Sources().line)
     pairs = sorted(zip(findings, marks, strict=True), key=lambda pair: -pair[0].severity)
     taken = fitting(line(finding, mark) for finding, mark in pairs)
@@ -27,7 +27,7 @@ def lines(findings: Sequence[Finding]) -> tuple[list[FindingLine], dict[str, int
 
 
 def by_id(findings: Sequence[Finding], wanted: str) -> tuple[Finding, FindingLine] | None:
-    """The one finding whose fingerprint begins with `wanted`."""
+    """The single finding whose fingerprint begins with `wanted`."""
     marks = fingerprints(findings, Sources().line)
     found = [
         (finding, mark) for finding, mark in zip(findings, marks, strict=True) if wanted and mark.startswith(wanted)
@@ -39,7 +39,7 @@ def by_id(findings: Sequence[Finding], wanted: str) -> tuple[Finding, FindingLin
 
 
 def line(finding: Finding, mark: str) -> FindingLine:
-    """`finding`, whose fingerprint is `mark`, in short."""
+    """`finding` in short, with its fingerprint `mark`."""
     start = finding.span.start
     return FindingLine(
         id=mark[:_ID],
@@ -56,7 +56,7 @@ def line(finding: Finding, mark: str) -> FindingLine:
 
 
 def steps(finding: Finding, workspace: Workspace, sources: Sources) -> list[Place]:
-    """What leads to `finding`, with the code there where that lies in the workspace."""
+    """The steps that lead to `finding`, with their code if it lies in the workspace."""
     notes: Iterable[Note] = (*finding.notes, *([finding.elsewhere] if finding.elsewhere else []))
     return [
         place(note.filename or finding.filename, note.span.start.row, note.span.cell, workspace, sources, note.message)
@@ -65,7 +65,7 @@ def steps(finding: Finding, workspace: Workspace, sources: Sources) -> list[Plac
 
 
 def around(finding: Finding, rows: int, workspace: Workspace, sources: Sources) -> list[Place]:
-    """The lines of `finding`'s file from `rows` before its start up to as many after it."""
+    """The lines of `finding`'s file from `rows` before its start to as many after it."""
     start = finding.span.start.row
     shown = range(max(1, start - rows), start + rows + 1)
     places = (place(finding.filename, row, finding.cell, workspace, sources) for row in shown)
@@ -75,13 +75,13 @@ def around(finding: Finding, rows: int, workspace: Workspace, sources: Sources) 
 def place(
     filename: str, row: int, cell: int | None, workspace: Workspace, sources: Sources, message: str = ""
 ) -> Place:
-    """A line of a file; nothing of files outside of the workspace is shown."""
+    """A line of a file; the code of files outside of the workspace is not shown."""
     code = sources.line(filename, row, cell) if workspace.holds(filename) else None
     shown = visible((code or "").expandtabs(4).rstrip())[:_LONGEST_CODE]
     return Place(path=visible(filename), cell=cell, row=row, code=shown, message=short(message))
 
 
 def short(text: str) -> str:
-    """`text` in one line that is not too long."""
+    """`text` as one line, shortened if it is too long."""
     shown = one_line(text)
     return shown if len(shown) <= _LONGEST_TEXT else shown[: _LONGEST_TEXT - 3] + "..."

@@ -1,4 +1,4 @@
-"""What the tools do that read, and write where they are asked to, but run nothing."""
+"""The tools that read, and write on request, but run nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PART = LONGEST // 3
 
 
 def check(workspace: Workspace, paths: Sequence[str], codes: Sequence[str], least: Severity) -> Checked:
-    """Lint what lies at `paths`. Raises Refused, ConfigError and UnknownSelector."""
+    """Lint the files and folders `paths`. Raises Refused, ConfigError and UnknownSelector."""
     projects = workspace.projects(codes)
     found = workspace.found(paths, projects)
     results = lint_files(found.targets, workspace.linter(projects))
@@ -79,7 +79,7 @@ def explain_rule(workspace: Workspace, code_or_name: str) -> RulePage:
 
 
 def explain_finding(workspace: Workspace, path: str, wanted: str, codes: Sequence[str]) -> Evidence:
-    """All that is known of the finding of the file at `path` whose id is `wanted`. Raises as `check` does."""
+    """The evidence for the finding with the id `wanted` in the file at `path`. Raises as `check` does."""
     projects = workspace.projects(codes)
     target = workspace.file(path, projects)
     (linted,) = lint_files([target], workspace.linter(projects))
@@ -168,7 +168,7 @@ def convert(workspace: Workspace, path: str, wish: Wish, *, text: bool, write: b
 
 
 def _not_written(findings: Iterable[Finding]) -> str:
-    """Why a file could not be read or written, empty where it could."""
+    """Why a file could not be read or written, empty on success."""
     return next((finding.message for finding in findings if finding.code == UnreadableFile.code), "")
 
 
@@ -186,7 +186,7 @@ def _shown(filename: str, before: bytes, after: bytes, text: bool) -> dict[str, 
 
 
 def _remarks(remarks: Sequence[Remark]) -> list[str]:
-    """A line for each of as many remarks as there is room for."""
+    """One line per remark, as many as fit."""
     cells = (f"cell {remark.cell}, " if remark.cell is not None else "" for remark in remarks)
     lines = (f"{cell}line {remark.row}: {told.short(remark.text)}" for cell, remark in zip(cells, remarks, strict=True))
     return room_for(lines, _PART)

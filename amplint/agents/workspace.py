@@ -1,4 +1,4 @@
-"""The folder that tools may read and write, and the linter for it."""
+"""The folder that tools may read and write, and its linter."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from amplint.rule import Registry
 
 
 class Refused(Exception):
-    """A call that cannot be fulfilled; the message is one line for who made it."""
+    """A call that cannot be served; the message is one line for the caller."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class Workspace:
-    """The files below `root`, which is the current folder of the process, and all rules."""
+    """The files below `root`, the process's current folder, and all rules."""
 
     def __init__(self, root: Path, registry: Registry) -> None:
         self.root = os.path.realpath(root)
         self.registry = registry
 
     def inside(self, path: str) -> str:
-        """`path`, which counts from the root, without links and from the root on. Raises Refused."""
+        """`path`, relative to the root, resolved to an absolute path inside of the root. Raises Refused."""
         if "\0" in path:
             raise Refused("a path holds no NUL")
         real = os.path.realpath(os.path.join(self.root, path))
@@ -43,14 +43,14 @@ class Workspace:
         return os.path.relpath(real, self.root)
 
     def holds(self, path: str) -> bool:
-        """Whether `path`, once links are followed, lies in the root."""
+        """Whether `path`, with links resolved, is inside of the root."""
         real = os.path.realpath(os.path.join(self.root, path))
         return real == self.root or real.startswith(os.path.join(self.root, ""))
 
     def projects(
         self, codes: Sequence[str] = (), override: Callable[[Settings], Settings] = lambda settings: settings
     ) -> Projects:
-        """The settings of every folder, with the rules `codes` instead of the selected ones where there are any.
+        """The settings of every folder, with the rules `codes`, if any, instead of the selected ones.
 
         Raises UnknownSelector.
         """
@@ -64,7 +64,7 @@ class Workspace:
         return Projects(self.registry.rules, over)
 
     def found(self, paths: Sequence[str], projects: Projects) -> Found:
-        """The files among and below `paths`, without those that lie elsewhere. Raises Refused and ConfigError."""
+        """The files among and below `paths`, without those outside of the root. Raises Refused and ConfigError."""
         found = discover([self.inside(path) for path in paths], projects)
         found.targets = [target for target in found.targets if self.holds(target.path)]
         return found
@@ -78,5 +78,5 @@ class Workspace:
         return target
 
     def linter(self, projects: Projects) -> Linter:
-        """A linter that remembers nothing: files may have changed since the last call."""
+        """A linter without a cache, since files may have changed since the last call."""
         return Linter(projects, Cache(None))

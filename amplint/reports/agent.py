@@ -1,4 +1,4 @@
-"""A report for language models: short lines, and never more than fits a part of their context."""
+"""A report for language models: short lines within a bounded size."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _EVIDENCE = (
 
 
 def agent(findings: Sequence[Finding], context: Context) -> str:
-    """Counts, a line for each finding, the most severe first, and how to ask for more; at most `LONGEST` characters.
+    """Counts, one line per finding, the most severe first, and how to ask for more; at most `LONGEST` characters.
 
-    `path:row:column CODE severity fix: message Instead: advice`, where `fix` is safe-fix, unsafe-fix or no-fix. What
-    did not fit is counted by rule.
+    `path:row:column CODE severity fix: message Instead: advice`, where `fix` is safe-fix, unsafe-fix or no-fix.
+    Findings beyond the limit are counted by rule.
     """
     if not findings:
         return "amplint: no findings\n"

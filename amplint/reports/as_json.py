@@ -1,4 +1,4 @@
-"""Findings as a JSON array in the shape of ruff's, with the steps, the reason and the advice besides."""
+"""Findings as a JSON array in the shape of ruff's, with steps, reason and advice added."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from amplint.reports.text import json_text
 def as_json(findings: Sequence[Finding], context: Context) -> str:
     """An array with one object per finding; positions count from 1, `url` is the rule's page.
 
-    `trace` has the `verdict` of a run and what was measured as `text`, and is null where there is none. `fingerprint`
-    stays the same while lines move.
+    `trace` has the `verdict` of a run and the measurement as `text`; null without a trace. `fingerprint` is stable
+    while lines move.
     """
     return json_text(objects(findings, context), indent=2) + "\n"
 
 
 def objects(findings: Sequence[Finding], context: Context) -> list[dict[str, Any]]:
-    """The object of each finding."""
+    """One JSON object per finding."""
     marks = fingerprints(findings, context.sources.line)
     return [_object(finding, mark, context) for finding, mark in zip(findings, marks, strict=True)]
 

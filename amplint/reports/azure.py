@@ -1,4 +1,4 @@
-"""Logging commands that Azure Pipelines turns into issues of a build."""
+"""Logging commands that Azure Pipelines shows as build issues."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from amplint.reports.text import one_line
 
 
 def concise(findings: Sequence[Finding], context: Context) -> str:
-    """`path:row:column: CODE[name] severity: message` for each finding, what a trace says of it in brackets.
+    """`path:row:column: CODE[name] severity: message` for each finding, followed by the trace's mark in brackets.
 
     In a notebook the place is `path:cell N:row:column`.
     """

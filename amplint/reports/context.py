@@ -1,4 +1,4 @@
-"""What a report needs besides the findings."""
+"""The inputs of a report besides the findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEWLINE = regex(r"\r\n|\r|\n")
 
 
 class Sources:
-    """The lines of linted files, read when they are first asked for. `given` holds content that is in no file."""
+    """The lines of linted files, read on demand. `given` holds content that is not on disk."""
 
     def __init__(self, given: Mapping[str, bytes] | None = None) -> None:
         self._given = given or {}
@@ -30,12 +30,12 @@ class Sources:
         self._notebooks: dict[str, Document | None] = {}
 
     def line(self, filename: str, row: int, cell: int | None = None) -> str | None:
-        """Line `row` of a file, or of a `cell` of a notebook, without its end; None when it cannot be read."""
+        """Line `row` of a file, or of a notebook's `cell`, without its line break; None if it cannot be read."""
         lines = self.lines(filename) if cell is None else self._cell(filename, cell)
         return lines[row - 1] if 1 <= row <= len(lines) else None
 
     def raw_row(self, filename: str, row: int, cell: int) -> int:
-        """The line of the file that holds row `row` of a `cell` of a notebook, 1 when it cannot be read."""
+        """The line of the notebook file that holds row `row` of `cell`, 1 if it cannot be read."""
         notebook = self._notebook(filename)
         return 1 if notebook is None else notebook.raw_row(cell, row)
 
@@ -54,14 +54,14 @@ class Sources:
         return self._notebooks[filename]
 
     def lines(self, filename: str) -> list[str]:
-        """All lines without their ends; none when they cannot be read."""
+        """All lines without line breaks; empty if the file cannot be read."""
         if filename not in self._lines:
             text = self._text(filename)
             self._lines[filename] = [] if text is None else _NEWLINE.split(text)
         return self._lines[filename]
 
     def text(self, filename: str) -> str:
-        """The whole text; empty when it cannot be read."""
+        """The whole text; empty if the file cannot be read."""
         return self._text(filename) or ""
 
     def _text(self, filename: str) -> str | None:
@@ -75,7 +75,7 @@ class Sources:
 
 
 def content(filename: str) -> bytes | None:
-    """What the file holds, None when it cannot be read."""
+    """The file's content, None if it cannot be read."""
     try:
         return read(filename)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a repair changes, as a unified diff."""
+"""The changes of a repair as a unified diff."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ CI_SYSTEMS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 
 
 def unified(filename: str, old: bytes, new: bytes, *, escape: bool) -> str:
-    """A diff that `patch -p0` takes; with `escape`, for a terminal, control characters are made visible.
+    """A diff for `patch -p0`; with `escape`, for a terminal, control characters are made visible.
 
-    Where a CI system reads along, what it would take for a command is made visible in any case: a patch of such lines
-    does not apply.
+    Text that a CI system would take for a command is always made visible: a patch of such lines does not apply.
 
-    That of a notebook has a part for each cell that changes, and is for reading.
+    The diff of a notebook has a part for each changed cell, and is for reading only.
     """
     before, after = cells_of(filename, old), cells_of(filename, new)
     if before is None or after is None:

@@ -1,4 +1,4 @@
-"""What is different in a second run of a script, line by line: what a fix changed."""
+"""Differences between two runs of a script, line by line: the effect of a fix."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Row = tuple[str, int]
 
 @dataclass(frozen=True)
 class Run:
-    """A `record` and what the checks `found` in it."""
+    """A `record` and its findings."""
 
     record: Record
     found: Sequence[Finding]
 
 
 def difference(before: Run, after: Run, width: int = 80) -> str:
-    """The differences in lines of at most `width` columns where that can be."""
+    """The differences, in lines of at most `width` columns where possible."""
     pairs = _pairs(before.record, after.record)
     told = [
         *_findings(before, after, pairs, width),
@@ -152,7 +152,7 @@ def _held(before: Record, after: Record) -> Iterator[str]:
 
 
 def _computed(line: Line) -> dict[str, str]:
-    """For each phase the dtypes that it computes in, and those that it casts to."""
+    """For each phase the dtypes of computations, and the target dtypes of casts."""
     told: dict[str, str] = {}
     for phase in PASSES:
         kinds = [dtype.rpartition(" -> ") for dtype in sorted(line.by_dtype(phase))]
@@ -173,7 +173,7 @@ def _moved(row: Row, pairs: dict[Row, Row]) -> Row:
 
 
 def _pairs(before: Record, after: Record) -> dict[Row, Row]:
-    """Lines that ran before -> the same lines after. Of a file that has changed, lines are known by what they ran."""
+    """Pairs of lines before -> after. In a changed file, lines are matched by the operations they ran."""
     old, new = _calls(before), _calls(after)
     pairs: dict[Row, Row] = {}
     for filename, rows in old.items():
@@ -193,7 +193,7 @@ def _pairs(before: Record, after: Record) -> dict[Row, Row]:
 
 
 def _calls(record: Record) -> dict[str, dict[int, frozenset[str]]]:
-    """For each file and row the calls of the forward pass, by which a line is known whatever its dtypes are."""
+    """For each file and row the forward calls, which identify a line independently of its dtypes."""
     files: dict[str, dict[int, set[str]]] = {}
     for operation in record.operations:
         if operation.row and operation.phase in PASSES:
@@ -204,7 +204,7 @@ def _calls(record: Record) -> dict[str, dict[int, frozenset[str]]]:
 
 
 def _counterpart(filename: str, before: Collection[str], after: Collection[str]) -> str | None:
-    """The file that `filename` is in the other run: of the same path, the same name, or the only one in both."""
+    """The file corresponding to `filename` in the other run: same path, else same name, else the only one in both."""
     if filename in after:
         return filename
     name = PurePath(filename).name

@@ -1,4 +1,4 @@
-"""The comparison with float32 for the terminal: lines, modules and gradients that are off most."""
+"""The comparison with float32 for the terminal: lines, modules and gradients with the largest errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROOM = 24
 
 
 def against_float32(record: Record, width: int) -> Iterator[str]:
-    """The section of the summary; nothing where the run was not compared."""
+    """The section of the summary; empty if the run was not compared."""
     comparison = record.comparison
     if comparison is None:
         return
@@ -63,7 +63,7 @@ def _tensor(drift: TensorDrift) -> str:
 
 
 def amount(error: float | None, kind: str = "") -> str:
-    """`0.013`, or what is not finite."""
+    """`0.013`, or `inf` or `nan`."""
     return {"inf": "inf", "nan": "NaN", "": "inf or NaN"}[kind] if error is None else f"{error:.2g}"
 
 
@@ -73,7 +73,7 @@ def _place(drift: LineDrift) -> str:
 
 
 def _code(drift: LineDrift) -> tuple[str, int]:
-    """The line to look at: that of a library where the user's code has called one."""
+    """The line to look at: the library's, if the user's code called one."""
     return (drift.library, drift.library_row) if drift.library_row else (drift.filename, drift.row)
 
 

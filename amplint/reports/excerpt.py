@@ -1,4 +1,4 @@
-"""Source lines with a part of them marked, cut to the width that is there."""
+"""Source lines with a marked part, cut to the available width."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CUT = "..."
 
 
 def marked_rows(span: Span) -> list[int | None]:
-    """The rows of `span` to show; None stands for those left out of a long one."""
+    """The rows of `span` to show; None stands for rows omitted from a long one."""
     rows: list[int | None] = list(range(span.start.row, span.end.row + 1))
     if span.end.row > span.start.row and span.end.column == 1:
         rows.pop()
@@ -18,12 +18,12 @@ def marked_rows(span: Span) -> list[int | None]:
 
 
 def blank(line: str) -> bool:
-    """Whether nothing in `line` can be seen; a long line is not read to its end to learn that."""
+    """Whether `line` has no visible character; only the start of a long line is searched."""
     return not line or line.isspace()
 
 
 def excerpt(line: str, row: int, span: Span, room: int) -> tuple[str, str]:
-    """Line `row` in at most `room` columns, and a line below it that marks the part in `span` with `^`."""
+    """Line `row` in at most `room` columns, and a second line that marks the part in `span` with `^`."""
     start = span.start.column - 1 if row == span.start.row else len(line) - len(line.lstrip())
     end = span.end.column - 1 if row == span.end.row else len(line.rstrip())
     low, high = max(0, start - room), start + room

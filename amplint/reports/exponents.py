@@ -1,4 +1,4 @@
-"""How much of a format's range numbers use: shares of their exponents below, in and above it."""
+"""Shares of numbers below, in and above a format's range, by exponent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLOAT8 = {
 
 @dataclass(frozen=True)
 class Range:
-    """The exponents floor(log2|x|) that a format has: normal numbers from `normal` on, with fewer digits below it."""
+    """A format's exponents floor(log2|x|): normal from `normal` on, subnormal (fewer digits) below it."""
 
     dtype: str
     smallest: int
@@ -34,7 +34,7 @@ class Range:
 
     @classmethod
     def of(cls, dtype: str) -> Range:
-        """That of `dtype`, the name of a floating format."""
+        """The range of the floating format named `dtype`."""
         if dtype in FLOAT8:
             most, tiny, least = FLOAT8[dtype]
             return cls(dtype, _exponent(least), _exponent(tiny), _exponent(most))
@@ -44,8 +44,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Shares:
-    """How many numbers there are that are not 0, and how many of them a format makes 0, holds with few digits, or makes
-    inf. What rounding makes of a number is decided by its exponent: all below half the smallest number become 0."""
+    """The number of nonzero values, and how many of them a format flushes to 0, holds as subnormals, or overflows.
+
+    Rounding is decided by the exponent: everything below half the smallest subnormal becomes 0.
+    """
 
     numbers: int
     lost: int
@@ -54,7 +56,7 @@ class Shares:
 
 
 def shares(exponents: Counter[int], of: Range) -> Shares:
-    """What `of` makes of numbers with these exponents."""
+    """The shares in the format `of` for values with these exponents."""
     lost = sum(count for exponent, count in exponents.items() if exponent < of.smallest - 1)
     coarse = sum(count for exponent, count in exponents.items() if of.smallest - 1 <= exponent < of.normal)
     over = sum(count for exponent, count in exponents.items() if exponent > of.largest)
@@ -62,7 +64,7 @@ def shares(exponents: Counter[int], of: Range) -> Shares:
 
 
 def summed(histograms: Iterable[Histogram], *, unscaled: bool = False) -> Counter[int]:
-    """The exponents of all `histograms`; with `unscaled` as they were without the loss scale that they carry."""
+    """The exponents of all `histograms`; with `unscaled`, divided by the loss scale that they carry."""
     total: Counter[int] = Counter()
     for histogram in histograms:
         shift = round(math.log2(histogram.scale)) if unscaled and 0 < histogram.scale < math.inf else 0
@@ -72,7 +74,7 @@ def summed(histograms: Iterable[Histogram], *, unscaled: bool = False) -> Counte
 
 
 def by_name(histograms: Iterable[Histogram]) -> dict[str, Counter[int]]:
-    """Tensors with their exponents, under whatever loss scales."""
+    """Tensors with their exponents, summed over loss scales."""
     names: dict[str, Counter[int]] = {}
     for histogram in histograms:
         if histogram.exponents:
@@ -81,12 +83,12 @@ def by_name(histograms: Iterable[Histogram]) -> dict[str, Counter[int]]:
 
 
 def scales(histograms: Iterable[Histogram]) -> list[float]:
-    """The loss scales that gradients carry, in order; none where they carry none."""
+    """The loss scales that gradients carry, in order; empty if they carry none."""
     return sorted({histogram.scale for histogram in histograms} - {1.0})
 
 
 def rescaled(gradients: Sequence[Histogram]) -> tuple[Counter[int], float]:
-    """The exponents of gradients under another loss scale, and that scale: 1.0 where they carry one, else the usual."""
+    """The exponents of gradients under another loss scale, and that scale: 1.0 if they carry one, else the default."""
     bare = summed(gradients, unscaled=True)
     if scales(gradients):
         return bare, 1.0

@@ -1,4 +1,4 @@
-"""The operands of float8 products for the terminal: how large they are, and how much of their format that fills."""
+"""The operands of float8 products for the terminal: their magnitude relative to the format's range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.trace.record import Float8, Record
 
 
 def float8(record: Record, width: int) -> Iterator[str]:
-    """The section of the summary; nothing where no product took float8."""
+    """The section of the summary; empty without float8 products."""
     if record.float8:
         yield from ("", "float8 operands of products:")
     for dtype in dict.fromkeys(one.dtype for one in record.float8):

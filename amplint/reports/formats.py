@@ -1,4 +1,4 @@
-"""The formats by name; the module of one is loaded when it is used."""
+"""The formats by name; a format's module is imported on use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amplint.reports.context import Context, Report
 
 
 def _of(module: str) -> Report:
-    """The function of the module `module` that has its name."""
+    """The function of the same name in the module `module`."""
 
     def report(findings: Sequence[Finding], context: Context) -> str:
         text: str = getattr(import_module(f"amplint.reports.{module}"), module)(findings, context)

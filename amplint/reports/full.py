@@ -1,4 +1,4 @@
-"""The report for people: the place, the steps that lead there, why it hurts and what to write instead."""
+"""The report for people: the place, the steps that lead there, the consequence and the remedy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HOW = {
 
 
 def full(findings: Sequence[Finding], context: Context) -> str:
-    """Each finding as a block of lines, an empty line after it."""
+    """Each finding as a block of lines, followed by an empty line."""
     return "".join(_block(finding, context).rstrip("\n") + "\n\n" for finding in findings)
 
 
 def _block(finding: Finding, context: Context) -> str:
-    """The lines about `finding`, or the one of the concise format where its source cannot be shown."""
+    """The lines about `finding`, or its line of the concise format if its source cannot be shown."""
     try:
         return "\n".join(_Block(finding, context).lines())
     except Exception:

@@ -1,4 +1,4 @@
-"""Workflow commands that GitHub Actions turns into annotations."""
+"""Workflow commands that GitHub Actions shows as annotations."""
 
 from __future__ import annotations
 

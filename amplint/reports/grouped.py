@@ -1,4 +1,4 @@
-"""One line per finding below the name of its file."""
+"""One line per finding, grouped by file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.reports.text import one_line, visible
 
 
 def grouped(findings: Sequence[Finding], context: Context) -> str:
-    """Files in the order in which they come, an empty line after each."""
+    """Files in the given order, an empty line after each."""
     files: dict[str, list[Finding]] = {}
     for finding in findings:
         files.setdefault(finding.filename, []).append(finding)

@@ -11,5 +11,5 @@ from amplint.reports.text import json_text
 
 
 def json_lines(findings: Sequence[Finding], context: Context) -> str:
-    """The objects of the JSON format, each in a line of its own."""
+    """The objects of the JSON format, one per line."""
     return "".join(json_text(each) + "\n" for each in objects(findings, context))

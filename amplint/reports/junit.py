@@ -1,4 +1,4 @@
-"""JUnit's XML: a test suite for each file with findings, a failed test for each of them."""
+"""JUnit XML: a test suite per file with findings, a failed test per finding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.reports.text import visible_lines
 
 
 def junit(findings: Sequence[Finding], context: Context) -> str:
-    """The document; without findings it has one test that passed, for readers that take none for a failure."""
+    """The document; without findings it has one passed test, since some readers reject an empty document."""
     files: dict[str, list[Finding]] = {}
     for finding in findings:
         files.setdefault(finding.filename, []).append(finding)

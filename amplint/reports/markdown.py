@@ -1,4 +1,4 @@
-"""A comment for a pull request, in GitHub's Markdown."""
+"""A pull request comment in GitHub's Markdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIXES = {
 
 
 def markdown(findings: Sequence[Finding], context: Context) -> str:
-    """A heading and a list of findings, the most severe first; what would be too long is counted at the end."""
+    """A heading and a list of findings, the most severe first; those beyond the size limit are counted at the end."""
     if not findings:
         return f"{_MARKER}### amplint: no findings\n"
     ordered = sorted(findings, key=lambda finding: -finding.severity)
@@ -65,7 +65,7 @@ def _item(finding: Finding, context: Context) -> str:
 
 
 def _code(text: str) -> str:
-    """`text` in a code span, whatever it holds."""
+    """`text` as a code span, whatever it contains."""
     shown = _cut(one_line(text))
     fence = "`" * (max((len(run) for run in re.findall("`+", shown)), default=0) + 1)
     room = " " if shown.startswith("`") or shown.endswith("`") else ""
@@ -73,7 +73,7 @@ def _code(text: str) -> str:
 
 
 def literal(text: str) -> str:
-    """`text` as it is: no Markdown or HTML, and no link, mention or reference that GitHub makes of plain words."""
+    """`text` verbatim: no Markdown, HTML, link, mention or reference."""
     escaped = _PUNCTUATION.sub(lambda found: f"\\{found.group()}", _cut(one_line(text)))
     return _LINKED.sub(r"\g<0>&#8203;", escaped)
 

@@ -1,4 +1,4 @@
-"""The words for what a run showed of a finding."""
+"""The wording of a trace's verdict on a finding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amplint.findings import Finding
 
 
 def said(mark: Mark | None) -> str:
-    """`confirmed; mul took float16, gave float16 (3 times)`; nothing where the trace says nothing."""
+    """`confirmed; mul took float16, gave float16 (3 times)`; empty if the trace has no verdict."""
     if mark is None:
         return ""
     verdict = mark.verdict.value if mark.verdict is not Verdict.UNDECIDED else ""
@@ -18,6 +18,6 @@ def said(mark: Mark | None) -> str:
 
 
 def verdicts(findings: Sequence[Finding]) -> dict[str, int]:
-    """Verdict -> how many of the findings have it."""
+    """Verdict -> number of findings."""
     counts = Counter(finding.mark.verdict for finding in findings if finding.mark is not None)
     return {verdict.value: counts[verdict] for verdict in Verdict}

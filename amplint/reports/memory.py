@@ -21,7 +21,7 @@ _COLUMNS = ("", "weights", "gradients", "masters", "optimizer", "total", _FITS)
 
 
 def of_states(parameters: int, optimizer: str, found: Sequence[States], width: int = 80) -> str:
-    """What a model of so many `parameters` keeps from step to step under each recipe, and which GPUs hold it."""
+    """The persistent state of a model with `parameters` parameters under each recipe, and the GPUs that hold it."""
     unit = Unit.for_sizes(each.total for each in found)
     rows = [
         (
@@ -65,9 +65,9 @@ _SHOWN = KINDS[:4]
 
 
 def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
-    """The peak of each variant of a script by what the memory is used for, and where that of the first one is.
+    """The peak of each variant of a script by use, and the location of the first variant's peak.
 
-    The first one has a peak. Variants that come to the same are told once.
+    The first variant has a peak. Variants with the same result are shown once.
     """
     first = found[0]
     unit = Unit.for_sizes(each.total for each in found)
@@ -95,7 +95,7 @@ def refusal(each: Estimate) -> str:
 
 
 def _twin(each: Estimate, before: Sequence[Estimate]) -> Estimate | None:
-    """The first of those before that comes to the same."""
+    """The first earlier variant with the same result."""
     return next((one for one in before if each.peak and one.peak == each.peak), None)
 
 
@@ -116,7 +116,7 @@ def _place(filename: str, row: int) -> str:
 
 
 def _holders(holders: Sequence[Holder], unit: Unit) -> Iterator[str]:
-    """Lines with the size, the kind, the module and the line of what holds most."""
+    """The tensors that hold most: size, kind, module and line."""
     cells = [(unit.of(each.size), each.kind, visible(each.module) or "-") for each in holders[:_MOST]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for (size, kind, module), each in zip(cells, holders, strict=False):
@@ -125,7 +125,7 @@ def _holders(holders: Sequence[Holder], unit: Unit) -> Iterator[str]:
 
 
 def _batches(first: Estimate) -> str:
-    """The largest batch for each size of GPUs."""
+    """The largest batch for each GPU size."""
     sizes = sorted({gpu.memory for gpu in GPUS.values()})
     times = {size: largest_batch(first, size) for size in sizes}
     if not all(map(math.isfinite, times.values())):
@@ -138,7 +138,7 @@ def _batches(first: Estimate) -> str:
 
 
 def _advice(found: Sequence[Estimate], gpu: Gpu, unit: Unit) -> str:
-    """What to change first, and what it saves."""
+    """The change to make first, easy ones preferred, and the memory it saves."""
     first = found[0]
     saved = {each.variant: 1 - each.total / first.total for each in found[1:] if each.peak}
     preferred = [name for name in _EASY if saved.get(name, 0) >= _WORTHWHILE]
@@ -157,7 +157,7 @@ def _smallest(size: int) -> str:
 
 
 def gpus() -> str:
-    """What the last column says, for the GPUs that amplint knows."""
+    """The last column, for the GPUs that amplint knows."""
     by_size = groupby(sorted(GPUS, key=lambda name: GPUS[name].memory), lambda name: GPUS[name].memory)
     sizes = "; ".join(f"{memory} {', '.join(names)}" for memory, names in by_size)
     return f"fits: GiB of the smallest GPU that holds it; {sizes}."
@@ -165,14 +165,14 @@ def gpus() -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """What sizes are told in."""
+    """The unit of sizes."""
 
     name: str
     size: int
 
     @classmethod
     def for_sizes(cls, sizes: Iterable[int]) -> Unit:
-        """GiB, or MiB where all `sizes` in bytes are small."""
+        """GiB, or MiB if all `sizes` in bytes are small."""
         return cls("GiB", 2**30) if max(sizes) >= 2**30 else cls("MiB", 2**20)
 
     def of(self, size: int) -> str:
@@ -182,7 +182,7 @@ class Unit:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows in columns, the first to the left and the others to the right. A row of two cells is a name and a text."""
+    """Rows in columns, the first left-aligned and the others right-aligned. A row of two cells is a name and a text."""
     whole = [row for row in (head, *rows) if len(row) == len(head)]
     widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
     widths[0] = max(len(row[0]) for row in (head, *rows))

@@ -1,4 +1,4 @@
-"""The table of a run's modules for the terminal: the dtypes of what they compute, products in half, time."""
+"""The table of a run's modules for the terminal: dtypes of computations, products in half, time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GAP = "  "
 
 
 def by_module(record: Record, width: int) -> Iterator[str]:
-    """The section of the summary; nothing where no module holds another."""
+    """The section of the summary; empty if no module contains another."""
     shown = rows(tree(record), _ROWS)
     if not any(row.depth for row in shown):
         return
@@ -48,7 +48,7 @@ def _cells(row: Row, seconds: float) -> tuple[str, str, str, str]:
 
 
 def _rank(node: Node, dtype: str) -> tuple[bool, bool, int]:
-    """What a dtype is sorted by: low precision in front, then what most operations computed in."""
+    """The sort key of a dtype: low precision first, then by number of operations."""
     return not is_float8(dtype), dtype not in HALF_DTYPES, -node.dtypes[dtype]
 
 

@@ -1,4 +1,4 @@
-"""What ran in each module: a tree of a run's models, with repeated layers that did the same as one."""
+"""The operations of each module: a tree of a run's models, with equal repeated layers merged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from amplint.trace.record import Operation, Record
 
 @dataclass
 class Node:
-    """A module with all that ran in it and below it, or several alike: `modules` of them, called `name`.
+    """A module with all operations in and below it, or `modules` equal ones merged under `name`.
 
-    `name` is the path from the parent's on, such as `layers.0-11`, empty for what ran outside of any module; `path` is
-    that of the first of them. `dtypes` counts the operations of forward and backward pass by the dtype that they
-    compute in, without casts, which `casts` counts. Of the `products`, `in_half` ran in half or float8. `seconds` is
-    the time of all operations that have one. `own` tells whether something ran in the module itself.
+    `name` is the path relative to the parent, such as `layers.0-11`, empty for operations outside of any module; `path`
+    is that of the first of them. `dtypes` counts the forward and backward operations by computation dtype, without
+    casts, which `casts` counts. Of the `products`, `in_half` ran in half or float8. `seconds` is the sum of measured
+    times. `own` says whether an operation ran in the module itself.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: a node, and how deep it lies; `folded` says that what is below it is not shown."""
+    """A row of the table: a node and its depth; `folded` if its children are not shown."""
 
     node: Node
     depth: int
@@ -46,10 +46,10 @@ class Row:
 
 
 def tree(record: Record) -> list[Node]:
-    """The outermost modules in the order in which they ran, behind them what ran outside of any.
+    """The outermost modules in execution order, then the operations outside of any.
 
-    Modules beside each other whose names are numbers are one node where the same modules ran below them, in the same
-    dtypes, and their products all in half, none, or some. One that only holds another is told with it: `layers.0-11`.
+    Siblings with numeric names are merged if the same modules ran below them, in the same dtypes, and their products
+    all, none or partly in half. A module with a single child is merged with it: `layers.0-11`.
     """
     roots: list[Node] = []
     known: dict[str, Node] = {}
@@ -63,9 +63,9 @@ def tree(record: Record) -> list[Node]:
 
 
 def rows(nodes: Sequence[Node], most: int) -> list[Row]:
-    """At most `most` rows, or one for each of `nodes`: the tree as deep as that goes, the most time opened first.
+    """At most `most` rows, or one for each of `nodes`: the tree expanded by time, largest first.
 
-    Where nothing has a time, the number of operations takes its place.
+    Without times, the number of operations takes their place.
     """
     timed = any(node.seconds for node in nodes)
     opened: set[int] = set()
@@ -89,7 +89,7 @@ def _shown(nodes: Sequence[Node], depth: int, opened: set[int]) -> Iterator[Row]
 
 
 def _path(module: str, roots: list[Node], known: dict[str, Node]) -> list[Node]:
-    """The nodes from the outermost to that of `module`, those that are not `known` yet made."""
+    """The nodes from the outermost to that of `module`; those not `known` yet are created."""
     nodes: list[Node] = []
     path = ""
     for name in module.split("."):
@@ -116,7 +116,7 @@ def _count(node: Node, operation: Operation, count: int, seconds: float) -> None
 
 
 def _folded(node: Node) -> Node:
-    """`node` with those below it that did the same as one, and with the only one that it holds."""
+    """`node` with equal children merged, and with its only child."""
     node.children = _alike([_folded(child) for child in node.children])
     if len(node.children) == 1 and not node.own and node.path:
         only = node.children[0]
@@ -133,13 +133,13 @@ def _alike(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _shape(node: Node) -> object:
-    """Equal for modules that are told as one."""
+    """Equal for modules to merge."""
     below = tuple((child.name, _shape(child)) for child in node.children)
     return frozenset(node.dtypes), node.in_half > 0, node.in_half == node.products, below
 
 
 def _joined(group: Sequence[Node], name: str = "") -> Node:
-    """The modules of `group`, which are alike, as one called `name`, or by their numbers."""
+    """The equal modules of `group` as one, named `name` or by their numbers."""
     first = group[0]
     if len(group) == 1:
         return first

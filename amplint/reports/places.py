@@ -1,4 +1,4 @@
-"""Places in files and in the cells of notebooks, in words."""
+"""Places in files and notebook cells as text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def pointed(filename: str, span: Span) -> str:
 
 
 def in_file(filename: str, cell: int | None) -> str:
-    """The file, and the cell where it is a notebook."""
+    """The file name, with the cell in a notebook."""
     return visible(filename) if cell is None else f"{visible(filename)}:cell {cell}"
 
 
 def file_rows(filename: str, span: Span, sources: Sources) -> tuple[int, int]:
-    """The first and the last line of the file that hold `span`; in a notebook these are lines of its JSON."""
+    """The first and last line of the file that `span` covers; in a notebook, lines of its JSON."""
     rows = span.start.row, span.end.row
     if span.cell is None:
         return rows

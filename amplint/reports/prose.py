@@ -1,4 +1,4 @@
-"""What reports that have one text for a finding say in it."""
+"""The shared text of reports that have one text per finding."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from amplint.reports.marks import said
 
 
 def paragraphs(finding: Finding, title: str = "") -> list[str]:
-    """The message after a `title`, what a trace says of it, the guesses it rests on, the reason and the advice.
+    """The message after a `title`, the trace's mark, the guesses, the reason and the advice.
 
-    Where it is in a notebook, the place comes first: what reads the report knows the file alone.
+    In a notebook the place comes first, since readers of the report know the file alone.
     """
     start = finding.span.start
     cell = f"In cell {finding.cell}, line {start.row}, column {start.column}:" if finding.cell is not None else ""

@@ -1,4 +1,4 @@
-"""What ran on each line of the user's code, the lines that want to be looked at first in front."""
+"""Operations by line of the user's code, lines that need attention first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PASSES = ("forward", "backward", "recomputation")
 
 @dataclass
 class Line:
-    """A line of code with what was computed there; row 0 stands for operations of no line.
+    """A line of code with its computations; row 0 stands for operations of no line.
 
-    `seconds` is the time that its operations took, those that compute nothing included.
+    `seconds` is the time of its operations, including those that compute nothing.
     """
 
     filename: str
@@ -31,11 +31,11 @@ class Line:
 
     @property
     def float32_products(self) -> int:
-        """How many products ran in float32 in a region."""
+        """The number of products that ran in float32 inside of a region."""
         return self._count(is_float32_product)
 
     def by_dtype(self, phase: str) -> dict[str, Counter[str]]:
-        """Dtype (`float16`, or `float32 -> float16` for casts) to operators with their counts, busiest first."""
+        """Dtype (`float16`, or `float32 -> float16` for casts) to operators with their counts, most frequent first."""
         counts = Counter[tuple[str, str]]()
         for operation, count in self.operations.items():
             if operation.phase == phase:
@@ -46,7 +46,7 @@ class Line:
         return groups
 
     def order(self) -> tuple[object, ...]:
-        """What lines are sorted by: findings, float32 products in a region, casts that the code asks for, busyness."""
+        """The sort key: findings, float32 products in a region, explicit casts, number of operations."""
         severity = max((found.severity for found in self.findings), default=0)
         casts = self._count(is_own_cast)
         busy = self.operations.total()
@@ -57,7 +57,7 @@ class Line:
 
 
 def lines(record: Record, found: Iterable[Finding]) -> list[Line]:
-    """The lines that something was computed on in the forward or backward pass, worst first."""
+    """The lines with computations in the forward or backward pass, worst first."""
     places: dict[tuple[str, int], Line] = {}
     for operation, count in record.operations.items():
         if operation.phase not in PASSES:
@@ -75,7 +75,7 @@ def lines(record: Record, found: Iterable[Finding]) -> list[Line]:
 
 
 def changed(record: Record) -> set[str]:
-    """The source files that are no longer what ran, so that their lines may be others."""
+    """The source files that changed since the run, whose lines may differ."""
     return {name for name, before in record.sources.items() if before and _digest(name) not in (before, "")}
 
 
@@ -87,7 +87,7 @@ def _digest(filename: str) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """`34 %`; what is not 0 but little is `< 0.01 %`, and nothing of nothing is `0 %`."""
+    """`34 %`; small nonzero shares are `< 0.01 %`, and a share of nothing is `0 %`."""
     percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 0.01:
         return "< 0.01 %"
@@ -95,7 +95,7 @@ def share(part: float, whole: float) -> str:
 
 
 def digits(scale: float) -> str:
-    """A loss scale: `1048576`, without an exponent as long as ten digits do."""
+    """A loss scale: `1048576`, without an exponent up to ten digits."""
     return f"{scale:.10g}"
 
 
@@ -105,7 +105,7 @@ def named(ops: Counter[str]) -> str:
 
 
 def total_seconds(record: Record) -> float:
-    """The time of all operations that have one."""
+    """The sum of all measured times."""
     return sum(record.seconds.values())
 
 

@@ -1,4 +1,4 @@
-"""Which ranks a record is of and how often they ran what, for the terminal."""
+"""The ranks of a record and the differences of their operation counts, for the terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _LINES = 12
 
 
 def whose(record: Record) -> str:
-    """`, rank 0 of 2` or `, 2 ranks`; empty where there is only one."""
+    """`, rank 0 of 2` or `, 2 ranks`; empty for a single rank."""
     if record.ranks == 1:
         return ""
     return f", {record.ranks} ranks" if record.rank is None else f", rank {record.rank} of {record.ranks}"
 
 
 def unequal(record: Record) -> str:
-    """The lines that ranks ran unequally often, some of them; empty where there is none."""
+    """Some of the lines that ranks ran unequally often; empty if there are none."""
     counts = [difference for difference in record.divergences if difference.kind == "count"]
     if not counts:
         return ""

@@ -1,4 +1,4 @@
-"""reviewdog's diagnostic format, with fixes as suggestions."""
+"""Reviewdog's diagnostic format, with fixes as suggestions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rdjson(findings: Sequence[Finding], context: Context) -> str:
 
 
 class _Texts:
-    """The files that are told of."""
+    """The lines of the reported files."""
 
     def __init__(self, context: Context) -> None:
         self._sources = context.sources
@@ -44,7 +44,7 @@ class _Texts:
         return self._lines[filename]
 
     def location(self, filename: str, span: Span) -> dict[str, Any]:
-        """A place in a file, of a notebook only the lines of its JSON."""
+        """A place in a file; in a notebook only lines of its JSON."""
         if span.cell is None:
             return {"path": from_root(filename), "range": _range(self.of(filename), span)}
         first, last = file_rows(filename, span, self._sources)
@@ -73,7 +73,7 @@ def _diagnostic(finding: Finding, texts: _Texts, context: Context) -> dict[str, 
 
 
 def _suggestion(lines: Lines, fix: Fix) -> dict[str, Any] | None:
-    """All edits of `fix` as one; None where it cannot be applied or reaches too far."""
+    """All edits of `fix` as one; None if it cannot be applied or spans too many lines."""
     edits = whole_edits(lines.text, fix)
     if not edits:
         return None
@@ -90,7 +90,7 @@ def _range(lines: Lines, span: Span) -> dict[str, Any]:
 
 
 def _position(lines: Lines, position: Position) -> dict[str, int]:
-    if lines.text.isascii():  # at once, and a line of text can be long
+    if lines.text.isascii():  # in one pass, since a line can be long
         return {"line": position.row, "column": position.column}
     before = lines.line(position.row)[: position.column - 1] if position.row <= len(lines) else ""
     beyond = max(0, position.column - 1 - len(before))

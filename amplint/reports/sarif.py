@@ -37,7 +37,7 @@ LONGEST_DESCRIPTION = 1024
 def sarif(findings: Sequence[Finding], context: Context) -> str:
     """A log with one run; paths are relative to the current folder, `SRCROOT`.
 
-    Of more than 25,000 findings the most severe are kept, and the run says how many are missing.
+    Of more than 25,000 findings the most severe are kept, and the run states the number omitted.
     """
     marks = fingerprints(findings, context.sources.line)
     kept = sorted(sorted(range(len(findings)), key=lambda index: -findings[index].severity)[:MOST_RESULTS])
@@ -156,5 +156,5 @@ def _region(span: Span) -> dict[str, int]:
 
 
 def _message(text: str) -> str:
-    """`text` in which no part is taken for a link, which `[words](address)` would be."""
+    """`text` with brackets escaped, since `[words](address)` would be a link."""
     return visible_lines(text).replace("](", "\\](")

@@ -1,4 +1,4 @@
-"""How often each rule fired."""
+"""Counts of findings by rule."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from amplint.reports.text import json_text
 
 
 def statistics(findings: Sequence[Finding]) -> str:
-    """A table of count, code, name, severity and how many have a fix; most frequent first.
+    """A table of count, code, name, severity and number with a fix; most frequent first.
 
-    Where a trace was looked at, also how many it confirms, contradicts, and so on.
+    With a trace, also the number of each verdict.
     """
     rows = [{key: str(value) for key, value in row.items()} for row in _rows(findings)]
     widths = {key: max(len(row[key]) for row in rows) for key in (rows[0] if rows else ())}

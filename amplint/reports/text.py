@@ -1,6 +1,4 @@
-"""Making untrusted text safe to show: linted code may hold escape sequences, characters that reorder a line, and what
-CI systems take for commands to themselves.
-"""
+"""Sanitised text: linted code may contain escape sequences, bidirectional controls and CI commands."""
 
 from __future__ import annotations
 
@@ -23,22 +21,22 @@ _COMMAND = regex(rf"(?<!\S):(?=:)|{_COMMAND_ANYWHERE.pattern}")
 
 
 def visible(text: str) -> str:
-    """`text` with control, direction and zero-width characters, and commands to CI systems, as escapes (`\\x1b`)."""
+    r"""`text` with control, direction and zero-width characters, and CI commands, as escapes (`\x1b`)."""
     return _COMMAND.sub(lambda found: _hex_of(found.group()), _INVISIBLE.sub(_escape, text))
 
 
 def without_commands(text: str) -> str:
-    """`text` with nothing escaped but commands to CI systems."""
+    """`text` with only CI commands escaped."""
     return _COMMAND.sub(lambda found: _hex_of(found.group()), text)
 
 
 def visible_lines(text: str) -> str:
-    """`text` with its lines, each made `visible`."""
+    """The lines of `text`, each made `visible`."""
     return "\n".join(visible(line) for line in text.splitlines())
 
 
 def visible_cells(line: str) -> list[str]:
-    """What is shown for each character of a line of code, tabs as four columns."""
+    """The text shown for each character of a line of code, tabs as four columns."""
     first = {found.start() for found in _COMMAND_ANYWHERE.finditer(line)}
     if not first and line.isascii() and line.isprintable():
         return list(line)
@@ -49,12 +47,12 @@ def visible_cells(line: str) -> list[str]:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """`value` as JSON in ASCII, in which no CI system finds a command to itself."""
+    """`value` as ASCII JSON without CI commands."""
     return _COMMAND_ANYWHERE.sub(r"\\u0023", json.dumps(value, indent=indent))
 
 
 def fitting(pieces: Iterable[str], room: int) -> list[str]:
-    """As many of the first `pieces` as have `room` characters; the others are not asked for."""
+    """As many of the first `pieces` as fit into `room` characters; the others are not evaluated."""
     taken: list[str] = []
     for piece in pieces:
         room -= len(piece)
@@ -65,14 +63,14 @@ def fitting(pieces: Iterable[str], room: int) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """`text` with every run of white space as one space, and made `visible`."""
+    """`text` with every run of white space as one space, made `visible`."""
     return visible(" ".join(text.split()))
 
 
 def from_here(filename: str) -> str:
-    """`filename` from the folder of installed packages on, or from the current one, or whole, whichever is shorter.
+    """`filename` relative to site-packages, to the current folder, or absolute, whichever is shortest.
 
-    `elsewhere` where it is empty.
+    `elsewhere` if it is empty.
     """
     from amplint.trace.packages import packaged
 
@@ -82,21 +80,21 @@ def from_here(filename: str) -> str:
 
 
 def columns(text: str) -> int:
-    """How many terminal columns `text` takes."""
+    """The width of `text` in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
 
 
 def cut(text: str, room: int) -> str:
-    """`text`, or as much of it as has `room` columns with the mark that it goes on."""
+    """`text`, or as much of it as fits into `room` columns with an ellipsis."""
     return text if columns(text) <= room else text[: room - 4] + " ..."
 
 
 def wrap(text: str, width: int, indent: str, first: str | None = None) -> list[str]:
-    """`text` in lines of at most `width` columns that start with `indent`, the first one with `first` instead.
+    """`text` in lines of at most `width` columns that start with `indent`, the first with `first` instead.
 
-    Lines that are indented are code and are kept as they are.
+    Indented lines are code and are kept.
     """
     lines: list[str] = []
     for line in text.splitlines() or [""]:

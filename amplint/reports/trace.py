@@ -1,4 +1,4 @@
-"""A record of a run for the terminal: what ran in which dtype on each line, the scaler, numbers, what is in half."""
+"""A record of a run for the terminal: dtypes by line, the scaler, numerical findings, tensors held in half."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOGETHER = "\N{NO-BREAK SPACE}"
 
 
 def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
-    """The summary in lines of at most `width` columns where that can be; `found` is what the checks found."""
+    """The summary, in lines of at most `width` columns where possible; `found` are the checks' findings."""
     steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
@@ -58,7 +58,7 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
 
 
 def _head(line: Line, sources: Sources, marks: str, width: int) -> Iterator[str]:
-    """The place, the code and the marks; the code below the others where little of it would be left."""
+    """Place, code and marks; the code on a line of its own if it would be cut too short."""
     source = visible(((sources.line(line.filename, line.row) if line.row else None) or "").strip())
     text = f"  {place(line.filename, line.row)}"
     room = width - columns(marks) - 2 if marks else width
@@ -86,7 +86,7 @@ def _dtypes(line: Line, width: int) -> Iterator[str]:
 
 
 def _libraries(line: Line, width: int) -> Iterator[str]:
-    """The lines of libraries that most of it ran at."""
+    """The library lines with most of its operations."""
     counts: Counter[tuple[str, int]] = Counter()
     for operation, count in line.operations.items():
         if operation.library_row:
@@ -115,7 +115,7 @@ def _scaler(record: Record) -> Iterator[str]:
 
 
 def _stretch(step: ScalerStep) -> object:
-    """Equal for neighbours that are told as one: nothing happened to the scale in them."""
+    """Equal for adjacent steps that are shown as one: the scale did not change in them."""
     quiet = not step.skipped and step.after in (None, step.scale)
     return (step.scaler, step.optimizer, step.scale) if quiet else step
 
@@ -175,5 +175,5 @@ def _held(record: Record) -> Iterator[str]:
 
 
 def place(filename: str, row: int) -> str:
-    """`train.py:12` from the current folder on, `elsewhere` where there is no line."""
+    """`train.py:12` relative to the current folder, `elsewhere` without a line."""
     return f"{visible(from_here(filename))}:{row}" if row else "elsewhere"

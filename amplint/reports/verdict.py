@@ -1,4 +1,4 @@
-"""The one sentence about a run that matters most."""
+"""The verdict on a run in one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Place = Callable[[str, int], str]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A sentence without its end, and a level: `good`, `doubtful`, `bad`, or `unknown` where nothing is known."""
+    """A sentence without its full stop, and a level: `good`, `doubtful`, `bad`, or `unknown`."""
 
     text: str
     level: str
@@ -26,7 +26,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Steps:
-    """Of `seen` steps those that a scaler `skipped`; `spoilt` says that none had a finite gradient."""
+    """The number of steps `seen` and `skipped` by a scaler; `spoilt` if none had finite gradients."""
 
     seen: int
     skipped: int
@@ -34,12 +34,12 @@ class Steps:
 
     @property
     def none_trained(self) -> bool:
-        """Whether no step changed the weights to anything of use."""
+        """Whether no step changed the weights usefully."""
         return self.seen > 0 and (self.spoilt or self.skipped == self.seen)
 
 
 def steps(record: Record) -> Steps:
-    """What became of the steps: those that were recorded, and all of them where a scaler was followed throughout."""
+    """The outcome of the steps: of the recorded ones, or of all if a scaler was followed throughout."""
     whole = [series for series in record.series if series.what == "skipped" and series.values]
     if record.every > 1 and len(whole) == 1:
         seen, skipped = record.taken, int(whole[0].values[-1] or 0)
@@ -54,14 +54,14 @@ def steps(record: Record) -> Steps:
 
 
 def origin(record: Record, found: Sequence[Finding]) -> NonFinite | None:
-    """The first operation that made inf or NaN, of those at lines that something serious was found at."""
+    """The first operation that made inf or NaN among the lines with serious findings."""
     places = {(one.filename, one.span.start.row) for one in found if one.severity > Severity.INFO}
     known = [one for one in record.nonfinite if (one.filename, one.row) in places]
     return min(known, key=lambda one: one.step, default=None)
 
 
 def verdict(record: Record, found: Sequence[Finding], place: Place) -> Verdict:
-    """What is to be said of `record`, in which the checks have `found` something; `place` names a line."""
+    """The verdict on `record` with the checks' findings `found`; `place` names a line."""
     missing, was, first = absence(record), steps(record), origin(record, found)
     serious = [one for one in found if one.severity > Severity.INFO]
     level = "good" if not serious else "bad" if serious[0].severity == Severity.ERROR else "doubtful"

@@ -1,1 +1,1 @@
-"""A record of a run as one HTML page that needs nothing from elsewhere; `document.page` makes it."""
+"""A record of a run as a self-contained HTML page; `document.page` creates it."""

@@ -1,4 +1,4 @@
-"""What is shown of many things."""
+"""Selection of the rows to show of a long table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Shown(Generic[_T]):
-    """The `rows` of a table, and how many others are `left_out` of it."""
+    """The `rows` of a table, and the number `left_out`."""
 
     rows: list[_T]
     left_out: int
 
 
 def most(items: Sequence[_T], count: int, badness: Callable[[_T], float]) -> Shown[_T]:
-    """At most `count` of `items`: those with most `badness`, in the order that they come in."""
+    """At most `count` of `items`: those with the largest `badness`, in their original order."""
     worst = sorted(range(len(items)), key=lambda index: -badness(items[index]))[:count]
     return Shown([items[index] for index in sorted(worst)], len(items) - len(worst))

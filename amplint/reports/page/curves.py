@@ -1,4 +1,4 @@
-"""The plots of the page over the steps of a run: losses, the loss scale, and how large tensors are."""
+"""The page's plots over the steps of a run: losses, loss scale, tensor magnitudes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LIMIT = 2.0**128
 
 
 def curves(record: Record, place: Place) -> list[Markup]:
-    """The plots that the run has something for, for whose lines `place` has names."""
+    """The plots for which the run has data; `place` names lines of code."""
     plots = [*_losses(record.series, place), *_scales(record)]
     for what in _LARGEST:
         members = [one for one in record.series if one.what == what and len(one.steps) > 1]
@@ -72,7 +72,7 @@ def _scales(record: Record) -> Iterator[Markup]:
 
 
 def _long_scales(axis: Axes, series: Sequence[Series]) -> int:
-    """Draw the scales of all steps with those at which more had been skipped; how many that were."""
+    """Draw the scales of all steps, marking those by which more steps were skipped; return the number skipped."""
     skipped = {one.name: one for one in series if one.what == "skipped"}
     scales = [one for one in series if one.what == "scale"]
     marks: list[tuple[int, float]] = []
@@ -89,7 +89,7 @@ def _long_scales(axis: Axes, series: Sequence[Series]) -> int:
 
 
 def _scale_of_each_step(axis: Axes, steps: Sequence[ScalerStep]) -> int:
-    """Draw what each scaler had in each step; how many were skipped."""
+    """Draw each scaler's scale in each step; return the number of skipped steps."""
     by_scaler = sorted(steps, key=lambda step: step.scaler)
     for number, (scaler, group) in enumerate(groupby(by_scaler, lambda step: step.scaler)):
         history = list(group)
@@ -110,7 +110,7 @@ def _mark_skipped(axis: Axes, places: Sequence[tuple[int, float]]) -> None:
 
 
 def _sizes(what: str, members: Sequence[Series]) -> Markup:
-    """A band from the smallest to the largest of all, and the worst of them as lines."""
+    """A band from the smallest to the largest of all, and the worst as lines."""
     with style():
         figure, axis = _figure(_LARGEST[what])
         worst = most(members, len(_COLOURS), lambda one: max((value for value in one.values if value), default=0)).rows
@@ -132,7 +132,7 @@ def _sizes(what: str, members: Sequence[Series]) -> Markup:
 
 
 def _float8(operands: Sequence[Float8]) -> Iterator[Markup]:
-    """For each format a plot of how far operands fill it, the emptiest as lines."""
+    """For each format a plot of the share of its range that operands use, the smallest as lines."""
     for dtype in dict.fromkeys(one.dtype for one in operands if one.dtype in FLOAT8 and len(one.steps) > 1):
         members = [_filled(one) for one in operands if one.dtype == dtype and len(one.steps) > 1]
         of, title = Range.of(dtype), f"Largest numbers of operands, as {dtype} holds them"
@@ -156,7 +156,7 @@ def _float8(operands: Sequence[Float8]) -> Iterator[Markup]:
 
 
 def _filled(operand: Float8) -> Series:
-    """Its largest number in units of the format."""
+    """The operand's largest number relative to the format's maximum."""
     pairs = zip(operand.amax, operand.scale, strict=True)
     sizes = tuple(None if amax is None or not scale else amax / scale for amax, scale in pairs)
     return Series("", f"{operand.module} {operand.operand}", operand.filename, operand.row, operand.steps, sizes)
@@ -169,7 +169,7 @@ def _mark_powers(axis: Axes) -> None:
 
 
 def _band(members: Sequence[Series]) -> tuple[list[int], list[float], list[float]]:
-    """Step numbers, and the smallest and largest value there."""
+    """Step numbers, and the smallest and largest value of each."""
     at: dict[int, list[float]] = {}
     for one in members:
         for step, value in zip(_numbers(one), _values(one), strict=True):
@@ -180,7 +180,7 @@ def _band(members: Sequence[Series]) -> tuple[list[int], list[float], list[float
 
 
 def _mark_nonfinite(axis: Axes, members: Sequence[Series]) -> None:
-    """A mark at the upper edge for each step in which something was inf or NaN."""
+    """Mark each step with an inf or NaN at the upper edge."""
     steps = sorted(
         {step + 1 for one in members for step, value in zip(one.steps, one.values, strict=True) if value is None}
     )

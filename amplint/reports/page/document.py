@@ -1,4 +1,4 @@
-"""The page itself: everything in one text, with no script but its own and nothing from the network."""
+"""The page as one text, with no external script and no network access."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ENDS = re.compile(r"[/_](?=\w)|\.(?=\w)(?!\w+:\d)")
 
 
 def page(record: Record, found: Sequence[Finding]) -> str:
-    """`record` and what the checks `found` in it as an HTML document.
+    """`record` and its findings as an HTML document.
 
-    The same record gives the same text, as long as the source files that it names, which are read, stay as they are.
+    Deterministic for a record, as long as the source files that it names, which are read, do not change.
     """
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -108,7 +108,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
 
 
 def _filenames(record: Record, found: Sequence[Finding]) -> list[str]:
-    """The files that the page names, in an order that the record gives."""
+    """The files that the page names, in the record's order."""
     lists: list[Sequence[Operation | NonFinite | HalfLoss | Divergence | ScalerStep | Series]] = [
         *(list(record.operations), record.nonfinite, record.losses, record.divergences),
         *(record.scaler_steps, record.series),
@@ -127,7 +127,7 @@ def _command(record: Record, names: Mapping[str, str]) -> list[str]:
 
 
 def _title(record: Record, files: Sequence[Listing], names: Mapping[str, str]) -> str:
-    """The script, of a block that was watched the file in which most ran."""
+    """The script; for a watched block, the file in which most operations ran."""
     command = _command(record, names)
     if command:
         return command[1] if command[0] == "-m" and len(command) > 1 else command[0]
@@ -135,10 +135,10 @@ def _title(record: Record, files: Sequence[Listing], names: Mapping[str, str]) -
 
 
 def _breakable(text: str) -> Markup:
-    """A name that may be broken into lines where its parts end."""
+    """A name with line break opportunities between its parts."""
     return Markup(_ENDS.sub(r"\g<0><wbr>", str(escape(visible(text)))))
 
 
 def _shown(value: object) -> object:
-    """Text of the user's without characters that hide or reorder what stands around them."""
+    """User text without characters that hide or reorder their surroundings."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

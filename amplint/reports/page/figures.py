@@ -1,4 +1,4 @@
-"""The plots of the page: exponents against the ranges of formats, and updates of weights."""
+"""The page's plots: exponents against format ranges, and weight updates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLURAL = {"activation": "Activations", "weight": "Weights", "gradient": "Gradie
 
 
 def exponents(histograms: Sequence[Histogram]) -> list[Markup]:
-    """How numbers of each kind spread over exponents; gradients also as another loss scale would place them."""
+    """The distribution of exponents by kind of tensor; gradients also under another loss scale."""
     kinds = _by_kind(histograms)
     every = summed(one for members in kinds.values() for one in members)
     ends = [*every, *rescaled(kinds.get("gradient", []))[0]]
@@ -57,7 +57,7 @@ def _spread(kind: str, members: Sequence[Histogram], ends: Sequence[int]) -> Mar
 
 
 def tensors(histograms: Sequence[Histogram]) -> dict[str, Markup]:
-    """For each kind of tensors a box plot of their exponents; of many tensors the worst for float16."""
+    """A box plot of exponents for each kind of tensors; of many tensors the worst for float16."""
     return {kind: _boxes(kind, by_name(members)) for kind, members in _by_kind(histograms).items()}
 
 
@@ -87,7 +87,7 @@ def _boxes(kind: str, names: dict[str, Counter[int]]) -> Markup:
 
 
 def updates(ratios: dict[str, list[float]]) -> Markup | None:
-    """The norm of each parameter's updates over that of the parameter, a mark for each step."""
+    """The norm of each parameter's update relative to the parameter's, one mark per step."""
     known = {name: [ratio for ratio in members if ratio > 0] for name, members in ratios.items()}
     shown = most([name for name in known if known[name]], _ROWS, lambda name: max(known[name])).rows
     points = [(ratio, row) for row, name in enumerate(shown) for ratio in known[name]]
@@ -107,7 +107,7 @@ def updates(ratios: dict[str, list[float]]) -> Markup | None:
 
 
 def _named(axis: Axes, names: Sequence[str]) -> None:
-    """Put the name of each row above it, so that it takes no width from what is drawn."""
+    """Put the name of each row above it, so that it takes no width from the plot."""
     axis.set_ylim(len(names) - 0.5, -0.75)
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)
@@ -116,7 +116,7 @@ def _named(axis: Axes, names: Sequence[str]) -> None:
 
 
 def _by_kind(histograms: Sequence[Histogram]) -> dict[str, list[Histogram]]:
-    """Those that have exponents."""
+    """The kinds of tensors that have exponents."""
     known = [each for each in histograms if each.exponents]
     return {kind: members for kind in _PLURAL if (members := [each for each in known if each.what == kind])}
 
@@ -130,7 +130,7 @@ def _carried(histograms: Sequence[Histogram]) -> str:
 
 
 def _stairs(counts: Counter[int]) -> tuple[list[float], list[int]]:
-    """Shares of all, and the edges of the exponents they belong to."""
+    """Shares of the total, and the edges of their exponents."""
     total = counts.total()
     return [counts[exponent] / total for exponent in _span(counts)], [*_span(counts), max(counts) + 1]
 
@@ -151,7 +151,7 @@ def _ranges(axis: Axes) -> None:
 
 
 def _zones(axis: Axes) -> None:
-    """Shade what float16 does not hold, and what it holds with few digits."""
+    """Shade the ranges that float16 cannot represent, and its subnormal range."""
     below, above = FLOAT16.smallest - 1, FLOAT16.largest + 1
     axis.axvspan(-1000, below, color=BAD, alpha=0.12, linewidth=0)
     axis.axvspan(below, FLOAT16.normal, color=COARSE, alpha=0.14, linewidth=0)
@@ -187,6 +187,6 @@ def _out_of_range(exponents: Counter[int]) -> float:
 
 
 def short(name: str) -> str:
-    """A name for a plot, its end where it is long."""
+    """A name for a plot, the end of it if it is long."""
     text = visible(name)
     return text if len(text) <= _NAME else f"...{text[3 - _NAME :]}"

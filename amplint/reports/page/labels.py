@@ -1,4 +1,4 @@
-"""Names of files for a page that is read elsewhere: short, and each of one file."""
+"""Short, unambiguous file names for a page read elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from amplint.trace.packages import packaged
 
 
 def labels(filenames: Iterable[str]) -> dict[str, str]:
-    """A label for each file: from the current folder on, from its package's, or from the folder that the rest share.
+    """A label for each file: relative to the current folder, to its package's, or to the others' common folder.
 
-    Where two files come to the same label they keep their whole paths.
+    Files whose labels would collide keep their absolute paths.
     """
     paths = {name: os.path.normpath(name) for name in filenames if name}
     own = [path for path in paths.values() if _inside(path) is None and not packaged(path)]
@@ -32,6 +32,6 @@ def _label(path: str, folder: str) -> str:
 
 
 def _inside(path: str) -> str | None:
-    """`path` from the current folder on, None where it does not lie in it."""
+    """`path` relative to the current folder, None if it is outside."""
     relative = os.path.relpath(path)
     return None if relative.split(os.sep)[0] == os.pardir else relative

@@ -1,4 +1,4 @@
-"""The source with what ran on each line: files as rows of code, without the long stretches where nothing ran."""
+"""Annotated source: rows of code with their operations, without long stretches where nothing ran."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf1
 
 @dataclass(frozen=True)
 class Chip:
-    """A dtype in the margin: `text` is short, `title` tells the operators, `kind` is a class of the style sheet."""
+    """A dtype in the margin: `text` is short, `title` lists the operators, `kind` is a CSS class."""
 
     text: str
     title: str
@@ -33,7 +33,7 @@ class Chip:
 
 @dataclass
 class Row:
-    """A line of code; `code` is highlighted, `gap` says that lines are left out in front of it."""
+    """A line of code; `code` is highlighted HTML, `gap` if lines are omitted before it."""
 
     number: int
     code: Markup
@@ -46,7 +46,7 @@ class Row:
 
 @dataclass
 class Listing:
-    """The rows of one file; `doubt` tells why the code may not be what ran, empty where it is."""
+    """The rows of one file; `doubt` says why the code may not be what ran, empty otherwise."""
 
     filename: str
     rows: list[Row]
@@ -55,7 +55,7 @@ class Listing:
 
 
 def listings(record: Record, found: Sequence[Finding]) -> list[Listing]:
-    """The files in which something ran or was found, busiest first."""
+    """The files with operations or findings, busiest first."""
     places: dict[str, dict[int, Line]] = {}
     for line in sorted(lines(record, found), key=lambda line: -line.operations.total()):
         if line.row:
@@ -95,7 +95,7 @@ def _doubt(source: list[str], changed: bool) -> str:
 
 
 def _shown(ran: dict[int, Line], count: int) -> Iterator[tuple[int, bool]]:
-    """The rows to show of `count`, and whether some are left out in front of each."""
+    """The rows to show of `count`, and for each whether rows before it are omitted."""
     wanted = {near for row in ran for near in range(row - _CONTEXT, row + _CONTEXT + 1) if 1 <= near <= count}
     before = 0
     for row in sorted(wanted | set(ran)):
@@ -104,7 +104,7 @@ def _shown(ran: dict[int, Line], count: int) -> Iterator[tuple[int, bool]]:
 
 
 def _highlighted(source: list[str]) -> list[Markup]:
-    """Each line as HTML; characters that would hide or reorder code are shown as escapes."""
+    """Each line as HTML; characters that would hide or reorder code are escaped."""
     text = "\n".join(visible(line.expandtabs(4)) for line in source)
     html = highlight(text, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True, classprefix="py-"))
     return [Markup(line) for line in html.split("\n")[: len(source)]]

@@ -1,4 +1,4 @@
-"""Figures of matplotlib's as SVG that stands in a page and takes its colours from the page's style."""
+"""Matplotlib figures as inline SVG, in the page's colours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the style of the page, with nothing of the user's configuration."""
+    """Use the page's style, ignoring the user's matplotlib configuration."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def power(exponent: float) -> str:
 
 
 def drawn(figure: Figure, name: str, label: str) -> Markup:
-    """`figure` as an SVG element; `name` tells its identifiers from those of others, `label` is read aloud."""
+    """`figure` as an SVG element; `name` prefixes its identifiers, `label` is its accessible name."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     svg = text.getvalue()

@@ -1,4 +1,4 @@
-"""The tables of the page: their rows, and which are shown where there are many."""
+"""The page's tables: their rows, and which rows are shown of many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS, _OPERATIONS = 400, 2000
 
 @dataclass(frozen=True)
 class Ran:
-    """A kind of operation: the `dtype` it computes in, empty where it computes nothing, and its share of the time."""
+    """A kind of operation: its computation `dtype`, empty if it computes nothing, and its share of the time."""
 
     operation: Operation
     dtype: str
@@ -32,7 +32,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Spread:
-    """A tensor's exponents: the `least` and the `most`, None where all is 0, and what formats make of them."""
+    """A tensor's exponents: `least` and `most`, None if all numbers are 0, and the shares in each format."""
 
     tensor: Histogram
     least: int | None
@@ -43,7 +43,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Group:
-    """The `names` of parameters that one kind of optimizer steps in one way."""
+    """The `names` of parameters with the same optimizer, dtype and dtypes of optimizer state."""
 
     optimizer: str
     dtype: str
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Changed:
-    """The updates of a parameter: their sizes relative to it, and the largest share that changed nothing."""
+    """The updates of a parameter: their relative sizes, and the largest share that had no effect."""
 
     name: str
     ratios: list[float]
@@ -62,7 +62,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Filled:
-    """An `operand` of float8 products, its largest number and scale, and the share of the format that they fill."""
+    """An `operand` of float8 products, its largest number and scale, and the share of the format's range it uses."""
 
     operand: Float8
     amax: float | None
@@ -71,7 +71,7 @@ class Filled:
 
 
 def operations(record: Record, seconds: float) -> Shown[Ran]:
-    """All kinds of operations, those that take longest in front, or where nothing has a time, that compute.
+    """All kinds of operations, by time, or, without times, those that compute.
 
     `seconds` is the time of the run.
     """
@@ -85,7 +85,7 @@ def operations(record: Record, seconds: float) -> Shown[Ran]:
 
 
 def products(record: Record) -> list[tuple[str, str, int]]:
-    """Phase, dtype and number of the operations that compute, casts left out, in the order of phases."""
+    """Phase, dtype and number of the operations that compute, without casts, in the order of phases."""
     counts: Counter[tuple[str, str]] = Counter()
     for operation, count in record.operations.items():
         if operation.phase in PASSES and computes(operation) and "->" not in computed_in(operation):
@@ -94,7 +94,7 @@ def products(record: Record) -> list[tuple[str, str, int]]:
 
 
 def spreads(record: Record) -> Shown[Spread]:
-    """The exponents of tensors; of many, those that are worst for float16."""
+    """The exponents of tensors; of many, the worst for float16."""
     rows = []
     for each in record.histograms:
         counts = Counter(each.exponents)
@@ -104,7 +104,7 @@ def spreads(record: Record) -> Shown[Spread]:
 
 
 def float8(record: Record) -> Shown[Filled]:
-    """The operands of float8 products, those that fill least of their format in front."""
+    """The operands of float8 products, the smallest share of the range first."""
     rows = []
     for operand in record.float8:
         pairs = zip(operand.amax, operand.scale, strict=True)
@@ -116,13 +116,13 @@ def float8(record: Record) -> Shown[Filled]:
 
 
 def _most(values: Sequence[float | None]) -> float | None:
-    """The largest of numbers; None where one is not finite, or where there is none."""
+    """The largest number; None if one is not finite, or there is none."""
     known = [value for value in values if value is not None]
     return max(known) if known and len(known) == len(values) else None
 
 
 def undrawn(record: Record) -> list[str]:
-    """Why nothing is drawn of activations, weights or gradients, in a sentence for each of them."""
+    """Why nothing is drawn of activations, weights or gradients, one sentence each."""
     told = []
     for what, plural in (("activation", "activations"), ("weight", "weights"), ("gradient", "gradients")):
         seen = [each for each in record.histograms if each.what == what]
@@ -140,14 +140,14 @@ def undrawn(record: Record) -> list[str]:
 
 
 def losses(record: Record) -> Shown[HalfLoss]:
-    """What lost something, worst first."""
+    """Operations whose results underflowed or overflowed, worst first."""
     lossy = [loss for loss in record.losses if loss.underflowed or loss.overflowed]
     ordered = sorted(lossy, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
     return Shown(ordered[:_ROWS], len(ordered[_ROWS:]))
 
 
 def lost_in_half(record: Record) -> str:
-    """How many kinds of operations lost something, of those that were looked at, and what was seen without looking."""
+    """How many of the checked kinds of operations underflowed or overflowed, and how many unchecked ones did."""
     lossy = sum(bool(loss.underflowed or loss.overflowed) for loss in record.losses)
     kinds = f"{len(record.losses)} kind{'s' if len(record.losses) != 1 else ''} of operations that were looked at"
     looked = ", one operation of eight," if record.numerics == "sample" else ""
@@ -163,18 +163,18 @@ def lost_in_half(record: Record) -> str:
 
 
 def origins(record: Record) -> Shown[NonFinite]:
-    """Where inf and NaN come from, first of all in front."""
+    """The origins of inf and NaN, earliest first."""
     return Shown(record.nonfinite[:_ROWS], len(record.nonfinite[_ROWS:]))
 
 
 def drifts(record: Record) -> Shown[LineDrift]:
-    """How far lines are off from float32, worst first."""
+    """The errors of lines relative to float32, worst first."""
     lines = record.comparison.lines if record.comparison is not None else []
     return Shown(lines[:_ROWS], len(lines[_ROWS:]))
 
 
 def strays(record: Record) -> Shown[TensorDrift]:
-    """How far outputs of modules and gradients are off from float32, worst first."""
+    """The errors of module outputs and gradients relative to float32, worst first."""
     tensors = record.comparison.tensors if record.comparison is not None else []
     return Shown(tensors[:_ROWS], len(tensors[_ROWS:]))
 
@@ -185,7 +185,7 @@ def scaler_steps(record: Record) -> Shown[ScalerStep]:
 
 
 def held(record: Record) -> list[Group]:
-    """The parameters, by optimizer and dtypes."""
+    """The parameters, grouped by optimizer, dtype and dtypes of state."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for each in record.held:
         state = ", ".join(f"{name}: {dtype}" for name, dtype in each.state)
@@ -194,7 +194,7 @@ def held(record: Record) -> list[Group]:
 
 
 def updates(record: Record) -> Shown[Changed]:
-    """What steps did to parameters; of many, those whose updates are lost most."""
+    """The updates of parameters; of many, those with the largest lost share."""
     rows: dict[str, Changed] = {}
     for update in record.updates:
         row = rows.get(update.name, Changed(update.name, [], 0.0))

@@ -1,4 +1,4 @@
-"""The few numbers of a run that stand in front."""
+"""The tiles: key figures of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.trace.record import Record
 
 @dataclass(frozen=True)
 class Tile:
-    """A `value` with what it is of, a `note` below it, and whether it is `bad`."""
+    """A `value` with its label, a `note` below it, and whether it is `bad`."""
 
     name: str
     value: str
@@ -25,7 +25,7 @@ class Tile:
 
 
 def tiles(record: Record, found: Sequence[Finding], place: Place) -> list[Tile]:
-    """Those that the run has something for."""
+    """The tiles for which the run has data."""
     return [*_products(record), *_steps(record), *_nonfinite(record, found, place), *_loss(record), *_findings(found)]
 
 
