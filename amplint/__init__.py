@@ -1,6 +1,6 @@
 """Static analysis of PyTorch mixed-precision training code."""
 
-TYPE_CHECKING = False  # not that of `typing`: nothing may be imported before `hardening` has run
+TYPE_CHECKING = False  # not `typing.TYPE_CHECKING`: nothing may be imported before `hardening` has run
 if TYPE_CHECKING:
     from amplint.api import (
         Applicability,
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What of `__all__` lies in `amplint.api`, which is many modules and loaded when it is first asked for."""
+    """Load the names of `__all__` that lie in `amplint.api`, which imports many modules, on first access."""
     if name in __all__:
         from amplint import api
 

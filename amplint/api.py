@@ -1,4 +1,4 @@
-"""The public Python API: linting, repairing and converting from a program."""
+"""The public Python API: linting, repair and conversion from a program."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class RuleDescription:
-    """A rule: `fixable` is what its repair promises at best, None where there is none.
+    """A rule: `fixable` is the best applicability of its fixes, None if it has no fix.
 
-    `default` says whether it is on unless the settings say otherwise, `summary` what it finds, in one line of
-    Markdown, and `documentation` its whole page, which `url` leads to.
+    `default` says whether it is on by default, `summary` is its one-line summary in Markdown, and `documentation` its
+    page, published at `url`.
     """
 
     code: str
@@ -76,12 +76,12 @@ class RuleDescription:
 
 
 def rules() -> tuple[RuleDescription, ...]:
-    """Every rule that is known, those of plug-ins among them, by code."""
+    """All known rules, including those of plug-ins, by code."""
     return tuple(describe(rule) for rule in _registry().rules.values())
 
 
 def describe(rule: type[Rule]) -> RuleDescription:
-    """What `rule` says of itself."""
+    """The description of `rule`."""
     facts = (rule.code, rule.name, rule.severity, rule.fixable, rule.default)
     return RuleDescription(*facts, rule.summary(), rule.page(), rule.url())
 
@@ -89,14 +89,14 @@ def describe(rule: type[Rule]) -> RuleDescription:
 def check(
     source: TextOrFile | Files, settings: Settings | None = None, *, filename: str | None = None
 ) -> list[Finding]:
-    """What is found in `source`, in the order of files and lines.
+    """The findings in `source`, in the order of files and lines.
 
-    A `str` or `bytes` is source text, which lies at `filename` where that is given: settings are looked for there, and
-    imports followed from there. A path is a file or a folder, a sequence of paths several of them. Without `settings`
-    the configuration file nearest to each file counts.
+    A `str` or `bytes` is source text, located at `filename` if that is given: settings are searched for there, and
+    imports are resolved from there. A path is a file or a folder, a sequence of paths several of them. Without
+    `settings` the configuration file nearest to each file applies.
 
-    What cannot be read or parsed is a finding. Raises ConfigError for settings that cannot be used, FileNotFoundError
-    for a path that does not exist.
+    Files that cannot be read or parsed yield a finding. Raises ConfigError for invalid settings, FileNotFoundError for
+    a path that does not exist.
     """
     projects = _projects(settings)
     if isinstance(source, (str, bytes)):
@@ -126,13 +126,13 @@ def fix(
     filename: str | None = None,
     write: bool = False,
 ) -> Repaired | list[Repaired]:
-    """Apply the safe fixes of what is found in `source`, and the unsafe ones where `settings` have `unsafe_fixes`.
+    """Apply the safe fixes of the findings in `source`, and the unsafe ones if `settings` have `unsafe_fixes`.
 
     `source`, `settings` and `filename` are those of `check`. A text or a file has one result; a sequence of files and
-    folders has a list of them, one for each file. With `write`, files that change are replaced, each at once.
+    folders has a list of them, one for each file. With `write`, changed files are replaced, each atomically.
 
-    Raises ConfigError and FileNotFoundError as `check` does, IsADirectoryError for a folder that is in no sequence, and
-    ValueError where `write` is asked for a text.
+    Raises ConfigError and FileNotFoundError as `check` does, IsADirectoryError for a folder outside of a sequence, and
+    ValueError if `write` is given for a text.
     """
     projects = _projects(settings)
     linter = _linter(projects)
@@ -191,22 +191,22 @@ def convert(
     filename: str | None = None,
     write: bool = False,
 ) -> Converted | list[Converted]:
-    """Rewrite `source` as `amplint convert` does, wholly and with certainty, or not at all.
+    """Rewrite `source` as `amplint convert` does: the whole file with certainty, or not at all.
 
-    `to` is what it is to become (`"amp"`, `"bfloat16"`, `"float8"`), `source_api` what it is written for now
-    (`"apex"`, `"cuda-amp"`, `"float16"`, `"mmcv"`), `accumulate` a number of batches for each step; `dtype`, `device`
-    and `add_flag` say how `"amp"` should look. Several files know each other as they become. Of `settings`, `exclude`
-    counts. `source`, `filename`, `write` and the results are as those of `fix`.
+    `to` is the target (`"amp"`, `"bfloat16"`, `"float8"`), `source_api` the API to replace (`"apex"`, `"cuda-amp"`,
+    `"float16"`, `"mmcv"`), `accumulate` the number of batches per step; `dtype`, `device` and `add_flag` are options of
+    `"amp"`. Files given together are converted as one program. Of `settings`, `exclude` applies. `source`, `filename`,
+    `write` and the results are as for `fix`.
 
-    What was refused, and what cannot be read or written, is told by the result. Raises ConfigError for wishes or
-    settings that cannot be used, and FileNotFoundError, IsADirectoryError and ValueError as `fix` does.
+    Refusals, and files that cannot be read or written, are part of the result. Raises ConfigError for invalid options
+    or settings, and FileNotFoundError, IsADirectoryError and ValueError as `fix` does.
     """
     wish = Wish(to, source_api, dtype, device, add_flag, accumulate)
     try:
         require(wish)
     except ValueError as failure:
         raise ConfigError(str(failure)) from None
-    from amplint.codemods.files import convert_files, convert_text  # many modules
+    from amplint.codemods.files import convert_files, convert_text  # imports many modules
 
     projects = _projects(settings)
     if isinstance(source, (str, bytes)):
@@ -229,7 +229,7 @@ def _linter(projects: Projects) -> Linter:
 
 
 def _raw(source: str | bytes) -> bytes:
-    """Source text as a file would hold it."""
+    """Source text in the bytes of a file."""
     if isinstance(source, bytes):
         return source
     try:
@@ -243,7 +243,7 @@ def _raw(source: str | bytes) -> bytes:
 def _found(
     source: os.PathLike[str] | Files, projects: Projects, filename: str | None, *, several: bool = True
 ) -> Found:
-    """The files among and below the paths; unless there may be `several`, exactly one, or one problem."""
+    """The files among and below the paths; unless `several` are allowed, exactly one, or one problem."""
     if filename is not None:
         raise ValueError("filename names a text; a path has a name")
     paths = source if isinstance(source, Sequence) else [source]
@@ -260,7 +260,7 @@ def _found(
 
 
 def _repaired(linted: Linted, raw: bytes | None = None) -> Repaired:
-    """The result for a file, or for the text `raw`, also where there was nothing to repair."""
+    """The result for a file, or for the text `raw`, including one without repairs."""
     name = linted.target.filename
     if linted.repaired is not None:
         return replace(linted.repaired, filename=name)
@@ -272,7 +272,7 @@ def _content(path: str) -> bytes:
     try:
         return read(path)
     except OSError:
-        return b""  # which is a finding already
+        return b""  # already reported as a finding
 
 
 def _refuse_to_write(write: bool) -> None:
@@ -282,7 +282,7 @@ def _refuse_to_write(write: bool) -> None:
 
 @functools.cache
 def _registry() -> Registry:
-    """All rules. Plug-ins are not looked for in the current folder, and those that do not load are warned of."""
+    """All rules. Plug-ins are never loaded from the current folder; those that fail to load are warned of."""
     path = [*sys.path]
     distrust([os.curdir])
     try:

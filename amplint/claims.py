@@ -1,4 +1,4 @@
-"""What a run would show where a finding is true, said by rules, and what a run did show, said of findings."""
+"""Claims and marks: what a run shows if a finding is true, declared by rules, and what a run did show."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ HALF = ("float16", "bfloat16")
 
 
 class Sign(enum.Enum):
-    """The kinds of things that a run shows at a place.
+    """The kinds of observations at a place.
 
-    TAKES and GIVES: an operation takes, or gives, only floating tensors of the claim's dtypes. WIDENS: it makes float32
-    of half tensors among float32 ones. STAYS_WIDE: it computes in float32 although its region is on. REGION_ON: it runs
-    with a region that is on. REGION_OFF: it runs without one, and others with one. INERT: nothing runs with one there.
-    HOLDS: an optimizer steps parameters of the claim's dtypes, the one there where the claim is about a `step`. RAISES:
-    it raises with one of the claim's texts, any of them where there are none. CAN_RAISE: the same where that depends on
-    the way there: a run without it says nothing. NOT_FINITE: it makes inf or NaN.
+    TAKES and GIVES: an operation takes, or gives, only floating tensors of the claim's dtypes. WIDENS: it returns
+    float32 for a mixture of half and float32 tensors. STAYS_WIDE: it computes in float32 inside of an enabled region.
+    REGION_ON: it runs in an enabled region. REGION_OFF: it runs outside of one, and other operations inside of one.
+    INERT: nothing runs in an enabled region there. HOLDS: an optimizer steps parameters of the claim's dtypes, the
+    optimizer there if the claim is about a `step`. RAISES: it raises with one of the claim's texts, with any if there
+    are none. CAN_RAISE: the same, but depending on the path: a run without the exception is no evidence. NOT_FINITE: it
+    makes inf or NaN.
     """
 
     TAKES = "takes"
@@ -35,7 +36,7 @@ class Sign(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that a run shows where a finding is true; `ops` are the operations meant, by name, none for any."""
+    """One observation that a run makes if a finding is true; `ops` are the operations meant, by name, none for any."""
 
     sign: Sign
     dtypes: tuple[str, ...] = HALF
@@ -44,7 +45,7 @@ class Claim:
 
 
 class Verdict(enum.Enum):
-    """What a run says of a finding. UNDECIDED: its place ran, and what the finding claims cannot be seen there."""
+    """The verdict of a run on a finding. UNDECIDED: the place ran, and the claim cannot be observed there."""
 
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
@@ -54,7 +55,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The verdict of a run, and `text`, what was measured: `mul took float16, gave float16 (3 times)`."""
+    """A run's verdict and `text`, the observation: `mul took float16, gave float16 (3 times)`."""
 
     verdict: Verdict
     text: str = ""

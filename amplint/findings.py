@@ -1,4 +1,4 @@
-"""What a rule reports: findings, the steps that led to them, and the edits that repair them."""
+"""The results of rules: findings, the steps that lead to them, and the edits that repair them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GUESSES_URL = "https://amplint.github.io/guesses"
 
 
 class Severity(enum.IntEnum):
-    """How bad a finding is; the order allows `finding.severity >= minimum`."""
+    """How bad a finding is; ordered, so that `finding.severity >= minimum` works."""
 
     INFO = 1
     WARNING = 2
@@ -26,7 +26,7 @@ class Severity(enum.IntEnum):
 
 
 class Applicability(enum.Enum):
-    """Whether a fix keeps every intended behaviour (safe) or may change results (unsafe)."""
+    """Whether a fix preserves every intended behaviour (safe) or may change results (unsafe)."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
@@ -62,10 +62,10 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A repair: all its edits are applied together or not at all.
+    """A repair: its edits are applied all together or not at all.
 
     `imports` are the import statements that the new text needs (`"import torch"`, `"from torch.amp import GradScaler"`,
-    `"import torch.nn.functional as F"`); the fixer adds those that the file does not have at its top level yet.
+    `"import torch.nn.functional as F"`); the fixer adds those that the file lacks at its top level.
     """
 
     message: str
@@ -76,7 +76,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One step on the way to the finding; `filename` is empty where that is the finding's own file."""
+    """One step on the path to the finding; `filename` is empty for the finding's own file."""
 
     message: str
     span: Span
@@ -85,9 +85,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Guessed:
-    """What is taken for `meaning` because it is called `name`.
+    """A value taken for `meaning` because of its name `name`.
 
-    Where `about` names a field of an event, only that field rests on it.
+    If `about` names a field of an event, only that field depends on the guess.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Guessed:
 
     @property
     def url(self) -> str:
-        """Where the guess is explained."""
+        """The page that explains the guess."""
         heading = re.sub(r"[^\w -]", "", self.meaning.lower())
         return f"{GUESSES_URL}#{heading.replace(' ', '-')}"
 
@@ -108,10 +108,10 @@ class Guessed:
 class Finding:
     """One problem at one place of one file.
 
-    `message` says what happens, `reason` why that hurts, `advice` what to write instead. `elsewhere` is set where it
-    happens in another file: `span` then is the call that leads there. `claims` are what a run shows where the finding
-    is true, any of them, at `shown` where that is not `span`; `mark` is what a run did show. Without the names in
-    `guesses` it would not be there.
+    `message` says what happens, `reason` why that is bad, `advice` what to write instead. `elsewhere` is set if it
+    happens in another file: `span` then is the call that leads there. `claims` are observations of a run, any of which
+    confirms the finding, at `shown` if that is not `span`; `mark` is what a run did show. The finding depends on the
+    names in `guesses`.
     """
 
     code: str
@@ -132,5 +132,5 @@ class Finding:
 
     @property
     def cell(self) -> int | None:
-        """The number of the cell of a notebook, None in other files."""
+        """The number of the notebook cell, None in other files."""
         return self.span.cell

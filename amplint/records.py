@@ -1,4 +1,4 @@
-"""Dataclasses whose methods are written when they are first used: a run uses few of the two hundred that it loads."""
+"""Dataclasses with methods generated on first use: a run uses few of the two hundred that it loads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, **options):
-        """`dataclasses.dataclass` for `frozen`, `slots`, `kw_only`, `eq`, `order` and `repr`."""
+        """`dataclasses.dataclass` with the options `frozen`, `slots`, `kw_only`, `eq`, `order` and `repr`."""
         return (lambda one: _made(one, **options)) if cls is None else _made(cls, **options)
 
 
@@ -56,13 +56,13 @@ def _made(
 
 
 class _Fields:
-    """The fields of the dataclass `made` of `cls`, worked out when they are asked for."""
+    """The fields of the dataclass `made` of `cls`, computed on access."""
 
     def __init__(self, cls: type[Any], made: type[Any], kw_only: bool) -> None:
         self._cls, self._made, self._kw_only = cls, made, kw_only
 
     def own(self) -> dict[str, dataclasses.Field[Any]]:
-        """Those that the class itself declares."""
+        """The fields that the class itself declares."""
         found: dict[str, dataclasses.Field[Any]] = {}
         for name in _declared(self._cls):
             value = vars(self._cls).get(name, dataclasses.MISSING)
@@ -87,7 +87,7 @@ _TOLD = ("__dataclass_params__", "__match_args__", "__dataclass_fields__")
 
 
 def fields(cls: type[Any]) -> list[dataclasses.Field[Any]]:
-    """What `dataclasses.fields` says, at a tenth of its cost: without types, and before it was ever asked."""
+    """As `dataclasses.fields`, at a tenth of its cost: without types, and without creating the dataclass's methods."""
     found: dict[str, dataclasses.Field[Any]] = {}
     for base in reversed(cls.__mro__):
         told = vars(base).get("__dataclass_fields__")
@@ -104,7 +104,7 @@ def _declared(cls: type[Any]) -> list[str]:
 
 
 def _slotted(cls: type[Any]) -> type[Any]:
-    """A class like `cls` with slots for its fields."""
+    """A copy of `cls` with slots for its fields."""
     names = _declared(cls)
     inherited = {name for base in cls.__mro__[1:-1] for name in getattr(base, "__slots__", ())}
     left_out = {"__dict__", "__weakref__", *names}
@@ -117,7 +117,7 @@ def _slotted(cls: type[Any]) -> type[Any]:
 
 
 def _stub(cls: type[Any], name: str, write: Callable[[type[Any]], Callable[..., Any]]) -> Callable[..., Any]:
-    """A method that writes the one of this `name` and gives it its place, when it is called."""
+    """A method that, when called, generates the method `name` and installs it in its own place."""
 
     def first(self: Any, /, *arguments: Any, **named: Any) -> Any:
         method = write(cls)

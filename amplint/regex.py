@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: a run uses few of the two hundred that it loads."""
+"""Regular expressions compiled on first use: a run uses few of the two hundred that it loads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, AnyStr, cast
 
 
 class Regex:
-    """What `re.compile` makes of `text`, from the first use on."""
+    """A compiled `text`, on first use."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._text, self._flags = text, flags
@@ -19,5 +19,5 @@ class Regex:
 
 
 def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """`re.compile(text, flags)`, later."""
+    """`re.compile(text, flags)`, deferred."""
     return cast("re.Pattern[AnyStr]", Regex(text, flags))

@@ -1,9 +1,9 @@
-"""What a rule is: metadata, event handlers, a repair, and the registry that plug-ins fill.
+"""The base class of rules: metadata, event handlers, fixes; and the registry that plug-ins extend.
 
-A rule is a subclass of `Rule`. Its docstring is its documentation page. Each method named `on_<event>` receives the
-events of that name (`on_unscale` receives `semantics.events.Unscale`) and yields reports; `fix` turns one of them into
-edits. Rules are found through the entry-point group `amplint.rules`: an entry names a package, whose modules are
-imported and whose `Rule` subclasses are registered.
+A rule is a subclass of `Rule`. Its docstring is its documentation page. Each method named `on_<event>` handles the
+events of that name (`on_unscale` handles `semantics.events.Unscale`) and yields reports; `fix` returns the edits that
+repair one of them. Rules are found through the entry-point group `amplint.rules`: an entry names a package, whose
+modules are imported and whose `Rule` subclasses are registered.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Screen = tuple[bytes | tuple[bytes, ...] | re.Pattern[bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A rule's word about one event, before positions and edits are worked out.
+    """A rule's report of one event, before positions and edits are computed.
 
-    `at` is the node to mark when it is not the event's own; `notes` are (node, message) pairs in the order of
-    execution; `severity` is the rule's own where nothing else is said. `claims` are what a run shows at the event.
-    `besides` are other events without which there would be no report.
+    `at` is the node to mark if it is not the event's own; `notes` are (node, message) pairs in execution order;
+    `severity` defaults to the rule's own. `claims` are what a run shows at the event. `besides` are further events that
+    the report depends on.
     """
 
     rule: Rule
@@ -59,20 +59,18 @@ class Report:
 class Rule:
     """Base of all rules.
 
-    `screen` names bytes without which the rule cannot fire: every item must occur in the file, where of a tuple any
-    member is enough and a pattern has to match. `every_path` asks that a report is kept only when the handler reported
-    the node on every execution path that reaches it. `fixable` is what `fix` promises at best, for tables and help.
-    With `only_fixable` a report that it does not repair is dropped. What a rule reports `once` is one finding for a
-    file, at the first place; its notes are the others. With `configs` it hears of files of settings, too.
+    `screen` lists bytes without which the rule cannot fire: every item must occur in the file; a tuple needs any one of
+    its members, a pattern must match. With `every_path` a report is kept only if the handler reported the node on every
+    execution path that reaches it. `fixable` is the best applicability of `fix`, for tables and help. With
+    `only_fixable` a report without a fix is dropped. With `once` the rule has one finding per file, at the first place,
+    with the others as notes. With `configs` it also handles events of configuration files.
 
-    `assumed` is the screen of a rule that, where it is selected by name, prefix or ALL, also says what would happen in
-    half precision to tensors of which nothing tells the dtype; the words in it are calls that then matter. Such reports
-    are infos.
+    `assumed` is the screen of a rule that, if it is selected by name, prefix or ALL, also reports what would happen in
+    half precision to tensors of unknown dtype; the words in it are the calls that then matter. Such reports are infos.
 
-    `goes_by` names the fields of events that the rule goes by of those that a guess can decide alone (`Guessed.about`).
-
-    `claims` are what a run of the script shows where a finding is true, any of them (`check --trace`); of the event's
-    operation where they name none.
+    `goes_by` names the fields of events that the rule depends on among those that a guess alone can decide
+    (`Guessed.about`). `claims` are the observations of a run, any of which confirms a finding (`check --trace`); they
+    are about the event's operation if they name none.
     """
 
     code: ClassVar[str]
@@ -103,9 +101,9 @@ class Rule:
         claims: tuple[Claim, ...] | None = None,
         besides: Iterable[Event] = (),
     ) -> Report:
-        """Say that `event` is a problem, together with the events `besides`.
+        """Report `event` as a problem, together with the events `besides` that it depends on.
 
-        `severity` is for one that weighs less than the rule's problems do, `claims` for one that a run shows otherwise.
+        `severity` overrides the rule's severity, `claims` the rule's claims.
         """
         where, weight = at or event.node, severity or self.severity
         op = getattr(event, "op", "")
@@ -114,7 +112,7 @@ class Rule:
         return Report(self, event, message, why, advice, where, *evidence)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        """The edits that repair `event`, or None where no repair is sure to be right."""
+        """The edits that repair `event`, None if no repair is certain."""
         return None
 
     @classmethod
@@ -134,7 +132,7 @@ class Rule:
 
     @classmethod
     def url(cls) -> str:
-        """Where the page is published."""
+        """The address of the published page."""
         return f"{DOCS_URL}/{cls.code}"
 
 
@@ -143,7 +141,7 @@ Handler = Callable[[Any], Iterator[Report]]
 
 @dataclass(frozen=True, slots=True)
 class BrokenPlugin:
-    """An entry point that could not be loaded, and why."""
+    """An entry point that failed to load, and the reason."""
 
     name: str
     why: str
@@ -157,22 +155,22 @@ class Registry:
         self.broken: list[BrokenPlugin] = []
 
     def add(self, rule: type[Rule]) -> None:
-        """Register `rule`. Raises ValueError when its code or name is taken by another class."""
+        """Register `rule`. Raises ValueError if its code or name is taken by another class."""
         for known in self.rules.values():
             if known is not rule and (known.code == rule.code or known.name == rule.name):
                 raise ValueError(f"{rule.__module__}: {rule.code} {rule.name} clashes with {known.__module__}")
         self.rules[rule.code] = rule
 
     def find(self, code_or_name: str) -> type[Rule] | None:
-        """The rule with this code or name, if any."""
+        """The rule with this code or name, None if there is none."""
         wanted = code_or_name.strip()
         by_name = (rule for rule in self.rules.values() if rule.name == wanted.lower())
         return self.rules.get(wanted.upper()) or next(by_name, None)
 
     def load(self) -> Registry:
-        """Load every entry point of the group; one that raises is noted in `broken` and skipped.
+        """Load every entry point of the group; failures are recorded in `broken`.
 
-        So are amplint's own rules where nothing is installed that names them, as in a mere checkout.
+        amplint's own rules are loaded the same way, also in a checkout that is not installed.
         """
         entries = entry_points(ENTRY_POINT_GROUP)
         if not entries:
