@@ -1,4 +1,4 @@
-"""Protection of the process against the tree that it reads: its module search path and its interrupts.
+"""Protection of the process against the linted tree: module search path and interrupts.
 
 `python -m amplint` starts with the current folder at the head of the search path. What Python imports from there before
 the first line of amplint is out of reach; until `harden` has run, nothing else may be imported, not even `__future__`.
@@ -16,9 +16,9 @@ _held = 0
 
 
 def harden() -> None:
-    """Take the current folder and those on the command line off the search path; let interrupts end with status 130.
+    """Remove the current folder and those on the command line from the search path; exit with 130 on an interrupt.
 
-    Called once, before anything else is imported. `relax` undoes it.
+    Called once, before anything else is imported. `relax` reverts it.
     """
     _original[:] = sys.path
     distrust([path for path in (os.curdir, *sys.argv[1:]) if os.path.exists(path)])
@@ -29,10 +29,10 @@ def harden() -> None:
 
 
 def distrust(paths: list[str]) -> None:
-    """Take the folders among `paths`, those of the files among them, and what lies in them off the search path.
+    """Remove the folders of `paths` and everything inside of them from the search path.
 
-    Python's own folders stay. So does everything below these folders where dependencies are not in Python's own, but
-    may lie anywhere, as in an archive of an application. An entry for one of the folders itself never stays.
+    Python's own folders are kept, and so is everything below the given folders if dependencies are installed outside of
+    Python's own folders, as in an archive of an application. The given folders themselves are always removed.
     """
     places = {_real(path) for path in paths}
     tops = {place if os.path.isdir(place) else os.path.dirname(place) for place in places}
@@ -52,7 +52,7 @@ def distrust(paths: list[str]) -> None:
 
 
 def relax() -> None:
-    """Undo `harden` and `distrust` for a script that takes over the process."""
+    """Revert `harden` and `distrust` for a script that takes over the process."""
     import signal
 
     if _original:
@@ -63,7 +63,7 @@ def relax() -> None:
 
 
 def leave() -> None:
-    """From here on interrupts are ignored: the run has ended, and its status is decided."""
+    """Ignore interrupts from now on: the run has ended and its status is decided."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is _interrupt:
@@ -71,7 +71,7 @@ def leave() -> None:
 
 
 class Uninterrupted:
-    """A context in which an interrupt waits for the end of the block; a second one does not wait."""
+    """A context that defers an interrupt to its end; a second one is not deferred."""
 
     def __enter__(self) -> None:
         global _held
@@ -85,10 +85,10 @@ class Uninterrupted:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """End the process at once.
+    """End the process immediately.
 
-    An exception would be lost in a callback of the garbage collector, leave a lock held that the thread that analyses
-    waits for, or unwind that thread in the middle of native code.
+    An exception could be lost in a callback of the garbage collector, leave a lock held that the analysis thread waits
+    for, or unwind that thread inside of native code.
     """
     global _interrupted
     if _interrupted or not _held:
@@ -106,7 +106,7 @@ def _end() -> None:
 
 
 def _own_folders() -> list[str]:
-    """Where this Python keeps its standard library and installed packages."""
+    """The folders of this Python's standard library and installed packages."""
     folders = [os.path.dirname(os.__file__)]
     site = sys.modules.get("site")
     if site is not None:

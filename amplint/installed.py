@@ -1,4 +1,4 @@
-"""Entry points of installed packages, read without `importlib.metadata`, whose import costs more than all of them."""
+"""Entry points of installed packages, without `importlib.metadata`, whose import costs more than reading them all."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _METADATA = (".dist-info", ".egg-info")
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """What a package offers under `name`: a module, or with a colon something in it."""
+    """An entry point `name`: a module, or with a colon an attribute of it."""
 
     name: str
     value: str
 
     def load(self) -> Any:
-        """What it leads to. Raises whatever its import raises."""
+        """The object. Raises whatever its import raises."""
         place = self.value.partition("[")[0].strip()
         module, _, attributes = place.partition(":")
         found: Any = importlib.import_module(module.strip())
@@ -33,7 +33,7 @@ class EntryPoint:
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """The entry points of a group; of packages that are installed twice, those of the first on the search path."""
+    """The entry points of a group; of a package installed twice, those of the first on the search path."""
     if any(map(_is_unusual, sys.path)) or any(_finds_others(finder) for finder in sys.meta_path):
         from importlib.metadata import entry_points
 
@@ -46,17 +46,17 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 
 def _is_unusual(place: str) -> bool:
-    """Whether packages may lie elsewhere than in a folder: in an archive, or in an egg."""
+    """Whether packages may be installed elsewhere than in a folder: in an archive or an egg."""
     return place.endswith(".egg") or os.path.isfile(place)
 
 
 def _finds_others(finder: object) -> bool:
-    """Whether an import hook knows of packages that are in no folder."""
+    """Whether an import hook provides packages that are in no folder."""
     return finder is not PathFinder and hasattr(finder, "find_distributions")
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    """Each package in a folder, and what its list of entry points says."""
+    """Each package in a folder, and the text of its list of entry points."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -73,7 +73,7 @@ def _texts(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _listed(text: str, group: str) -> Iterator[EntryPoint]:
-    """The entry points that a list names in a group."""
+    """The entry points in a group of a list."""
     inside = False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):

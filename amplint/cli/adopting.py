@@ -1,4 +1,4 @@
-"""What is kept of the findings of a run: those that a baseline does not know, and those in changed lines."""
+"""Selection of a run's findings by a baseline and by changed lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from amplint.reports.context import Sources
 
 
 class Adoption:
-    """The findings that count, by the baseline and the revision that `options` name, and what is said of the others.
+    """The findings to report, given the baseline and the revision that `options` name, and the remarks on the others.
 
-    `given` is content that is in no file, by file name, and may be filled later. Raises Failure where the
-    baseline or the revision cannot be used.
+    `given` maps file names to content that is not on disk, and may be filled later. Raises Failure if the baseline or
+    the revision is unusable.
     """
 
     def __init__(self, options: Options, given: Mapping[str, bytes]) -> None:
@@ -36,7 +36,7 @@ class Adoption:
                 raise Failure(str(failure)) from None
 
     def kept(self, findings: Sequence[Finding], targets: Sequence[Target], projects: Projects) -> list[Finding]:
-        """Those of `findings` that count; a baseline that is to be updated or shrunk is written. Raises Failure."""
+        """The `findings` to report; writes a baseline that is to be updated or shrunk. Raises Failure."""
         found = [*findings]
         line_text = Sources(self._given).line
         if self._baseline is not None:
@@ -71,7 +71,7 @@ class Adoption:
 
 
 def _scope(options: Options, targets: Sequence[Target], projects: Projects) -> Scope:
-    """What has been linted."""
+    """The files and folders linted."""
     folders = () if options.from_stdin else options.paths or (os.curdir,)
     return Scope(
         {target.path: projects.active(target.settings, target.path) for target in targets},

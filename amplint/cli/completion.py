@@ -1,4 +1,4 @@
-"""`amplint completion`: what makes a shell complete commands, options and their values."""
+"""`amplint completion`: shell completion of commands, options and their values."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ DONE, LEFT, FAILED = 0, 1, 2
 
 @dataclass
 class _Tally:
-    """What a run came to: files that changed or would, what was refused and what is left to a person to check.
+    """The outcome of a run: changed files, refusals, and places that a person should check.
 
-    The lines about these are told at the end, below what is `shown` of the changes; `refused` counts files.
+    The lines about these are printed after the changes `shown`; `refused` counts files.
     """
 
     changed: int = 0
@@ -141,7 +141,7 @@ def convert(
 
 @dataclass(frozen=True)
 class _Output:
-    """Whether diffs are shown: of changes, and of those that were `refused`."""
+    """Which diffs to show: of changes, of `refused` conversions."""
 
     changes: bool
     refused: bool
@@ -155,7 +155,7 @@ class _Output:
 
 
 def _about_stdin(paths: tuple[str, ...], *, write: bool) -> str | None:
-    """What does not go with standard input, if anything."""
+    """The conflict of the options with standard input, None if there is none."""
     if paths != ("-",):
         return "- (standard input) cannot be combined with other paths"
     return "standard input is no file to be written" if write else None
@@ -205,7 +205,7 @@ def _convert_all(paths: tuple[str, ...], wish: Wish, output: _Output, *, write: 
 
 
 def _take(converted: Converted, tally: _Tally, output: _Output) -> None:
-    """Let `tally` take note of what became of a file."""
+    """Add a file's outcome to `tally`."""
     if converted.failure:
         tally.reasons.append(f"Warning: {converted.filename}: {converted.failure}")
         tally.failed = True

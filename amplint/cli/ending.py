@@ -1,4 +1,4 @@
-"""What comes of the record of a run: a file, and a report for all ranks of this machine."""
+"""The end of a traced run: the record's file, and a report for all ranks of this machine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PATIENCE, _LITTLE_PATIENCE = 10.0, 2.0
 
 
 class Ending:
-    """Tells what `watch` has seen, once: at the end of the script, or when SIGTERM ends it before.
+    """Reports what `watch` recorded, once: at the end of the script, or on SIGTERM.
 
-    Active as a context manager; `line` is taken away before anything is told. After SIGTERM the process ends by
-    SIGTERM, as it would have without being watched. A handler that the script installs takes the place of this one.
+    As a context manager it handles SIGTERM, unless the script installs its own handler; `line` is cleared before
+    anything is printed. The process then ends by SIGTERM, as it would without the tracer.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Ending:
             _die()
 
     def tell(self, record: Record) -> int:
-        """Write and report `record`; the exit status for what is found. Raises Failure where it cannot be written."""
+        """Write and report `record`; return the exit status. Raises Failure if it cannot be written."""
         self._telling = True
         self._line.close()
         if self._output is not None:
@@ -77,7 +77,7 @@ class Ending:
         return traced.status(found, self._fail_on)
 
     def _of_machine(self, record: Record) -> tuple[list[Record], Record]:
-        """The records of this machine's ranks, and all of them as one."""
+        """The records of this machine's ranks, and their merged record."""
         if self._machine.alone:
             return [record], record
         records = [record, *self._machine.others(lambda: _LITTLE_PATIENCE if self._terminated else _PATIENCE)]
@@ -87,7 +87,7 @@ class Ending:
         return records, merged(records)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a fork of the process that is watched
+        if os.getpid() != self._process:  # a fork of the traced process
             _die()
         self._terminated = True
         if not self._telling:
@@ -100,6 +100,6 @@ class Ending:
 
 
 def _die() -> None:
-    """End by SIGTERM, as a process does that does not handle it."""
+    """End by SIGTERM with its default action."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What ends a run, or leaves it incomplete: exit status 2."""
+"""Failures that end a run, or leave it incomplete: exit status 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.rule import Registry
 
 
 class Failure(click.ClickException):
-    """The run cannot go on; the message is one line for the user."""
+    """The run cannot continue; the message is one line for the user."""
 
     exit_code = 2
 
@@ -22,9 +22,9 @@ class Failure(click.ClickException):
 
 
 def load_rules(linted: Iterable[str] = ()) -> tuple[Registry, bool]:
-    """All rules, and whether every plug-in could be loaded; those that could not are named on standard error.
+    """All rules, and whether every plug-in loaded; failures are named on standard error.
 
-    No code comes from the paths that are `linted`.
+    No code is imported from the `linted` paths.
     """
     distrust(list(linted))
     registry = load_registry()
@@ -34,5 +34,5 @@ def load_rules(linted: Iterable[str] = ()) -> tuple[Registry, bool]:
 
 
 def warn(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     click.echo(f"Warning: {one_line(message)}", err=True)

@@ -69,7 +69,7 @@ def fleet(
         logging_level=logging.ERROR,
     )
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Ray tells there of workers that it has lost
+        with contextlib.redirect_stdout(sys.stderr):  # Ray reports lost workers there
             lint_fleet(repositories, out, Options(config, own_settings, seconds), show)
     finally:
         ray.shutdown()

@@ -1,4 +1,4 @@
-"""Help that lists options under headings."""
+"""Help with options under headings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class Grouped(click.Command):
-    """Lists its options under the headings of `groups`, those in no group at the end."""
+    """Lists its options under the headings of `groups`, ungrouped ones last."""
 
     groups: ClassVar[Mapping[str, Sequence[str]]]
 

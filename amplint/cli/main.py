@@ -23,7 +23,7 @@ FAILED = 2
 
 
 class _Commands(ByDefault):
-    """Imports only the command that is run: the others would cost every `check` a tenth of its start."""
+    """Imports only the command that runs: importing all would add a tenth to the start of `check`."""
 
     default = "check"
     _names = ("check", "clean", "completion", "convert", "fleet", "mcp", "memory", "rule", "server", "trace")
@@ -49,9 +49,9 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command with `arguments`, those of the process by default, and exit with its status."""
+    """Run the command with `arguments`, by default those of the process, and exit with its status."""
     collect_rarely()
-    if sys.stdout is None or sys.stderr is None:  # closed by who has started this process
+    if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         sys.exit(FAILED)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -80,7 +80,7 @@ def _run(arguments: list[str]) -> int:
     except Exception as failure:
         if os.environ.get("AMPLINT_TRACEBACK"):
             raise
-        if isinstance(failure, OSError):  # a full disk, a folder that has gone, an output that is closed
+        if isinstance(failure, OSError):  # disk full, folder removed, output closed
             warn(f"the run cannot go on: {failure}")
             return FAILED
         warn(f"amplint failed, please report it: {describe(failure)} (AMPLINT_TRACEBACK=1 shows where)")
@@ -90,7 +90,7 @@ def _run(arguments: list[str]) -> int:
 
 def _flushed(status: int) -> int:
     try:
-        with contextlib.suppress(AttributeError, ValueError):  # a script that was traced has closed or replaced it
+        with contextlib.suppress(AttributeError, ValueError):  # a traced script has closed or replaced it
             sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()
@@ -98,6 +98,6 @@ def _flushed(status: int) -> int:
 
 
 def _reader_gone() -> int:
-    """Keep Python from complaining, when it ends, that nobody reads what is left to write."""
+    """Redirect output to /dev/null, so that Python does not report the closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED

@@ -1,4 +1,4 @@
-"""`amplint check --trace`: findings get the marks of a run."""
+"""`amplint check --trace`: findings marked by a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from amplint.trace.record import Record
 
 
 def marked(findings: Sequence[Finding], record: Record, given: Mapping[str, bytes]) -> list[Finding]:
-    """`findings` with their marks; `given` holds content that is in no file.
+    """`findings` with their marks; `given` holds content that is not on disk.
 
-    Findings of files that have changed since they were traced stay as they are, which a warning says.
+    Findings in files that changed since the trace are returned unmarked, with a warning.
     """
     marks = Marks(record, lambda filename: given[filename] if filename in given else content(filename))
     found = [marks.marked(finding) for finding in findings]

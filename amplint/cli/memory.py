@@ -1,4 +1,4 @@
-"""`amplint memory`: how much of a GPU's memory training takes."""
+"""`amplint memory`: the GPU memory that training needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Count(click.ParamType[int]):
     name = "count"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Fails where it is none."""
+        """The number; reports a usage error if `value` is none."""
         read = _COUNT.fullmatch(str(value).strip())
         number = round(float(read[1].replace("_", "").replace(",", "")) * _SUFFIXES[read[2].upper()]) if read else 0
         if not 0 < number < 10**18:
@@ -118,7 +118,7 @@ def show_peaks(
     module: bool,
     ranks: int = 8,
 ) -> int:
-    """Print the peaks of a script's variants; the exit status. Raises Failure, and NoSuchOption."""
+    """Print the peaks of a script's variants; return the exit status. Raises Failure and NoSuchOption."""
     relax()
     if importlib.util.find_spec("torch") is None:
         raise Failure("estimates of a script's memory need PyTorch, which is not installed: pip install amplint[trace]")

@@ -1,4 +1,4 @@
-"""The options of `amplint check`, and what they say about settings."""
+"""The options of `amplint check`, and the settings that follow from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """Values as given; None, or an empty tuple, for an option that was not given and has no default."""
+    """The values given; None, or an empty tuple, for an absent option without a default."""
 
     paths: tuple[str, ...]
     fix: bool
@@ -52,7 +52,7 @@ class Options:
         return "-" in self.paths or (self.stdin_filename is not None and not self.paths)
 
     def conflicts(self) -> str | None:
-        """What is wrong with the options taken together, None where nothing is."""
+        """The conflict between the options, None if there is none."""
         if self.from_stdin and self.paths not in ((), ("-",)):
             return "- (standard input) cannot be combined with other paths."
         if self.fix and self.diff:
@@ -76,7 +76,7 @@ class Options:
         return None
 
     def cache_folder(self) -> Path | None:
-        """Where findings of earlier runs are kept, None where they are not to be."""
+        """The cache folder, None for no cache."""
         if self.no_cache:
             return None
         if self.cache_dir is not None:
@@ -100,12 +100,12 @@ class Options:
         return Projects(rules, functools.partial(self._over, self._selects_opportunities(rules)), fixed)
 
     def _selects_opportunities(self, rules: Rules) -> bool:
-        """Whether `--select` names nothing but rules that are off by default: their repairs are then asked for."""
+        """Whether `--select` names only rules that are off by default: their repairs are then requested."""
         selected = {code for selector in _split(self.select) for code in matches(selector, rules)}
         return bool(selected) and not any(rules[code].default for code in selected)
 
     def _over(self, opportunities: bool, settings: Settings) -> Settings:
-        """`settings` with what the command line says; its `--select` starts the selection afresh."""
+        """`settings` with the command line applied; `--select` replaces the selection."""
         if self.select:
             settings = replace(settings, select=_split(self.select), extend_select=(), ignore=())
         return replace(

@@ -1,4 +1,4 @@
-"""`amplint trace report`: the reports of a run that was recorded before."""
+"""`amplint trace report`: the reports of an earlier recorded run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def report(
 
 
 def _write_events(folder: Path, record: Record) -> None:
-    """Write what TensorBoard shows. Raises Failure."""
+    """Write TensorBoard event files. Raises Failure."""
     try:
         from amplint.trace.event_files import write
     except ImportError:

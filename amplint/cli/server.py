@@ -25,8 +25,8 @@ def server() -> None:
     registry, _ = load_rules([os.curdir])
     from amplint.server.features import server as made
 
-    output, sys.stdout = sys.stdout.buffer, sys.stderr  # what a plug-in prints is no message to the editor
+    output, sys.stdout = sys.stdout.buffer, sys.stderr  # a plug-in's output must not mix with the protocol
     one = made(registry)
     one.start_io(sys.stdin.buffer, output)
     sys.stderr.flush()
-    os._exit(0 if one.was_shut_down else 1)  # a lint that still runs has nobody to tell
+    os._exit(0 if one.was_shut_down else 1)  # a running lint has no client any more

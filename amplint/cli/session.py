@@ -36,9 +36,9 @@ NOTHING, FINDINGS, FAILED = 0, 1, 2
 
 @dataclass
 class _Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
-    `given` is the content of standard input under its name, `diff` what `--diff` shows, `codes` are those of the rules
+    `given` maps the name of standard input to its content, `diff` is the output of `--diff`, `codes` are the rules
     whose findings were fixed, by file, and `remarks` say what was left out.
     """
 
@@ -54,7 +54,7 @@ class _Outcome:
 
 
 def run(options: Options) -> int:
-    """Do what `options` ask for and return the exit status. Raises Failure."""
+    """Execute `options` and return the exit status. Raises Failure."""
     registry, complete = load_rules(options.paths or (".",))
     try:
         projects = options.projects(registry.rules)
@@ -80,8 +80,8 @@ def run(options: Options) -> int:
 
 
 def _marking(path: Path) -> Callable[[list[Finding], dict[str, bytes]], list[Finding]]:
-    """What marks findings by the record at `path`. Raises Failure."""
-    from amplint.cli.marking import marked  # all of the trace's reports
+    """A function that marks findings by the record at `path`. Raises Failure."""
+    from amplint.cli.marking import marked  # imports all reports of the tracer
     from amplint.cli.report import read
 
     record = read(path)
@@ -102,10 +102,10 @@ def _discovered(options: Options, projects: Projects) -> Found:
 
 
 def _keeper(options: Options, projects: Projects) -> Callable[[_Outcome, Sequence[Target]], None]:
-    """What leaves out the findings that are known, or in lines that have not changed. Raises Failure."""
+    """A function that drops findings in the baseline or in unchanged lines. Raises Failure."""
     if options.baseline is None and options.diff_base is None:
         return lambda outcome, targets: None
-    from amplint.cli.adopting import Adoption  # git, notebooks and baselines
+    from amplint.cli.adopting import Adoption  # imports git, notebooks and baselines
 
     given: dict[str, bytes] = {}
     adoption = Adoption(options, given)
@@ -119,8 +119,8 @@ def _keeper(options: Options, projects: Projects) -> Callable[[_Outcome, Sequenc
 
 
 def _add_ignores(outcome: _Outcome, targets: Sequence[Target], linter: Linter) -> None:
-    """Silence the findings that are left by comments."""
-    from amplint.adoption.ignoring import ignore_in_file  # what repairs need
+    """Suppress the remaining findings by comments."""
+    from amplint.adoption.ignoring import ignore_in_file  # imports what repairs need
 
     by_file: dict[str, list[Finding]] = {}
     for finding in outcome.findings:
@@ -171,7 +171,7 @@ def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
 
 
 def read_stdin(most: int) -> bytes:
-    """What standard input holds, of at most so many bytes. Raises Failure."""
+    """The content of standard input, at most so many bytes. Raises Failure."""
     if sys.stdin is None:
         raise Failure("standard input is closed")
     raw = sys.stdin.buffer.read(most + 1)
@@ -181,7 +181,7 @@ def read_stdin(most: int) -> bytes:
 
 
 def _take(linted: Linted, options: Options, outcome: _Outcome) -> None:
-    """Let `outcome` take note of a file."""
+    """Add a file's result to `outcome`."""
     outcome.findings += linted.findings
     if linted.target.settings.unsafe_fixes:
         outcome.safe.add(Applicability.UNSAFE)

@@ -1,4 +1,4 @@
-"""`--show-settings` and `--show-files`: what applies to a path and where that was said, and what is linted."""
+"""`--show-settings` and `--show-files`: the settings of a path with their origin, and the files to lint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.torchlib.tables import versions
 
 
 def describe_files(filenames: Iterable[str]) -> str:
-    """The names of files, one on each line."""
+    """The names of files, one per line."""
     return "".join(f"{visible(name)}\n" for name in filenames)
 
 

@@ -1,4 +1,4 @@
-"""A line on standard error that says which step of a script runs, apart from what the script prints itself."""
+"""A status line on standard error with the script's current step, kept apart from the script's output."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CLEAR = "\r\x1b[2K"
 
 
 class StepLine:
-    """Shows what `describe` says, twice a second, while it is active as a context manager; not where `hidden`.
+    """Shows the text of `describe` twice a second while active as a context manager; nothing if `hidden`.
 
-    The line goes before the script writes to a terminal, and comes back when the script's own line is complete and
-    nothing is to be typed. A thread draws it; what a process writes that the script forks is left alone.
+    The line is cleared before the script writes to a terminal, and redrawn once the script's own line is complete and
+    no input is expected. A thread draws it; output of forked processes is not tracked.
     """
 
     def __init__(self, describe: Callable[[], str], *, hidden: bool) -> None:
@@ -50,7 +50,7 @@ class StepLine:
         self.close()
 
     def close(self) -> None:
-        """Take the line away for good."""
+        """Clear the line for good."""
         self._over.set()
         with self._lock:
             self._clear()

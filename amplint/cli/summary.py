@@ -1,4 +1,4 @@
-"""The words that end a run."""
+"""The closing lines of a run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def summary(
     safe: Collection[Applicability],
     partly: bool = False,
 ) -> str:
-    """How much was found and fixed in how many files, and what could still be fixed.
+    """Number of findings, of fixes and of files, and what could still be fixed.
 
-    `safe` are the kinds of fixes that `--fix` applies; `fixing` tells that it was given. `partly` says that findings
-    have been left out.
+    `safe` are the kinds of fixes that `--fix` applies; `fixing` says that it was given. `partly` says that findings
+    were left out.
     """
     lines = [f"Fixed {_count(fixed, 'finding')}."] if fixed else []
     if findings:
@@ -44,12 +44,12 @@ def summary(
 
 
 def would_fix(fixed: int) -> str:
-    """What `--diff` has to say besides the diff."""
+    """The closing line of `--diff`."""
     return f"{_count(fixed, 'finding')} would be fixed." if fixed else "Nothing would be fixed."
 
 
 def fixes(fixed: Mapping[str, Sequence[str]], rules: Rules) -> str:
-    """`--show-fixes`: for each file how many findings of which rules were fixed. `fixed` are codes by file name."""
+    """`--show-fixes`: for each file the number of fixed findings by rule. `fixed` maps file names to codes."""
     lines: list[str] = []
     for filename, codes in fixed.items():
         lines.append(f"{visible(filename)}:")
@@ -71,7 +71,7 @@ def _fixable(findings: Sequence[Finding], fixing: bool, safe: Collection[Applica
 
 
 def _marked(findings: Sequence[Finding]) -> list[str]:
-    """What a trace says of the findings, where one was looked at."""
+    """The trace's verdicts, empty without a trace."""
     if not any(finding.mark for finding in findings):
         return []
     counts = [f"{count} {verdict}" for verdict, count in verdicts(findings).items() if count]

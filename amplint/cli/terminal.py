@@ -1,4 +1,4 @@
-"""What the terminal wants: colours or none, how wide, and a sign of life while something takes long."""
+"""Properties of the terminal: colours, width, and a progress line."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _CLEAR = "\r\x1b[2K"
 
 
 def is_terminal(stream: object) -> bool:
-    """Whether `stream`, which a script may have put in the place of standard error, is a terminal."""
+    """Whether `stream`, which a script may have substituted for standard error, is a terminal."""
     try:
         return bool(stream.isatty())  # type: ignore[attr-defined]
-    except (AttributeError, ValueError):  # an object of the script's, or closed
+    except (AttributeError, ValueError):  # the script's own object, or closed
         return False
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether to write ANSI colours to `stream`; NO_COLOR and FORCE_COLOR count when they are not empty."""
+    """Whether to write ANSI colours to `stream`; NO_COLOR and FORCE_COLOR are respected if not empty."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -39,15 +39,15 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def width() -> int:
-    """Columns to fill: those of the terminal (or COLUMNS), within limits that stay readable; 80 where unknown."""
+    """The number of columns to fill: of the terminal (or COLUMNS), within readable limits; 80 if unknown."""
     return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 120)
 
 
 class Progress:
-    """A line on standard error that counts files and names one that takes long; not where that is no terminal.
+    """A line on standard error that counts files and names one that takes long; only on a terminal.
 
-    `running` are the files that are being analysed, and since when by `time.monotonic`; a thread looks at it.
-    Nothing is shown when the work is done soon.
+    `running` maps the files being analysed to their start by `time.monotonic`; a thread polls it. Nothing is shown for
+    short runs.
     """
 
     def __init__(self, total: int, running: Mapping[str, float], *, hidden: bool) -> None:
@@ -75,7 +75,7 @@ class Progress:
             self._thread.join()
 
     def line(self, now: float, columns: int) -> str:
-        """What the line says at the time `now`, in less than `columns`."""
+        """The text of the line at the time `now`, shorter than `columns`."""
         filled = 30 * self._done // max(1, self._total)
         said = f"[{'#' * filled}{'.' * (30 - filled)}] {self._done}/{self._total} files"
         since, filename = min(((since, name) for name, since in dict(self._running).items()), default=(now, ""))
@@ -85,7 +85,7 @@ class Progress:
         room = columns - 1 - len(said) - len("  ") - len(tail)
         shown = visible(filename)
         while shown and cells(shown) > room:
-            shown = shown[1:]  # the end tells most
+            shown = shown[1:]  # the end is most specific
         return f"{said}  {shown}{tail}" if shown else said[: columns - 1]
 
     def _draw(self) -> None:

@@ -134,7 +134,7 @@ def run(
     from amplint.trace.whereabouts import Whereabouts
 
     if skip is None:
-        skip = 0 if compare_float32 else 1  # what spoils the weights in the first step is compared there only
+        skip = 0 if compare_float32 else 1  # corrupted weights of the first step are compared there only
     window = Window(3 if steps is None and every is None else steps, skip, every or 1)
     watch = Watch(window, stop=then == "stop", numerics=numerics, compare_float32=compare_float32, follow=follow)
     line = StepLine(Whereabouts(watch, window.end), hidden=quiet or watch.record.rank != 0)

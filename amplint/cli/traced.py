@@ -1,4 +1,4 @@
-"""What commands do with the record of a run: show it, write it, and choose an exit status."""
+"""Output of a run's record: show it, write it, choose the exit status."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Only the findings, no 
 
 
 def show(record: Record, found: Sequence[Finding], *, quiet: bool, err: bool) -> None:
-    """Print the summary, unless `quiet`, and the findings, to standard error where `err` says so."""
+    """Print the summary, unless `quiet`, and the findings; to standard error if `err`."""
     if not quiet:
         click.echo(summary(record, found, width()) + unequal(record), err=err)
     names = {
@@ -85,7 +85,7 @@ def _from_here(finding: Finding) -> Finding:
 
 
 def status(found: Sequence[Finding], least: str | None) -> int:
-    """The exit status where a finding that is at least as severe as `least` fails the run."""
+    """The exit status; a finding at least as severe as `least` fails the run."""
     failed = any(finding.severity.label == least or finding.severity == Severity.ERROR for finding in found)
     return FOUND if least and failed else 0
 

@@ -16,9 +16,9 @@ _ALSO = ("amplint.toml", "pyproject.toml", ".gitignore")
 
 
 def watch(paths: Sequence[str], lint: Callable[[], object]) -> NoReturn:
-    """Call `lint` now and whenever something that it may read below `paths` has changed, until an interrupt.
+    """Call `lint` now and whenever a file that it may read below `paths` changes, until an interrupt.
 
-    Raises Failure where that cannot be watched.
+    Raises Failure if files cannot be watched.
     """
     try:
         import watchfiles
@@ -49,7 +49,7 @@ def watch(paths: Sequence[str], lint: Callable[[], object]) -> NoReturn:
             watch_filter=matters,
             recursive=bool(folders),
             rust_timeout=_TICK_MS,
-            yield_on_timeout=True,  # the first time, files are watched before they are linted
+            yield_on_timeout=True,  # watching starts before the first lint
             raise_interrupt=True,
         ):
             if changes or not begun:

@@ -1,1 +1,1 @@
-"""Repairs that several rules and codemods write."""
+"""Edits shared by rules and codemods."""

@@ -1,4 +1,4 @@
-"""Which code autocast can change, and which variables are tensors."""
+"""Operations that autocast may affect, and variables that are tensors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_MANY = ("cat", "concat", "stack", "hstack", "vstack", "save", "broadcast_ten
 
 
 def may_be_cast(event: Event, node: cst.CSTNode) -> bool:
-    """Whether `node` may run an operation that autocast casts; a backward pass does not count."""
+    """Whether `node` may run an operation that autocast casts, backward passes excepted."""
     harmless = set(event.idle).union(*event.index.backwards.values())
     for inner in walk(node):
         if isinstance(inner, (cst.MatrixMultiply, cst.Power)):
@@ -48,9 +48,9 @@ def may_be_cast(event: Event, node: cst.CSTNode) -> bool:
 
 
 def is_last(event: Event, region: cst.CSTNode) -> bool:
-    """Whether nothing that autocast casts can run in `region`, a `with`, once `event` is done.
+    """Whether no operation that autocast casts can follow `event` in `region`, a `with` statement.
 
-    The event may happen in a function that is called there: nothing may follow in that either.
+    An event in a called function must also be last in that function.
     """
     if not isinstance(region, cst.With):
         return False
@@ -63,7 +63,7 @@ def is_last(event: Event, region: cst.CSTNode) -> bool:
 
 
 def _ends(event: Event, body: cst.CSTNode | None, place: cst.CSTNode | None) -> bool:
-    """Whether nothing that autocast casts follows in `body` once `place` is done; the other branch does not."""
+    """Whether no operation that autocast casts can follow `place` in `body`, other branches excepted."""
     if body is None or place is None:
         return False
     nodes = list(walk(body))
@@ -83,9 +83,9 @@ def _ends(event: Event, body: cst.CSTNode | None, place: cst.CSTNode | None) -> 
 
 
 def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool:
-    """Whether a variable is certainly a tensor: its function runs methods of tensors on it, or operations of PyTorch.
+    """Whether a variable is certainly a tensor: its function calls tensor methods or PyTorch operations on it.
 
-    That it is taken apart, or has an attribute that tensors do not have, speaks against it.
+    Unpacking it, or an attribute that tensors do not have, is evidence against it.
     """
     if not isinstance(node, cst.Name):
         return False
@@ -97,7 +97,7 @@ def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool:
 
 
 def _speaks_for_tensor(source: Source, name: cst.Name) -> bool | None:
-    """Whether a use of a variable shows that it is a tensor, or that it may be none; None where it shows nothing."""
+    """Whether a use is evidence for a tensor (True), against it (False), or neither (None)."""
     above = source.parent(name)
     if isinstance(above, cst.Attribute) and above.value is name:
         return above.attr.value in TENSOR_METHODS

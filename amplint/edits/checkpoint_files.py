@@ -1,4 +1,4 @@
-"""Checkpoints that are several files: the scaler's state in one of its own, beside the optimizer's."""
+"""Checkpoints of several files: the scaler's state in a file of its own beside the optimizer's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE = regex(r"\.\w+['\"]*$")
 
 
 def saved_beside(state: cst.CSTNode, taken: str, rewrite: Rewriter) -> Edit | None:
-    """`taken`, the scaler's state, saved after `torch.save(state, ".../optimizer.pt")` and in the same way."""
+    """A statement that saves `taken`, the scaler's state, like `torch.save(state, ".../optimizer.pt")`."""
     given = rewrite.source.parent(state)
     call = rewrite.source.parent(given) if isinstance(given, cst.Arg) else None
     if not isinstance(call, cst.Call) or not isinstance(rewrite.source.parent(call), cst.Expr):
@@ -31,9 +31,9 @@ def saved_beside(state: cst.CSTNode, taken: str, rewrite: Rewriter) -> Edit | No
 
 
 def loaded_beside(restored: cst.Call, scaler: str, rewrite: Rewriter, guard: str = "") -> Edit | None:
-    """The scaler's state loaded after `optimizer.load_state_dict(torch.load(".../optimizer.pt"))`, where it is there.
+    """A statement that loads the scaler's state if its file exists, like the optimizer's.
 
-    `guard` is a condition besides, with its `and`.
+    `guard` is a further condition, with its `and`.
     """
     load = restored.args[0].value if restored.args else None
     if not isinstance(load, cst.Call) or not load.args or not isinstance(rewrite.source.parent(restored), cst.Expr):
@@ -47,7 +47,7 @@ def loaded_beside(restored: cst.Call, scaler: str, rewrite: Rewriter, guard: str
 
 
 def _sibling(call: cst.Call, rewrite: Rewriter) -> tuple[str, str] | None:
-    """The one string in `call` that names the optimizer's file, and what names the scaler's."""
+    """The only string in `call` that names the optimizer's file, and its counterpart for the scaler."""
     found = []
     for node in walk(call):
         if isinstance(node, cst.SimpleString):

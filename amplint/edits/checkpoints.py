@@ -1,4 +1,4 @@
-"""Edits that put a scaler's state into a checkpoint and take it out again."""
+"""Edits that save a scaler's state in a checkpoint and restore it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
-    """Save the scaler's state beside the optimizer's, and restore it behind it, wherever both are in sight."""
+    """Save the scaler's state beside the optimizer's, and restore it after it, if both places are known."""
     together = [] if event.saved else _together(event.saves, rewrite)
     shared = bool(together) and all(len(places) > 1 for places in together)
     alone = [] if event.saved else [[place] for place in event.saves]
@@ -33,7 +33,7 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
 
 
 def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:
-    """`places` by the dict that they write into or read: several optimizers that share a scaler need one entry."""
+    """`places` grouped by the dict that they write or read: several optimizers that share a scaler need one entry."""
     groups: dict[object, list[Place]] = {}
     for place in places:
         given = place.node.args[0].value if isinstance(place.node, cst.Call) and place.node.args else None
@@ -45,7 +45,7 @@ def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:
 
 
 def _is_entry(node: cst.CSTNode, rewrite: Rewriter) -> bool:
-    """Whether `node` is an element of a dict that is written out."""
+    """Whether `node` is an element of a dict display."""
     keyword = isinstance(node, cst.Arg) and node.keyword is not None and _builds_dict(rewrite.source.parent(node))
     return keyword or (isinstance(node, cst.DictElement) and isinstance(node.key, cst.SimpleString))
 
@@ -83,12 +83,12 @@ def _builds_dict(call: cst.CSTNode | None) -> bool:
 
 
 def _renamed(text: str) -> str:
-    """`text`, which names the optimizer's entry, for the scaler's."""
+    """`text`, the optimizer's entry, renamed for the scaler."""
     return OPTIMIZER_ENTRY.compiled.sub("scaler", text, count=1)
 
 
 def _entry(key: str, shared: bool) -> str:
-    """The key of the scaler's state beside that of an optimizer's, without its name where several share the scaler."""
+    """The scaler's key, derived from the optimizer's, whose name is dropped if several share the scaler."""
     renamed = _renamed(key)
     return f"{key[0]}scaler{key[0]}" if renamed != key and shared else renamed
 

@@ -1,4 +1,4 @@
-"""Repairs of custom autograd functions: the decorators that give backward the autocast state of forward."""
+"""Repairs of custom autograd functions: decorators that apply forward's autocast state to backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pair(event: Unpaired, rewrite: Rewriter) -> Fix | None:
-    """Add the kin of the decorator that is there, spelled and imported like it."""
+    """Add the missing decorator of the pair, spelled and imported like the present one."""
     module, _, present = event.api.rpartition(".")
     kin = "custom_bwd" if present == "custom_fwd" else "custom_fwd"
     call = event.decorator if isinstance(event.decorator, cst.Call) else None
@@ -35,7 +35,7 @@ def pair(event: Unpaired, rewrite: Rewriter) -> Fix | None:
 
 
 def decorate(method: cst.FunctionDef, text: str, rewrite: Rewriter) -> Edit | None:
-    """Put the decorator `text` directly above the `def` of `method`."""
+    """Insert the decorator `text` directly above the `def` of `method`."""
     if not method.decorators:
         return rewrite.insert_before(method, f"@{text}")
     last = method.decorators[-1].decorator
@@ -44,7 +44,7 @@ def decorate(method: cst.FunctionDef, text: str, rewrite: Rewriter) -> Edit | No
 
 
 def restore(event: MixedBackward, rewrite: Rewriter) -> Fix | None:
-    """Decorate both passes, so that backward has the autocast state of forward."""
+    """Decorate both passes, so that backward runs in the autocast state of forward."""
     forward = decorate(event.forward, f'torch.amp.custom_fwd(device_type="{event.device}")', rewrite)
     backward = decorate(event.backward, f'torch.amp.custom_bwd(device_type="{event.device}")', rewrite)
     if forward is None or backward is None:

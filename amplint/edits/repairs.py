@@ -1,4 +1,4 @@
-"""Edits that need to know what values are: the limits of a tensor's dtype, logits in the place of probabilities."""
+"""Edits that depend on values: limits of a tensor's dtype, logits instead of probabilities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOME = {"binary_cross_entropy": "torch.nn.functional", "BCELoss": "torch.nn"}
 
 
 def limit(event: TensorOp, rewrite: Rewriter) -> str | None:
-    """`torch.finfo(x.dtype).min` or `.max` for the place of `event.number`, None where no name tells the dtype."""
+    """`torch.finfo(x.dtype).min` or `.max` in place of `event.number`, None if no variable has the dtype."""
     number = event.number
     if number is None or (isinstance(number.value, int) and event.tensor.dtype is None):
         return None
@@ -52,7 +52,7 @@ def _is_path(node: cst.BaseExpression) -> bool:
 
 
 def near_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
-    """Take a sigmoid away and use the loss's form for logits, where both are in one function and serve nothing else."""
+    """Remove a sigmoid and use the loss on logits, if both are in one function and have no other use."""
     if not isinstance(event.node, cst.Call):
         return None
     loss = _loss(event, event.node, rewrite)
@@ -66,9 +66,9 @@ def near_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
 
 
 def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
-    """Compute a loss of probabilities in float32, in a region that is off for the statement alone.
+    """Compute a loss of probabilities in float32, in a disabled region around the statement alone.
 
-    None where the statement runs more than operations that a mixture of dtypes does not stop.
+    None if the statement contains operations that may reject mixed dtypes.
     """
     call, region = event.node, event.region
     statement = rewrite.statement_of(call)
@@ -103,12 +103,12 @@ def _is_float(node: cst.BaseExpression) -> bool:
 
 
 def _mixes(call: cst.Call) -> bool:
-    """Whether a call is one of an elementwise operation, a reduction, a cast or a view of PyTorch, by its name."""
+    """Whether a call's name is that of an elementwise operation, reduction, cast or view of PyTorch."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value in MIXING | _ANY_DTYPE
 
 
 def _loss(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> cst.BaseExpression | None:
-    """What names the loss: the function that is called, or the class of a module that is called here only."""
+    """The name of the loss: the called function, or the class of a module that is called only here."""
     if not isinstance(event.module, cst.Call):
         return call.func
     variable = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
@@ -119,7 +119,7 @@ def _loss(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> cst.BaseExpress
 
 
 def _without_sigmoid(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> tuple[Edit, ...] | None:
-    """Edits that hand `call` the logits of its probabilities."""
+    """Edits that pass `call` the logits of its probabilities."""
     sigmoid = event.tensor.made if "sigmoid" in event.tensor.traits else None
     argument = rewrite.find_argument(call, "input", 0)
     logits = _logits(sigmoid, rewrite) if isinstance(sigmoid, cst.Call) else None
@@ -142,7 +142,7 @@ def _without_sigmoid(event: TensorOp, call: cst.Call, rewrite: Rewriter) -> tupl
 
 
 def _unchanged(name: str, first: cst.CSTNode, second: cst.CSTNode, rewrite: Rewriter) -> bool:
-    """Whether both nodes stand in one block and no statement between them mentions the variable."""
+    """Whether both nodes are in one block and no statement between them mentions the variable."""
     block = list(rewrite.block_of(second))
     ends = [rewrite.statement_of(node) for node in (first, second)]
     places = [index for index, statement in enumerate(block) if statement in ends]
@@ -163,7 +163,7 @@ def _mentions(text: str, name: cst.BaseExpression) -> int:
 
 
 def scaled_for_backward(event: ScaledLossRead, rewrite: Rewriter) -> Fix | None:
-    """Leave the loss as it is and scale it for its backward only, where nothing else needs it scaled."""
+    """Keep the loss unscaled and scale it for its backward only, if nothing else needs it scaled."""
     binding = rewrite.source.parent(event.scaled)
     if not isinstance(binding, cst.Assign) or not isinstance(event.scaled, cst.Call) or event.divided:
         return None
@@ -182,7 +182,7 @@ def scaled_for_backward(event: ScaledLossRead, rewrite: Rewriter) -> Fix | None:
 
 
 def multiplied_back(event: DividedLossRead, rewrite: Rewriter) -> Edit | None:
-    """The edit that multiplies what is added up by the number of micro-batches."""
+    """The edit that multiplies the accumulated value by the number of micro-batches."""
     added = event.node.value if isinstance(event.node, cst.AugAssign) else None
     if not isinstance(added, (cst.Call, cst.Name, cst.Attribute)) or not rewrite.same_function(added, event.division):
         return None
@@ -190,7 +190,7 @@ def multiplied_back(event: DividedLossRead, rewrite: Rewriter) -> Edit | None:
 
 
 def keep_in_float32(event: Event, cast: cst.CSTNode | None, rewrite: Rewriter) -> Fix | None:
-    """Take away `cast`, which converts a model to half, with all such conversions of its function and the event's."""
+    """Remove `cast`, which converts a model to half, with all such conversions of its function and the event's."""
     places = [place for place in (event.node, cast) if place is not None]
     near = [call for call in event.index.lowered if any(rewrite.same_function(call, place) for place in places)]
     if cast not in near:
@@ -201,7 +201,7 @@ def keep_in_float32(event: Event, cast: cst.CSTNode | None, rewrite: Rewriter) -
 
 
 def load_in_float32(cast: cst.CSTNode, rewrite: Rewriter) -> Fix | None:
-    """Let `cast`, which loads a model in half or converts it, leave the weights in float32."""
+    """Let `cast`, which loads a model in half or converts it, keep the weights in float32."""
     if not isinstance(cast, cst.Call):
         return None
     loaded = rewrite.find_argument(cast, "torch_dtype") or rewrite.find_argument(cast, "dtype")
@@ -210,7 +210,7 @@ def load_in_float32(cast: cst.CSTNode, rewrite: Rewriter) -> Fix | None:
 
 
 def squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The expressions of the tensor that `node` squares."""
+    """The expressions of the tensor whose square `node` computes."""
     if isinstance(node, cst.BinaryOperation):
         return [node.left, node.right] if isinstance(node.operator, cst.Multiply) else [node.left]
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
@@ -220,5 +220,5 @@ def squared(node: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def statement_around(node: cst.CSTNode, region: cst.With) -> cst.CSTNode | None:
-    """The statement of the body of `region` that holds `node`."""
+    """The statement of `region`'s body that contains `node`."""
     return next((one for one in region.body.body if any(inner is node for inner in walk(one))), None)

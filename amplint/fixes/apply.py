@@ -1,4 +1,4 @@
-"""Applying fixes to a text: those that do not get in each other's way, together with the imports they need."""
+"""Application of compatible fixes to a text, with the imports that they need."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from amplint.source.rewrite_lines import INDENTATION, Lines
 
 
 def apply_round(text: str, fixes: Sequence[Fix]) -> tuple[str, list[Fix]]:
-    """The text with as many of `fixes` as go together, and the list of these.
+    """The text with as many compatible `fixes` as possible, and the list of these.
 
-    The fix that starts first wins over those that overlap or touch it; lint the result again to get at the others.
-    Fixes may insert at the same place, where their code is equally indented, and may share an insertion. A fix is left
-    out as a whole when its edits overlap one another, lie outside the text or change nothing, and when a name it wants
-    to import means something else in the file.
+    The fix that starts first wins over those that overlap or touch it; lint the result again to apply the others.
+    Fixes may insert at the same place if their code is equally indented, and may share an insertion. A fix is skipped
+    as a whole if its edits overlap one another, lie outside the text or change nothing, or if a name it wants to import
+    is bound to something else in the file.
     """
     lines = Lines(text)
     located = [(edits, fix) for fix in fixes if (edits := _located(lines, fix))]
@@ -37,7 +37,7 @@ def apply_round(text: str, fixes: Sequence[Fix]) -> tuple[str, list[Fix]]:
 
 
 def _located(lines: Lines, fix: Fix) -> list[Located]:
-    """The edits of `fix` by offsets, none when they cannot be applied or change nothing."""
+    """The edits of `fix` by offsets, empty if they cannot be applied or change nothing."""
     try:
         edits = locate(lines, fix.edits)
     except ValueError:
@@ -46,7 +46,7 @@ def _located(lines: Lines, fix: Fix) -> list[Located]:
 
 
 def _new_edits(edits: list[Located], taken: list[Located]) -> list[Located] | None:
-    """Those of `edits` that are not `taken` yet, None when one of them gets in the way of a taken one."""
+    """Those of `edits` not in `taken`, None if one of them conflicts with a taken edit."""
     near = {edit: _touching(edit, taken) for edit in edits}
     if all(edit in near[edit] for edit in edits):
         return []
@@ -62,7 +62,7 @@ def _new_edits(edits: list[Located], taken: list[Located]) -> list[Located] | No
 
 
 def _touching(edit: Located, taken: list[Located]) -> list[Located]:
-    """The taken edits that overlap `edit` or meet it; as taken ones lie in order, they are neighbours of its place."""
+    """The taken edits that overlap or touch `edit`; taken edits are sorted, so they are adjacent to its place."""
     start, end, _ = edit
     first = last = bisect.bisect_left(taken, (start, start), key=place)
     while first > 0 and taken[first - 1][1] >= start:

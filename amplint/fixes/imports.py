@@ -1,4 +1,4 @@
-"""Adding the import statements that new code needs, and removing those that it no longer does."""
+"""Addition of import statements that new code needs, and removal of those no longer used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOQA = regex(r"[^#]*#.*\bnoqa\b", re.IGNORECASE)
 
 
 def can_import(text: str, wanted: Iterable[str]) -> bool:
-    """Whether none of the import statements `wanted` would give a new meaning to a name the file binds itself."""
+    """Whether none of the import statements `wanted` would rebind a name that the file binds itself."""
     tree = parse(text)
     if tree is None:
         return False
@@ -41,10 +41,10 @@ def can_import(text: str, wanted: Iterable[str]) -> bool:
 
 
 def add_imports(text: str, wanted: Iterable[str]) -> str:
-    """The text with those import statements of `wanted` (`"from torch import nn"`) that it lacks at the top level.
+    """The text with the import statements of `wanted` (`"from torch import nn"`) that its top level lacks.
 
-    They go where isort would put them, above the first use of a name they bind, or else below the docstring. A text
-    that `ast` cannot parse is returned as it is.
+    They are inserted where isort would put them, above the first use of a name they bind, else below the docstring. A
+    text that `ast` cannot parse is returned unchanged.
     """
     needed = list(dict.fromkeys(spellings(_statements(wanted))))
     tree = parse(text) if needed else None
@@ -66,10 +66,10 @@ def add_imports(text: str, wanted: Iterable[str]) -> str:
 
 
 def remove_stale_imports(old_text: str, new_text: str, keep: Collection[str] = ()) -> str:
-    """`new_text` without the imports whose names `old_text` imports and uses and `new_text` no longer uses.
+    """`new_text` without imports of names that `old_text` imports and uses and `new_text` no longer uses.
 
-    Imports under `try`, with `# noqa`, of `*`, from `__future__` and of the re-exporting form `a as a` stay, and those
-    of the names to `keep`.
+    Imports under `try`, with `# noqa`, of `*`, from `__future__` and re-exports of the form `a as a` are kept, and
+    those of the names in `keep`.
     """
     old, new = parse(old_text), parse(new_text)
     if old is None or new is None:
@@ -89,7 +89,7 @@ def _statements(code: Iterable[str]) -> list[ast.stmt]:
 
 
 def _provides(have: str, wanted: str) -> bool:
-    """Whether the import `have` also does what `wanted` does; `import a.b` includes `import a`."""
+    """Whether the import `have` implies `wanted`; `import a.b` implies `import a`."""
     plain = wanted.startswith("import ") and " as " not in wanted + have
     return have == wanted or (plain and have.startswith(f"{wanted}."))
 
@@ -106,9 +106,9 @@ def _first_use(tree: ast.Module, names: set[str]) -> float:
 
 
 def _insert_sorted(text: str, tree: ast.Module, line: str, newline: str, *, before_row: float) -> str | None:
-    """The text with the import `line` among those of its kind, None where there are none that it is known to be with.
+    """The text with the import `line` sorted into a matching group of imports, None if there is none.
 
-    Imports of the standard library come first, those of one library together, and `import a` before `from a import b`.
+    Standard library imports come first, those of one library together, and `import a` before `from a import b`.
     """
     new = _statements([line])[0]
     head = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom)) and one.lineno < before_row]
@@ -134,25 +134,25 @@ def _insert_sorted(text: str, tree: ast.Module, line: str, newline: str, *, befo
 
 
 def _root(node: ast.stmt) -> str:
-    """The top-level package that an import is from, empty for a relative one."""
+    """The top-level package of an import, empty for a relative one."""
     if isinstance(node, ast.Import):
         return node.names[0].name.partition(".")[0]
     return (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) and not node.level else ""
 
 
 def _order(node: ast.stmt) -> tuple[bool, str]:
-    """By what isort orders the imports of a section."""
+    """The sort key of isort within a section."""
     module = node.names[0].name if isinstance(node, ast.Import) else getattr(node, "module", None) or ""
     return isinstance(node, ast.ImportFrom), module.lower()
 
 
 def _last_row(tree: ast.Module, node: ast.stmt) -> int:
-    """The last row of the statements that share rows with `node`."""
+    """The last row of the statements that share a row with `node`."""
     return max(one.end_lineno or 0 for one in tree.body if one.lineno <= (node.end_lineno or 0))
 
 
 def _with_row(text: str, lines: Lines, row: int, code: str, newline: str) -> str:
-    """The text with `code` above the row."""
+    """The text with `code` inserted above the row."""
     return text[: lines.start(row)] + code + newline + text[lines.start(row) :]
 
 
@@ -180,7 +180,7 @@ def _insert_imports(text: str, tree: ast.Module, code: str, newline: str, *, bef
 
 
 def _blocks(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], bool]]:
-    """Every list of statements outside `try`, and whether it is the module's own."""
+    """Every list of statements outside of `try`, and whether it is the module's own."""
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
@@ -222,7 +222,7 @@ def _is_stale(statement: ImportStatement, alias: ast.alias, stale: set[str]) -> 
 
 
 def _span(lines: Lines, node: ast.stmt | ast.alias) -> Span:
-    """The span of a node; `ast` counts columns in bytes of UTF-8."""
+    """The span of a node; `ast` counts columns in UTF-8 bytes."""
     end_row, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
     return Span(_position(lines, node.lineno, node.col_offset), _position(lines, end_row, end_column))
 

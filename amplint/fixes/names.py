@@ -1,4 +1,4 @@
-"""Which names a module imports, binds and uses, read from `ast`."""
+"""The names that a module imports, binds and uses, from its `ast`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ImportStatement = ast.Import | ast.ImportFrom
 
 
 def parse(text: str) -> ast.Module | None:
-    """The syntax tree, None where this Python cannot build it."""
+    """The syntax tree, None if this Python cannot parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -25,7 +25,7 @@ def bound_name(statement: ImportStatement, alias: ast.alias) -> str:
 
 
 def spelling(statement: ImportStatement, alias: ast.alias) -> str:
-    """One part of an import statement as a statement of its own: `from torch import nn`, `import torch as t`."""
+    """One alias of an import statement as a statement of its own: `from torch import nn`, `import torch as t`."""
     renamed = f" as {alias.asname}" if alias.asname and alias.asname != alias.name else ""
     if isinstance(statement, ast.Import):
         return f"import {alias.name}{renamed}"
@@ -33,7 +33,7 @@ def spelling(statement: ImportStatement, alias: ast.alias) -> str:
 
 
 def spellings(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """(name it binds, spelling) of every part of the import statements among `statements`."""
+    """(bound name, spelling) of every alias of the import statements among `statements`."""
     for statement in statements:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for alias in statement.names:
@@ -41,7 +41,7 @@ def spellings(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def top_level_bindings(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """(name, spelling of the import) of everything bound outside functions and classes; "" where no import binds it."""
+    """(name, spelling of the import) of every binding outside of functions and classes; "" if no import binds it."""
     todo: list[ast.AST] = [tree]
     while todo:
         for node in ast.iter_child_nodes(todo.pop()):
@@ -56,7 +56,7 @@ def top_level_bindings(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def used_names(tree: ast.Module, among: Collection[str]) -> set[str]:
-    """Those of `among` that code reads or a string that is an expression names (an annotation, `__all__`)."""
+    """The names of `among` that are read by code or by a string that is an expression (an annotation, `__all__`)."""
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     found: set[str] = set()
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Putting new text in the place of old, by offsets."""
+"""Replacement of text by offsets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Located = tuple[int, int, str]
 
 
 def place(edit: Located) -> tuple[int, int]:
-    """What edits are ordered by: an insertion comes before a replacement that starts at the same offset."""
+    """The sort key of edits: an insertion precedes a replacement that starts at the same offset."""
     return edit[:2]
 
 
 def locate(lines: Lines, edits: Iterable[Edit]) -> list[Located]:
-    """The edits in order of their place, in the given order at one place; equal ones are taken once.
+    """The edits sorted by place, stable for equal places; duplicates are dropped.
 
-    Raises ValueError when one lies outside the text or two overlap.
+    Raises ValueError if one lies outside the text or two overlap.
     """
     located = sorted(((*lines.range(edit.span), edit.content) for edit in dict.fromkeys(edits)), key=place)
     for edit, following in itertools.pairwise(located):
@@ -30,7 +30,7 @@ def locate(lines: Lines, edits: Iterable[Edit]) -> list[Located]:
 
 
 def splice(text: str, edits: Iterable[Located]) -> str:
-    """`text` with `edits` applied, which must be in order and not overlap."""
+    """`text` with `edits` applied, which must be sorted and disjoint."""
     parts: list[str] = []
     done = 0
     for start, end, content in edits:

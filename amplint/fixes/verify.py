@@ -1,4 +1,4 @@
-"""The last look at a repaired text before it is written."""
+"""Verification of a repaired text before it is written."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from amplint.source.source import NEWLINE, Source
 
 
 def verify(old: str, new: str, edits: Iterable[Edit]) -> str | None:
-    """Why `new` must not replace `old`, None when nothing speaks against it.
+    """Why `new` must not replace `old`, None if it may.
 
-    `new` has to be as valid as `old`, to differ from it in nothing but `edits` and import statements, and to hold every
+    `new` has to be as valid as `old`, to differ from it only by `edits` and import statements, and to keep every
     comment of `old` except those of import statements and those inside a deletion (an edit to nothing or to `pass`).
     """
     old_tree, new_tree = parse(old), parse(new)
@@ -48,7 +48,7 @@ def verify(old: str, new: str, edits: Iterable[Edit]) -> str | None:
 
 
 def _validity(text: str, tree: ast.Module | None) -> int:
-    """How far Python follows: 3 compiles, 2 parses, 1 only libcst parses (which accepts more), 0 not at all."""
+    """The validity of a text: 3 compiles, 2 parses, 1 only libcst parses (which accepts more), 0 none."""
     if tree is None:
         try:
             Source("", text)
@@ -74,14 +74,14 @@ def _import_rows(tree: ast.Module | None) -> set[int]:
 
 
 def _code(text: str, tree: ast.Module | None) -> list[str]:
-    """The lines without imports, blank ones and the `pass` that stands in for an import."""
+    """The lines without imports, blank lines and the `pass` that replaces an import."""
     imports = _import_rows(tree)
     lines = enumerate(NEWLINE.split(text), 1)
     return [line for row, line in lines if row not in imports and line.strip() not in ("", "pass")]
 
 
 def _comments(text: str) -> Iterator[tuple[Position, str]]:
-    """Where the comments are and what they say, up to where `tokenize` gives up."""
+    """Positions and texts of the comments, up to where `tokenize` fails."""
     try:
         for token in tokenize.generate_tokens(io.StringIO(NEWLINE.sub("\n", text)).readline):
             if token.type == tokenize.COMMENT:

@@ -1,4 +1,4 @@
-"""One fix as edits that need nothing else: for readers of reports, who add no imports."""
+"""A fix with its imports as plain edits, for readers of reports, which add no imports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from amplint.source.rewrite_lines import Lines
 
 
 def whole_edits(text: str, fix: Fix) -> tuple[Edit, ...]:
-    """The edits of `fix` and those that import what it needs, in order and apart from each other.
+    """The edits of `fix` and of the imports it needs, sorted and disjoint.
 
-    Empty where it cannot be applied to `text`, or where the imports would have to stand inside of an edit.
+    Empty if it cannot be applied to `text`, or if an import would have to be inserted inside of an edit.
     """
     new, applied = apply_round(text, [fix])
     if not applied:
@@ -30,7 +30,7 @@ def whole_edits(text: str, fix: Fix) -> tuple[Edit, ...]:
 
 
 def _joined(edits: list[Located]) -> list[Located]:
-    """`edits` with those that touch each other as one."""
+    """`edits` with adjacent ones merged."""
     joined: list[Located] = []
     for start, end, content in edits:
         if joined and joined[-1][1] == start:
@@ -42,7 +42,7 @@ def _joined(edits: list[Located]) -> list[Located]:
 
 
 def _inserted(old: str, new: str) -> tuple[int, str] | None:
-    """Where `new` has something more than `old`, from the start of a row on if that is possible, and what."""
+    """The offset and text of an insertion that turns `text` into `new`, at the start of a row if possible."""
     if old == new:
         return None
     more = len(new) - len(old)
@@ -53,7 +53,7 @@ def _inserted(old: str, new: str) -> tuple[int, str] | None:
 
 
 def _offset_before(edits: list[Located], offset: int) -> int | None:
-    """What was at `offset` before `edits`, None for what is inside of one."""
+    """The offset before `edits` that corresponds to `offset` after them, None inside of an edit."""
     grown = 0
     for start, end, content in edits:
         if offset <= start + grown:

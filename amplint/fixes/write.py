@@ -1,4 +1,4 @@
-"""Replacing a file in one step, so that no reader and no crash ever sees half of it."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _TEMPORARY = regex(rf"\.(.{{1,{_NAME_KEPT}}})\.[a-z0-9_]{{8}}\.tmp")
 
 
 class FileChangedError(OSError):
-    """The file no longer holds what was read from it, so that writing would undo someone's work."""
+    """The file no longer holds what was read from it, so that writing would overwrite someone's work."""
 
 
 def replace_file(path: str | os.PathLike[str], raw: bytes, *, expected: bytes) -> None:
-    """Put `raw` in the place of the content of a regular file, keeping its permissions and, if allowed, its owner.
+    """Replace the content of a regular file by `raw`, keeping its permissions and, if permitted, its owner.
 
-    A symbolic link stays, its target is replaced. Raises FileChangedError when the file does not hold `expected`, and
-    OSError when it is missing, not a regular file, not writable or cannot be replaced; the file then is as it was.
+    A symbolic link is kept and its target replaced. Raises FileChangedError if the file does not hold `expected`, and
+    OSError if it is missing, not a regular file, not writable or cannot be replaced; the file is then unchanged.
     """
     target = Path(os.path.realpath(path, strict=True))
     status = target.stat()
@@ -42,7 +42,7 @@ def replace_file(path: str | os.PathLike[str], raw: bytes, *, expected: bytes) -
 
 
 def create_file(path: str | os.PathLike[str], raw: bytes) -> None:
-    """Put a new file with the content `raw` at `path`, at once. Raises OSError, FileExistsError where there is one."""
+    """Create a file with the content `raw` at `path`, atomically. Raises OSError, FileExistsError if it exists."""
     target = Path(path)
     with Uninterrupted():
         handle, name = _temporary(target)
@@ -61,9 +61,9 @@ def create_file(path: str | os.PathLike[str], raw: bytes) -> None:
 
 
 def sweep(paths: Iterable[str]) -> None:
-    """Remove what a run that was killed while it replaced one of the files at these absolute `paths` has left.
+    """Remove temporary files left beside the files at these absolute `paths` by a killed run.
 
-    What a run that goes on has locked stays.
+    Those locked by a running process are kept.
     """
     if fcntl is None:
         return
@@ -86,10 +86,10 @@ def _remove_unlocked(path: str) -> None:
 
 
 def _temporary(target: Path) -> tuple[int, str]:
-    """A new file beside `target`, by its descriptor and its name; it is locked until it is closed."""
+    """A new file beside `target`: its descriptor and name; it is locked until it is closed."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:_NAME_KEPT]}.", suffix=".tmp", dir=target.parent)
     if fcntl is not None:
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # no file locks on this file system
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return handle, name
 
@@ -108,7 +108,7 @@ def _replace(target: Path, status: os.stat_result, raw: bytes, expected: bytes) 
                     raise FileChangedError(f"{target} was changed by someone else meanwhile")
             if fcntl is not None:
                 os.replace(name, target)
-        if fcntl is None:  # a file that is open cannot be renamed there
+        if fcntl is None:  # an open file cannot be renamed there
             os.replace(name, target)
     except BaseException:
         with suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""The process that lints one repository: a JSON object comes in, and a line goes out for each file and for the end.
+"""The process that lints one repository: a JSON object as input, a line of output per file and one at the end.
 
-It may be killed at any time: by who started it, because a file takes too long, or by the system, for its memory.
+It may be killed at any time: by its parent on a timeout, or by the system for its memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from amplint.reports.text import one_line
 
 
 def main() -> None:
-    """Lint a folder as standard input asks."""
+    """Lint the folder that standard input names."""
     wish = json.load(sys.stdin)
     _limit_memory(wish["memory"])
     collect_rarely()

@@ -1,4 +1,4 @@
-"""Linting one repository in a process of its own, which may hang, crash or be killed."""
+"""Linting of one repository in a process of its own, which may hang, crash or be killed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _TAIL = 500
 class Options:
     """How repositories are linted.
 
-    `config` is the configuration file that counts for all of them; without one the defaults do. Their own files count
-    with `own_settings` only: they are those of strangers, and can switch rules off. A file may take `seconds`, and a
+    `config` is the configuration file for all of them; the defaults without one. The repositories' own configuration
+    applies only with `own_settings`: strangers write it, and it can switch rules off. A file may take `seconds`, and a
     process `memory` bytes of address space.
     """
 
@@ -43,9 +43,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Linted:
-    """What came of a repository: `status` is `done`, `partly` where files had to be left out, or `failed`.
+    """The result for a repository: `status` is `done`, `partly` if files were skipped, or `failed`.
 
-    `findings` are rows for a table, `skipped` the files that were left out, with the reason.
+    `findings` are rows of a table, `skipped` maps skipped files to the reason.
     """
 
     repository: str
@@ -62,7 +62,7 @@ class Linted:
 
 
 class _Ended(Exception):
-    """The process has ended early; `file` is what it was at, None where that is not known."""
+    """The process ended early; `file` is the file it was analysing, None if unknown."""
 
     def __init__(self, reason: str, file: str | None) -> None:
         super().__init__(reason)
@@ -71,7 +71,7 @@ class _Ended(Exception):
 
 
 def lint_repository(folder: str, options: Options, key: str = "") -> Linted:
-    """Lint the repository in `folder`. Raises nothing that has to do with what is in it."""
+    """Lint the repository in `folder`. The repository's content cannot make it raise."""
     began, cpu = time.monotonic(), _children()
     skipped: dict[str, str] = {}
     status, reason, said = "failed", "", dict[str, Any]()
@@ -103,7 +103,7 @@ def lint_repository(folder: str, options: Options, key: str = "") -> Linted:
 
 
 def key_of(folder: str, options: Options) -> str:
-    """Names what a repository's findings depend on: the version of amplint, the options, and all files that are read.
+    """A digest of what a repository's findings depend on: amplint's version, the options, and all files that are read.
 
     Raises OSError for a configuration file that cannot be read.
     """
@@ -122,13 +122,13 @@ def key_of(folder: str, options: Options) -> str:
 
 
 def _attempt(folder: str, options: Options, skipped: dict[str, str]) -> dict[str, Any]:
-    """What the process says at its end. Raises _Ended."""
+    """The process's final message. Raises _Ended."""
     config = None if options.config is None else os.path.abspath(options.config)
     wish = {"folder": os.path.abspath(folder), "skip": [*skipped], "config": config, "memory": options.memory}
     wish["own_settings"] = options.own_settings
     process = subprocess.Popen(
         [sys.executable, "-m", "amplint.fleet.child"],
-        cwd=Path(__file__).parents[2],  # the search path begins there, and never with the repository
+        cwd=Path(__file__).parents[2],  # the search path begins with that folder, never with the repository
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -186,6 +186,6 @@ def _commit(folder: str) -> str:
 
 
 def _children() -> float:
-    """The CPU seconds of this process's children that have ended."""
+    """The CPU seconds of this process's finished children."""
     times = os.times()
     return times.children_user + times.children_system

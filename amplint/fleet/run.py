@@ -1,4 +1,4 @@
-"""A run over many repositories on a Ray cluster, or over data frames of them on Spark."""
+"""A run over many repositories on a Ray cluster, or over data frames on Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = {"findings": FINDINGS, "repositories": REPOSITORIES}
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: `known` are repositories that an earlier run has done."""
+    """The progress of a run: `known` counts repositories completed by an earlier run."""
 
     done: int
     known: int
@@ -35,10 +35,10 @@ def lint_fleet(
     options: Options | None = None,
     progress: Callable[[Progress], None] = lambda so_far: None,
 ) -> None:
-    """Lint the folders `repositories` on a Ray cluster, by default on this machine, into Parquet files in `out`.
+    """Lint the folders `repositories` on a Ray cluster, by default this machine, into Parquet files in `out`.
 
-    What an earlier run into `out` has done counts where the repository, the options and the version of amplint are the
-    same. A repository whose worker dies is tried again, then recorded as failed; no failure ends the run.
+    Results of an earlier run into `out` are reused if the repository, the options and amplint's version are the same. A
+    repository whose worker dies is retried, then recorded as failed; no failure ends the run.
     """
     import ray
 
@@ -76,7 +76,7 @@ def lint_fleet(
 def lint_frames(
     frames: Iterable[pd.DataFrame], options: Options | None = None, kind: str = "findings"
 ) -> Iterator[pd.DataFrame]:
-    """The rows of the table `kind` for each frame's column `repository`, which holds folders; for `mapInPandas`."""
+    """The rows of the table `kind` for the folders in each frame's column `repository`; for `mapInPandas`."""
     import pandas as pd
 
     for frame in frames:
@@ -86,6 +86,6 @@ def lint_frames(
 
 
 def _lint_unless_known(repository: str, options: Options, known: set[tuple[str, str]]) -> Linted | None:
-    """What came of a repository, None where that is known."""
+    """The result for a repository, None if an earlier run has it."""
     key = key_of(repository, options)
     return None if (repository, key) in known else lint_repository(repository, options, key)

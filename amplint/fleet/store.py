@@ -1,4 +1,4 @@
-"""The results of a fleet's run, in Parquet files: findings and repositories."""
+"""The results of a fleet run in Parquet files: findings and repositories."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows(linted: Linted) -> dict[str, list[dict[str, Any]]]:
 
 
 class Store:
-    """The results in `folder`: those of single repositories in `parts`, and once a run has ended, all together."""
+    """The results in `folder`: of single repositories in `parts`, and merged once a run has ended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,18 +56,18 @@ class Store:
             (folder / "parts" / kind).mkdir(parents=True, exist_ok=True)
 
     def done(self) -> set[tuple[str, str]]:
-        """Repository and key of each that needs not be linted again."""
+        """Repository and key of each that need not be linted again."""
         parts = (self.folder / "parts" / "repositories").glob("*.parquet")
         known = [row for part in parts for row in _read(part, ["repository", "key", "status"])]
         return {(row["repository"], row["key"]) for row in known if row["status"] != "failed"}
 
     def put(self, linted: Linted) -> None:
-        """Keep what came of one repository; that it was linted is the last that is written."""
+        """Store a repository's result; its row in the table of repositories is written last."""
         for kind, some in rows(linted).items():
             _write(self.folder / "parts" / kind / f"{_name(linted.repository)}.parquet", some, _KINDS[kind])
 
     def gather(self, repositories: Iterable[str]) -> None:
-        """Write one file of each kind with what is known of `repositories`."""
+        """Write one file of each kind with the results of `repositories`."""
         names = [_name(repository) for repository in repositories]
         for kind, schema in _KINDS.items():
             parts = [self.folder / "parts" / kind / f"{name}.parquet" for name in names]
@@ -77,7 +77,7 @@ class Store:
 
 
 def report(folder: Path) -> str:
-    """What a run has found, in words: repositories, those with the most severe findings first, rules, and failures."""
+    """A run's results as text: repositories with the most severe findings first, rules, and failures."""
     repositories = _read(folder / "repositories.parquet")
     findings = _read(folder / "findings.parquet", ["repository", "code", "name", "severity"])
     states = Counter(row["status"] for row in repositories)
@@ -110,12 +110,12 @@ def report(folder: Path) -> str:
 
 
 def unfinished(folder: Path) -> int:
-    """How many repositories were not, or not wholly, linted."""
+    """The number of repositories that failed or were linted in part."""
     return sum(row["status"] != "done" for row in _read(folder / "repositories.parquet", ["status"]))
 
 
 def _name(repository: str) -> str:
-    """A file name for a repository, by its last two folders; what is left out of them makes no two the same."""
+    """A unique file name for a repository, from its last two folders and a digest."""
     readable = re.sub(r"[^\w.-]+", "+", "/".join(Path(repository).parts[-2:]))[-80:]
     return f"{readable}-{blake2b(os.fsencode(repository), digest_size=6).hexdigest()}"
 

@@ -1,1 +1,1 @@
-"""Jupyter notebooks, and scripts that hold lines of IPython, as Python text and back."""
+"""Jupyter notebooks, and scripts with IPython lines, converted to Python text and back."""

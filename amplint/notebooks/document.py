@@ -1,4 +1,4 @@
-"""The JSON of a notebook: its cells, where their sources stand in the file, and the file with other sources."""
+"""The JSON of a notebook: its cells, the positions of their sources, and the file with replaced sources."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of code: its number among all cells, which count from 1, what it holds, and whether that is Python.
+    """A code cell: its number among all cells, from 1, its source, and whether it is Python.
 
-    `path` leads to its source in the JSON.
+    `path` locates its source in the JSON.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Cell:
 
 
 class Document:
-    """A notebook as it stands in its file. Raises SourceError where that is none."""
+    """A notebook file. Raises SourceError if it is malformed."""
 
     def __init__(self, raw: bytes) -> None:
         self._mark = raw[:3] if raw.startswith(_BOM) else b""
@@ -57,7 +57,7 @@ class Document:
 
     @property
     def is_python(self) -> bool:
-        """Whether the notebook is for Python 3, which one that names no language is taken for."""
+        """Whether the notebook is for Python 3, the default if it names no language."""
         metadata = _object(self._data.get("metadata"))
         language, kernel = _object(metadata.get("language_info")), _object(metadata.get("kernelspec"))
         named = language.get("name") or kernel.get("language") or "python"
@@ -85,11 +85,11 @@ class Document:
                     yield Cell(number, source, _is_python(cell), (*place, at, key))
 
     def lines(self, number: int) -> list[str]:
-        """The lines of the cell with this number without their ends, none where it is no cell of code."""
+        """The lines of a code cell without line breaks, empty for any other cell."""
         return next((NEWLINE.split(cell.source) for cell in self.cells if cell.number == number), [])
 
     def raw_row(self, number: int, row: int) -> int:
-        """The line of the file that holds row `row` of the cell with this number, or its last one; all count from 1."""
+        """The line of the file that holds a row of a cell, or its last one; all count from 1."""
         cell = next((cell for cell in self.cells if cell.number == number), None)
         if cell is None:
             return 1
@@ -102,7 +102,7 @@ class Document:
         return self._text.count("\n", 0, at) + 1
 
     def with_sources(self, sources: Mapping[int, str]) -> bytes | None:
-        """The file with other `sources`, by the numbers of their cells; None where that cannot be done."""
+        """The file with other `sources`, by cell number; None if they cannot be written."""
         cells = [cell for cell in self.cells if cell.number in sources]
         parts: list[str] = []
         done = 0
@@ -120,7 +120,7 @@ class Document:
 
     @functools.cached_property
     def _places(self) -> dict[tuple[str | int, ...], Range]:
-        """Where the sources stand."""
+        """The positions of the sources."""
         found: dict[tuple[str | int, ...], Range] = {}
         for cell in self.cells:
             folder = cell.path[:-1]
@@ -171,7 +171,7 @@ def _value_end(text: str, at: int) -> int:
 
 
 def _pieces(text: str, place: Range) -> Iterator[Range]:
-    """The values of the array at `place`, or the value there itself where it is none."""
+    """The elements of the array at `place`, or the value itself if it is no array."""
     if text[place[0]] != "[":
         yield place
         return
@@ -184,7 +184,7 @@ def _pieces(text: str, place: Range) -> Iterator[Range]:
 
 
 def _member(text: str, place: Range, key: str) -> Range:
-    """The value of `key` in the object at `place`, the last one as for `json`."""
+    """The value of `key` in the object at `place`, the last one as in `json`."""
     found = place
     at = _past_space(text, place[0] + 1)
     while text[at] != "}":
@@ -213,7 +213,7 @@ def _past_space(text: str, at: int) -> int:
 
 
 def _literal(text: str, place: Range, source: str) -> str:
-    """JSON for `source` in the manner of the literal at `place`, whose unchanged lines stay as they are written."""
+    """`source` as JSON in the style of the literal at `place`; unchanged lines keep their escapes."""
     old = text[slice(*place)]
     plain = bool(_ESCAPED.search(old)) and old.isascii()
     if not old.startswith("["):

@@ -1,4 +1,4 @@
-"""Rows that are hidden from the analysis, each known again by a sign."""
+"""Rows hidden from the analysis, each identified by a marker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD = regex(r"[A-Za-z_]\w*")
 
 
 class Hidden:
-    """What has been hidden of `texts`, which hold none of its signs."""
+    """The rows hidden from `texts`, which contain none of the markers."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         word = "ipython"
@@ -28,29 +28,29 @@ class Hidden:
         return len(self._rows)
 
     def hide(self, row: str, stand_in: str) -> str:
-        """Remember `row`, and give `stand_in` with a sign, or a comment where it is empty."""
+        """Record `row`, and return `stand_in` with a marker, or a comment if it is empty."""
         shown = f"{stand_in}{'  ' if stand_in else ''}# <{self._word} {len(self._rows)}>"
         self._rows.append((row, shown))
         return shown
 
     def forget(self, count: int) -> None:
-        """Take back what was hidden after the first `count` rows."""
+        """Discard the hidden rows after the first `count`."""
         del self._rows[count:]
 
     @property
     def words(self) -> frozenset[str]:
-        """The words in the rows that are hidden."""
+        """The words in the hidden rows."""
         return frozenset(word for row, _ in self._rows for word in _WORD.findall(row))
 
     def holds(self, line: str) -> bool:
-        """Whether `line` stands for a hidden one."""
+        """Whether `line` replaces a hidden row."""
         return self._sign.search(line) is not None
 
     def shown_again(self, text: str, first: int, last: int) -> str | None:
-        """`text` with the rows from number `first` to before `last` in the place of what stands for them.
+        """`text` with the hidden rows from number `first` to before `last` restored.
 
-        None where that is not there, each once and in order, as it was but for its indentation; what stands at the
-        margin stays there.
+        None unless each replacement occurs once, in order, and unchanged but for its indentation; those at the margin
+        stay there.
         """
         lines, expected = NEWLINE.split(text), first
         for index, line in enumerate(lines):
@@ -73,12 +73,12 @@ class Hidden:
 
 
 def with_ends(lines: list[str], text: str) -> str:
-    """`lines` with the line ends of `text`, which has as many."""
+    """`lines` with the line breaks of `text`, which has as many."""
     return "".join(part for pair in zip(lines, [*NEWLINE.findall(text), ""], strict=True) for part in pair)
 
 
 def rows_of(span: Span) -> range:
-    """The rows of which `span` holds something, the one where it is empty, apart from the start of one."""
+    """The rows that `span` covers or, if it is empty, touches other than at their start."""
     if span.start == span.end and span.start.column == 1:
         return range(0)
     ends_before = span.end.column == 1 and span.end.row > span.start.row

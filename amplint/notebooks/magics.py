@@ -1,4 +1,4 @@
-"""The lines of a cell that are IPython's, and what stands for them while the cell is linted."""
+"""IPython lines of a cell, and the code that replaces them during linting."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _PIECE = regex(r"#[^\r\n]*|\\(?:\r\n|[\s\S])|\"\"\"|'''|[\"'()\[\]{}]|\r\n|\r|\n
 
 
 def masked(text: str, hide: Hide, *, script: bool = False) -> str:
-    """The cell `text` with code or comments in the place of IPython's lines, row by row.
+    """The cell `text` with IPython lines replaced by code or comments, row by row.
 
-    What a magic runs as Python stays where that is the notebook's own; the rows of a cell that another magic takes
-    become comments. Of the cell of a `script` only `!` and magics that are known count.
+    Python code that a magic runs in the notebook's namespace is kept; the rows of a cell magic with another language
+    become comments. In a `script` only `!` and known magics are replaced.
     """
     lines = NEWLINE.split(text)
     layout = Layout(text)
@@ -76,14 +76,14 @@ def masked(text: str, hide: Hide, *, script: bool = False) -> str:
 
 
 def _is_command(lines: list[str]) -> bool:
-    """Whether a cell is one magic without its sign, which IPython allows where that is all of the cell."""
+    """Whether a cell is a single magic without its `%`, which IPython allows if it is the whole cell."""
     written = [line for line in lines if line.strip()]
     found = _UNMARKED.match(written[0])
     return found is not None and found["name"] in KNOWN and len(written) == 1
 
 
 def _logical_end(layout: Layout, row: int) -> int:
-    """The index of the last row of the statement, or the part of one, that begins in the row with the index `row`."""
+    """The index of the last row of the statement, or part of one, that begins in row `row`."""
     text, at, depth = layout.text, layout.starts[row], 0
     while (found := _PIECE.search(text, at)) is not None:
         piece, at = found.group(), found.end()
@@ -108,7 +108,7 @@ def _is_magic(line: str, script: bool) -> bool:
 
 
 def _stand_in(line: str, *, alone: bool) -> str:
-    """Code for a line of IPython's, in as many columns where it holds Python; nothing where a comment will do."""
+    """Code in place of an IPython line, in the same columns where it contains Python; empty if a comment suffices."""
     timed = _TIMED.fullmatch(line)
     if timed is not None and alone and parses(f"if 1:{timed['code']}"):
         return f"{timed['indent']}if 1:{timed['code']}"

@@ -20,9 +20,9 @@ _OPENING = regex(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*(%%[^\r\n]*)")
 
 @dataclass(frozen=True)
 class _Section:
-    """A cell in the text: the row of the line above it, its own number of rows, and the numbers of its hidden rows.
+    """A cell in the text: the row of its header, its number of rows, and the numbers of its hidden rows.
 
-    `head` is what that line says, an `if` where the cell is indented as a whole, as IPython allows.
+    `head` is the header, an `if` for a cell that is indented as a whole, which IPython allows.
     """
 
     cell: Cell
@@ -33,10 +33,9 @@ class _Section:
 
 
 class Notebook(Page):
-    """The cells of code in their order; those that are not Python are hidden. Raises SourceError where it is none.
+    """The code cells in order; cells that are not Python are hidden. Raises SourceError for a malformed notebook.
 
-    A line before and after each cell keeps them apart, and one before all of them keeps a cell from declaring the
-    encoding of the text.
+    A line before and after each cell separates them, and one before all keeps a cell from declaring the encoding.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -69,7 +68,7 @@ class Notebook(Page):
         super().__init__(self._text.encode())
 
     def _shown(self, cell: Cell) -> tuple[str, str, SourceError | None]:
-        """What to write above a cell and what in its place, and why it is hidden although it should be Python."""
+        """The header and text of a cell, and why it is hidden although it should be Python."""
         source, failure = cell.source, None
         if cell.python:
             if parses(source):
@@ -96,7 +95,7 @@ class Notebook(Page):
         return None if sources is None else self._document.with_sources(sources)
 
     def _sources(self, text: str) -> dict[int, str] | None:
-        """The sources that differ in `text`, by the numbers of their cells."""
+        """The sources that differ in `text`, by cell number."""
         bounds = [*(section.head for section in self._sections), self._end]
         before, _, rest = text.partition(f"{bounds[0]}\n")
         if before != f"{self._top}\n":
@@ -131,13 +130,13 @@ class Notebook(Page):
 
 
 def _opening(source: str) -> str:
-    """The line with the magic of a cell."""
+    """The line with a cell's magic."""
     found = _OPENING.match(source)
     return found[1] if found else ""
 
 
 def _checked(shown: str) -> tuple[str, SourceError | None]:
-    """What has to stand above a cell with its stand-ins for it to be Python, and why even then it is not."""
+    """The header that makes a cell with its replacements valid Python, and the error if none does."""
     if parses(shown):
         return "", None
     if not shown[: len(shown) - len(shown.lstrip())].endswith((" ", "\t")):

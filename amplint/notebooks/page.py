@@ -1,4 +1,4 @@
-"""What is linted of a file: its Python text, and the way back to the file."""
+"""The lintable Python text of a file, and the mapping back to the file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from amplint.source.imports import imports
 
 @dataclass(frozen=True)
 class Problem:
-    """A part of the file that is not Python: where in the text, and why."""
+    """A part of the file that should be Python and is not: its position in the text, and the error."""
 
     position: Position
     message: str
 
 
 class Page:
-    """A Python file, all of which is linted.
+    """A Python file, linted as a whole.
 
-    `raw` is the text to lint, as bytes. In what else a file holds, which is hidden from the analysis, `words` are the
-    names that occur, and `problems` tell of what should be Python and is not.
+    `raw` is the text to lint, as bytes. For files with hidden parts, `words` are the names that occur in these, and
+    `problems` the parts that should be Python and are not.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -44,28 +44,28 @@ class Page:
 
     @property
     def refusal(self) -> str:
-        """Why `restored` refuses a text."""
+        """The reason for which `restored` refuses a text."""
         return f"the result cannot be written in {self._decoded[1]}"
 
     def loses(self, text: str) -> bool:
-        """Whether `text` lacks an import, as it was, whose name occurs in what is hidden."""
+        """Whether `text` lacks an original import whose name occurs in the hidden parts."""
         before, after = (set(imports(each)) for each in (self.text, text))
         return any(one.bound in self.words for one in before - after)
 
     def restored(self, text: str) -> bytes | None:
-        """The file once it holds `text`; None where it cannot, or where an edit has reached what is hidden."""
+        """The file with `text` as its code; None if that is impossible or an edit reaches a hidden part."""
         return rewritten(self.raw, text)
 
     def place(self, span: Span) -> Span | None:
-        """Where `span` of the text is in the file; None where it is in no one place there."""
+        """The position in the file of `span` of the text; None if it has no single one."""
         return span
 
     def may_edit(self, span: Span) -> bool:
-        """Whether nothing in `span` is hidden."""
+        """Whether `span` contains nothing hidden."""
         return True
 
     def placed(self, finding: Finding) -> Finding:
-        """`finding` about the text as one about the file, without a fix that the file cannot take."""
+        """`finding` with positions in the file, and without a fix that the file cannot take."""
         return replace(
             finding,
             span=self.near(finding.span),
@@ -76,7 +76,7 @@ class Page:
         )
 
     def near(self, span: Span) -> Span:
-        """Where `span` of the text is in the file, or at least its start."""
+        """The position in the file of `span` of the text, or at least of its start."""
         return self.place(span) or self.place(Span(span.start, span.start)) or span
 
     def _fix(self, fix: Fix) -> Fix | None:

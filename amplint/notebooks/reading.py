@@ -1,4 +1,4 @@
-"""Pages by the names and contents of their files."""
+"""Construction of pages by file name and content."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LINE = regex(rb"^(?:\xef\xbb\xbf)?[ \t]*(?:[%!]|[A-Za-z_][\w., \t*]*=[ \t]*[!%]
 
 
 def is_plain(path: str, raw: bytes) -> bool:
-    """Whether the file at `path`, which holds `raw`, is linted as it is."""
+    """Whether the file at `path` with content `raw` is linted as it is."""
     return not (path.endswith(SUFFIX) or (_SIGN.search(raw) is not None and _LINE.search(raw) is not None))
 
 
 def page_of(path: str, raw: bytes) -> Page:
-    """What is linted of a file that is not plain, maybe. Raises SourceError for a notebook that is none."""
+    """The page of a file that may not be plain. Raises SourceError for a malformed notebook."""
     if path.endswith(SUFFIX):
-        from amplint.notebooks.notebook import Notebook  # more modules than most runs need
+        from amplint.notebooks.notebook import Notebook  # imports more modules than most runs need
 
         return Notebook(raw)
     from amplint.notebooks.script import Script
@@ -30,7 +30,7 @@ def page_of(path: str, raw: bytes) -> Page:
 
 
 def cells_of(path: str, raw: bytes) -> dict[int, str] | None:
-    """The sources of the cells of code in a notebook, by their numbers; None for another file."""
+    """The sources of a notebook's code cells, by number; None for another file."""
     if not path.endswith(SUFFIX):
         return None
     from amplint.notebooks.document import Document

@@ -1,4 +1,4 @@
-"""A Python file that holds lines of IPython, as interactive windows of editors run it."""
+"""A Python file with IPython lines, as editors' interactive windows run it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CELL = regex(r"^(?:# ?%%|# In ?\[|# <codecell>)", re.MULTILINE)
 
 
 class Script(Page):
-    """The file with stand-ins for the lines of IPython."""
+    """The file with its IPython lines replaced."""
 
     def __init__(self, raw: bytes) -> None:
         self._file = raw
@@ -32,7 +32,7 @@ class Script(Page):
 
     @classmethod
     def of(cls, raw: bytes) -> Script | None:
-        """The file, None where it is not Python with and without stand-ins, or Python as it is."""
+        """The script, None if the file is plain Python, or not Python even with replacements."""
         try:
             if parses(decode(raw)[0]):
                 return None
@@ -58,6 +58,6 @@ class Script(Page):
 
 
 def _cells(text: str) -> Iterator[str]:
-    """The parts of a text that begin with the comments that divide it into cells."""
+    """The parts of a text between the comments that divide it into cells."""
     starts = [0, *(found.start() for found in _CELL.finditer(text)), len(text)]
     yield from (text[start:end] for start, end in itertools.pairwise(starts))

@@ -1,4 +1,4 @@
-"""Whether a cell is Python by itself."""
+"""Validity of a cell as Python of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parses(text: str) -> bool:
 
 
 def objection(text: str) -> SourceError | None:
-    """What speaks against `text` as Python, in Python's own words where it is the syntax; None where nothing does."""
+    """The error in `text` as Python, in CPython's words for a syntax error; None if it is valid."""
     if "\0" in text:
         return SourceError("the cell contains NUL characters; Python cannot run it")
     failure = _failure(text)
@@ -30,7 +30,7 @@ def objection(text: str) -> SourceError | None:
 
 
 def _failure(text: str) -> Exception | None:
-    """What Python's own parser raises."""
+    """The exception that CPython's parser raises."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -41,7 +41,7 @@ def _failure(text: str) -> Exception | None:
 
 
 def _by_libcst(text: str, own: SyntaxError) -> SourceError | None:
-    """What libcst, which knows the syntax of newer Pythons, has against a text that this one refuses."""
+    """The error of libcst, which knows the syntax of newer Pythons, for a text that this Python rejects."""
     try:
         Source("", text)
     except SourceError as failure:

@@ -1,1 +1,1 @@
-"""A server of the Language Server Protocol: findings, explanations and fixes in editors, while a file is written."""
+"""A Language Server Protocol server: findings, explanations and fixes in editors, as the user types."""

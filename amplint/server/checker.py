@@ -1,4 +1,4 @@
-"""The engine behind the server: lints, repairs and silences documents as they are in the client."""
+"""The engine of the server: lints, repairs and suppresses in documents as the client holds them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LINTS = 500
 
 
 class Checker:
-    """Lints documents with the settings of their folders, over which those of the client go.
+    """Lints documents with the settings of their folders, overridden by the client's.
 
-    Texts that are `put` count instead of the files, also for those that import them. Nothing here may be called by two
-    threads at once. All methods that take a document raise ConfigError.
+    Texts that are `put` take precedence over files, also for files that import them. Not thread-safe. All methods that
+    take a document raise ConfigError.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -39,21 +39,21 @@ class Checker:
         self.refresh()
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take the client's settings: the keys of a configuration file, and `isolated`. Raises ConfigError."""
+        """Apply the client's settings: the keys of a configuration file, and `isolated`. Raises ConfigError."""
         table = {name: value for name, value in options.items() if name != "isolated"}
         overridden(Settings(), table, self._rules)
         self._table, self._isolated = table, options.get("isolated") is True
         self.refresh()
 
     def refresh(self) -> None:
-        """Read files and their settings anew."""
+        """Reread files and settings."""
         fixed = Settings() if self._isolated else None
         self._projects = Projects(self._rules, lambda settings: overridden(settings, self._table, self._rules), fixed)
         self._linter = Linter(self._projects, Cache(None), self._unsaved)
         self._lints = 0
 
     def put(self, path: str, raw: bytes | None) -> None:
-        """The client holds `raw` for a file; with None the file counts again."""
+        """Use `raw` as the content of a file; None reverts to the file."""
         if raw is None:
             self._unsaved.pop(path, None)
         else:
@@ -61,11 +61,11 @@ class Checker:
         self._linter.forget(path)
 
     def forget(self, path: str) -> None:
-        """The content of a file has changed on the disk."""
+        """Drop the cached content of a file that changed on disk."""
         self._linter.forget(path)
 
     def check(self, document: Document) -> list[Finding]:
-        """The findings in `document`, none where the settings exclude it."""
+        """The findings in `document`, empty if the settings exclude it."""
         self._lints += 1
         if self._lints > _LINTS:
             self.refresh()
@@ -73,7 +73,7 @@ class Checker:
         return [] if self._is_excluded(target) else self._linter.check(target, document.raw)
 
     def fixed(self, document: Document, finding: Finding) -> bytes | None:
-        """The file with the fix of `finding`, one of its findings; None where it cannot be applied."""
+        """The file with the fix of `finding`, one of its findings; None if it cannot be applied."""
         target, raw = self._target(document), document.raw
         try:
             page = opened(target.path, raw)
@@ -86,12 +86,12 @@ class Checker:
         return None
 
     def repaired(self, document: Document) -> bytes:
-        """The file with all fixes that its settings let be applied."""
+        """The file with all fixes that its settings permit."""
         target = self._target(document)
         return document.raw if self._is_excluded(target) else repair(document.raw, target, self._linter).after
 
     def silenced(self, document: Document, finding: Finding) -> bytes | None:
-        """The file with a comment that silences `finding`, one of its findings; None where there is no place for it."""
+        """The file with a comment that suppresses `finding`, one of its findings; None if there is no place for one."""
         target, raw = self._target(document), document.raw
         try:
             after, done = commented(opened(target.path, raw), target, self._linter, {identity(finding)})

@@ -1,4 +1,4 @@
-"""Open documents: scripts and notebooks as the client has them, saved or not."""
+"""Open documents: scripts and notebooks as the client holds them, saved or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True)
 class Part:
-    """What the client edits as one text: a script, or a cell of a notebook, which may hold no code."""
+    """A unit of editing: a script, or a notebook cell, which may hold no code."""
 
     uri: str
     version: int
@@ -32,9 +32,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Document:
-    """A script, which has one part, or a notebook, whose parts are its cells, at one moment.
+    """A snapshot of a script, which has one part, or a notebook, whose parts are its cells.
 
-    `path` is where it lies, or would lie once it is saved, and `serial` grows with every change to any document.
+    `path` is its location, or the one it would be saved at; `serial` grows with every change to any document.
     """
 
     uri: str
@@ -45,7 +45,7 @@ class Document:
 
     @property
     def raw(self) -> bytes:
-        """What the file will hold once it is saved."""
+        """The content of the file once it is saved."""
         if not self.is_notebook:
             return _bytes(self.parts[0].text.content)
         cells: list[dict[str, Any]] = [
@@ -55,7 +55,7 @@ class Document:
         return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
     def part(self, span: Span) -> Part | None:
-        """The part that `span` lies in."""
+        """The part that contains `span`."""
         number = span.cell or 1
         return self.parts[number - 1] if number <= len(self.parts) else None
 
@@ -67,7 +67,7 @@ class Document:
         return types.Range(part.text.position(span.start), part.text.position(span.end))
 
     def edit(self, after: bytes) -> types.WorkspaceEdit | None:
-        """What makes the file hold `after`; None where nothing does, or where that is not the same document."""
+        """The edit that changes the file to `after`; None if nothing changes or `after` cannot be decoded."""
         changes: list[types.TextDocumentEdit] = []
         for part, new in self._texts(after):
             if new != part.text.content:
@@ -88,7 +88,7 @@ class Document:
 
 
 def path_of(uri: str, *, is_notebook: bool = False) -> str:
-    """The absolute path of the document at `uri`; for one that was never saved, a place in the current folder."""
+    """The absolute path of the document at `uri`; for an unsaved one, a path in the current folder."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     if path is None:
         name = "".join(letter if letter.isalnum() else "_" for letter in uri)[-100:]

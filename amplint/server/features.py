@@ -1,4 +1,4 @@
-"""What clients can ask the server, and what they tell it."""
+"""The requests and notifications of the protocol that the server handles."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _answer(made: Server) -> None:
 def _offered(
     made: Server, document: Document, findings: list[Finding], uri: str, params: types.CodeActionParams
 ) -> list[types.CodeAction]:
-    """The actions for what is found in the range, without their edits."""
+    """The actions for the findings in the range, without their edits."""
     only = params.context.only
     actions: list[types.CodeAction] = []
 
@@ -180,14 +180,14 @@ def _meet(one: types.Range, other: types.Range) -> bool:
 
 
 def _watches(made: Server) -> bool:
-    """Whether the client tells of files that change outside of it."""
+    """Whether the client reports files changed outside of it."""
     workspace = made.client_capabilities.workspace
     watched = workspace.did_change_watched_files if workspace is not None else None
     return watched is not None and watched.dynamic_registration is True
 
 
 def _resolves(made: Server) -> bool:
-    """Whether the client asks for the edit of an action once that is chosen."""
+    """Whether the client requests the edit of an action when it is chosen."""
     text = made.client_capabilities.text_document
     actions = text.code_action if text is not None else None
     support = actions.resolve_support if actions is not None else None
@@ -195,7 +195,7 @@ def _resolves(made: Server) -> bool:
 
 
 def _wish(data: Any) -> Wish | None:
-    """What the client has kept for an action, None where that is not what it was given."""
+    """The data of an action as returned by the client, None if it is malformed."""
     kinds = {"uri": str, "serial": int, "what": str, "index": int}
     if not isinstance(data, dict) or data.keys() != kinds.keys():
         return None

@@ -1,4 +1,4 @@
-"""Findings as the client shows them: diagnostics, and pages to hover over."""
+"""Findings in the protocol's types: diagnostics and hover pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def diagnostic(finding: Finding, document: Document, registry: Registry) -> type
 
 
 def hover(finding: Finding, document: Document, registry: Registry) -> types.Hover:
-    """What `finding` says, and the page of its rule."""
+    """The text of `finding`, and the page of its rule."""
     rule = registry.rules.get(finding.code)
     said = [f"**{finding.severity.label}** {finding.code}: {literal(finding.message)}"]
     said += [literal(line) for line in (finding.reason, finding.advice, *map(str, finding.guesses)) if line]
@@ -51,7 +51,7 @@ def hover(finding: Finding, document: Document, registry: Registry) -> types.Hov
 
 
 def _related(note: Note, document: Document) -> types.DiagnosticRelatedInformation:
-    """A step on the way to a finding; in another file, columns count in the text that the file has on the disk."""
+    """A step on the path to a finding; in another file, columns refer to the text on disk."""
     if note.filename and os.path.abspath(note.filename) != document.path:
         path = os.path.abspath(note.filename)
         text = Text(_shown(path), document.parts[0].text.encoding)

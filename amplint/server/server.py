@@ -1,7 +1,7 @@
-"""The server: documents come in, diagnostics go out, and code actions are made where they are asked for.
+"""The server: receives documents, publishes diagnostics, and computes code actions on request.
 
-One thread does all linting, one piece of work after the other, while the loop takes in what the client says. A lint of
-what has changed since is not begun, or its result dropped: what is published is always about the latest text.
+One thread does all linting sequentially, while the event loop receives changes. A lint of outdated text is not started,
+or its result is dropped: published diagnostics are always those of the latest text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Wish:
-    """A code action of a document as it was at `serial`.
+    """A code action on a document as it was at `serial`.
 
     `what` is `fix` or `ignore`, for the finding with the number `index`, or `all` for all safe fixes.
     """
@@ -60,21 +60,21 @@ class Wish:
 
 
 class _Protocol(LanguageServerProtocol):
-    """Leaves the changes of texts to `Server`: pygls cuts lines where `str.splitlines` does, which clients do not."""
+    """Leaves text changes to `Server`: pygls splits lines as `str.splitlines` does, which clients do not."""
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
     def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
-        """Take the changes of a script."""
+        """Apply the changes of a script."""
         self._server.change(params)  # type: ignore[attr-defined]
 
     @lsp_method(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
     def lsp_notebook_document__did_change(self, params: types.DidChangeNotebookDocumentParams) -> None:
-        """Take the changes of a notebook."""
+        """Apply the changes of a notebook."""
         self._server.change_notebook(params)  # type: ignore[attr-defined]
 
 
 class Server(LanguageServer):
-    """Follows the documents of one client."""
+    """Tracks the documents of one client."""
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(
@@ -93,19 +93,19 @@ class Server(LanguageServer):
         self.was_shut_down = False
 
     def open(self, uri: str, parts: Iterable[tuple[str, int, str, bool]], *, is_notebook: bool = False) -> None:
-        """The client has opened a document; of each part its URI, version, text, and whether it is code."""
+        """The client opened a document; for each part its URI, version, text, and whether it is code."""
         made = tuple(Part(part, version, self._text(text), code) for part, version, text, code in parts)
         self._update(Document(uri, path_of(uri, is_notebook=is_notebook), made, is_notebook, 0), now=True)
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
-        """The client has changed a script."""
+        """The client changed a script."""
         document = self._documents.get(params.text_document.uri)
         if document is not None:
             part = _with_changes(document.parts[0], params.text_document.version, params.content_changes)
             self._update(replace(document, parts=(part,)))
 
     def change_notebook(self, params: types.DidChangeNotebookDocumentParams) -> None:
-        """The client has changed a notebook: its cells, or what is in them."""
+        """The client changed a notebook: its cells, or their contents."""
         document = self._documents.get(params.notebook_document.uri)
         cells = params.change.cells
         if document is None or cells is None:
@@ -131,7 +131,7 @@ class Server(LanguageServer):
         self._update(replace(document, parts=tuple(parts)))
 
     def close(self, uri: str) -> None:
-        """The client has closed a document: what is on the disk counts again."""
+        """The client closed a document: the file on disk applies again."""
         document = self._documents.pop(uri, None)
         if document is None:
             return
@@ -146,7 +146,7 @@ class Server(LanguageServer):
         self.lint_again()
 
     def configure(self, options: object) -> None:
-        """The client's settings, with names in camel or in kebab case, are `options` from now on."""
+        """Apply the client's settings `options`, with names in camel or kebab case."""
         if isinstance(options, dict):
             names = {name: re.sub("[A-Z]", lambda found: f"-{found.group().lower()}", str(name)) for name in options}
             given = {name: value for name, value in options.items() if value not in (None, "") and name not in _CLIENTS}
@@ -154,23 +154,23 @@ class Server(LanguageServer):
             self._worker.submit(self._configure, table, asyncio.get_running_loop())
 
     def refresh(self) -> None:
-        """Read all files anew: some have come or gone, or their settings have changed."""
+        """Reread all files: some were created or deleted, or their settings changed."""
         self._worker.submit(self._checker.refresh)
         self.lint_again()
 
     def forget(self, path: str) -> None:
-        """The content of a file has changed on the disk."""
+        """Drop the cached content of a file that changed on disk."""
         self._worker.submit(self._checker.forget, path)
         self.lint_again()
 
     def lint_again(self, besides: str = "") -> None:
-        """Lint all documents but one: what they import, or their settings, may have changed."""
+        """Lint all documents but one: their imports, or their settings, may have changed."""
         for uri in self._documents:
             if uri != besides:
                 self._lint_soon(uri, now=True)
 
     async def findings(self, uri: str) -> tuple[Document, list[Finding]] | None:
-        """A document and what is found in it, once its latest text has been linted; None for one that is not open."""
+        """A document and its findings, once its latest text is linted; None if it is not open."""
         while (document := self._documents.get(uri)) is not None:
             serial, found = self._found.get(uri, (-1, []))
             if serial == document.serial:
@@ -179,16 +179,16 @@ class Server(LanguageServer):
         return None
 
     async def work(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """`function(*arguments)` in the thread that lints."""
+        """`function(*arguments)`, run in the linting thread."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *arguments)
 
     def holder(self, uri: str) -> str:
-        """The document that a script or the cell of a notebook belongs to."""
+        """The document that contains a script or notebook cell."""
         held = (document.uri for document in self._documents.values() for part in document.parts if part.uri == uri)
         return next(held, uri)
 
     async def edit(self, wish: Wish) -> types.WorkspaceEdit | None:
-        """The edit that fulfils `wish`; None where the document has changed since, or nothing is to be done."""
+        """The edit of the action `wish`; None if the document has changed since, or there is nothing to do."""
         found = await self.findings(wish.uri)
         if found is None or found[0].serial != wish.serial:
             return None
@@ -202,7 +202,7 @@ class Server(LanguageServer):
         return None if after is None else document.edit(after)
 
     def say(self, message: str) -> None:
-        """Show one line to the user, unless it was the last one."""
+        """Show one line to the user, unless it repeats the last one."""
         if message != self._said:
             self._said = message
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"amplint: {one_line(message)}"))
@@ -227,7 +227,7 @@ class Server(LanguageServer):
         self._lint_soon(document.uri, now=now)
 
     def _lint_soon(self, uri: str, *, now: bool = False) -> asyncio.Task[None]:
-        """Lint a document once nothing has been typed for a while, and, if it has changed, then those beside it."""
+        """Lint a document after a pause in typing and, if it changed, then the other documents."""
         if (lint := self._lints.get(uri)) is not None:
             lint.cancel()
         self._found.pop(uri, None)
@@ -257,7 +257,7 @@ class Server(LanguageServer):
             self.lint_again(besides=uri)
 
     def _checked(self, document: Document) -> tuple[list[Finding], list[list[types.Diagnostic]]]:
-        """The findings in a document, and what is shown of them in each of its parts."""
+        """The findings in a document, and the diagnostics of each part."""
         found = self._checker.check(document)
         inside = ([one for one in found if document.part(one.span) is part] for part in document.parts)
         return found, [[diagnostic(one, document, self.registry) for one in some] for some in inside]

@@ -1,4 +1,4 @@
-"""Texts of open documents: the client's positions against offsets, and the changes that it sends."""
+"""Texts of open documents: the client's positions converted to offsets, and incremental changes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NAMES = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 class Text:
-    """A text as the client has it, whose columns count in units of `encoding`: utf-8, utf-16 or utf-32.
+    r"""A text as the client holds it, with columns in units of `encoding`: utf-8, utf-16 or utf-32.
 
-    Lines end as the protocol says, with `\\n`, `\\r\\n` or `\\r`; those are also Python's.
+    Lines end as in the protocol, with `\n`, `\r\n` or `\r`, which are also Python's.
     """
 
     def __init__(self, content: str, encoding: str = "utf-16") -> None:
@@ -25,7 +25,7 @@ class Text:
         self._lines = Lines(content)
 
     def offset(self, place: types.Position) -> int:
-        """The offset of a position of the client, the nearest one where the text has no such place."""
+        """The offset of a client's position, the nearest one if the text has no such position."""
         if place.line >= len(self._lines):
             return len(self.content)
         line = self._lines.line(place.line + 1)
@@ -36,7 +36,7 @@ class Text:
         return start + len(before.decode(_NAMES[self.encoding], "ignore"))
 
     def position(self, place: Position) -> types.Position:
-        """A position of a finding, in the client's units; the nearest one where the text has no such place."""
+        """A finding's position in the client's units; the nearest one if the text has no such position."""
         if place.row > len(self._lines):
             return self.end
         line = self._lines.line(place.row)
@@ -47,7 +47,7 @@ class Text:
 
     @property
     def end(self) -> types.Position:
-        """Behind the last character."""
+        """The position after the last character."""
         last = len(self._lines)
         return self.position(Position(last, len(self._lines.line(last)) + 1))
 
@@ -60,7 +60,7 @@ class Text:
         return Text(self.content[:start] + change.text + self.content[end:], self.encoding)
 
     def edits(self, new: str) -> list[types.TextEdit]:
-        """What makes this text `new`, by whole lines."""
+        """The edits that change this text to `new`, by whole lines."""
         old, wanted = _rows(self._lines), _rows(Lines(new))
         matcher = difflib.SequenceMatcher(None, old, wanted, autojunk=False)
         return [
@@ -74,7 +74,7 @@ class Text:
 
 
 def _rows(lines: Lines) -> list[str]:
-    """The lines with their ends."""
+    """The lines with their line breaks."""
     return [lines.text[lines.start(row) : lines.start(row + 1)] for row in range(1, len(lines) + 1)]
 
 
